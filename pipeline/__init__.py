@@ -1,0 +1,1 @@
+"""Wire and run: configuration, Spark session, streaming queries, command line."""

@@ -1,0 +1,190 @@
+"""Everything that goes wrong, as one small tree.
+
+::
+
+    LogtwinError                    facts as attributes; the message is built from them
+    ├── ConfigurationError          the operator's: a key, a value, a path                         exit 2
+    ├── MasterError                 the master, or the way to it                                   exit 3
+    │   ├── MasterUnreachable       no connection, or it broke; a retry can help
+    │   ├── MasterSilent            connected, and what was asked for does not come; a retry can help
+    │   ├── ProtocolViolation       it said something its protocol forbids
+    │   └── OffsetOutOfRange        the replica wants what the master does not hold
+    │       ├── BelowMinimum        retention overtook the replica
+    │       └── AboveMaximum        the master lost its tail, or is another one
+    ├── LogError                    the log's bytes are not what a log's bytes can be              exit 4
+    │   ├── CorruptRecord           a record that contradicts itself or its place
+    │   └── SegmentError            a segment file that is missing, short or misnamed
+    └── ReplicaError                the replica's side                                             exit 5
+        ├── Gap                     the batch starts above the position
+        ├── CoverageError           what the tasks read is not what the batch asked for
+        └── TakenOver               another job writes this log
+
+Tasks and the planner run in other processes, and Spark hands only text across: `LogtwinError.token` packs an error
+into that text and `find_error` unpacks it, so the command line can say what happened instead of showing a traceback.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from typing import Any, ClassVar
+
+_TOKEN = re.compile(r"logtwin-error:([A-Za-z0-9_=-]+):")
+
+
+class LogtwinError(Exception):
+    """What happened, where, what was expected and found, and what the operator can do.
+
+    `is_transient` says whether the same call may succeed later without anybody's help.
+    """
+
+    exit_code: ClassVar[int] = 1
+    is_transient: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        log: object = None,
+        offset: int | None = None,
+        expected: object = None,
+        found: object = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.log = None if log is None else str(log)
+        self.offset = offset
+        self.expected = None if expected is None else str(expected)
+        self.found = None if found is None else str(found)
+        self.hint = hint
+
+    def __str__(self) -> str:
+        where = self.log or ""
+        if self.offset is not None:
+            where = f"{where} at offset {self.offset}".strip()
+        message = f"{where}: {self.problem}" if where else self.problem
+        if self.expected is not None:
+            message += f"; expected {self.expected}"
+        if self.found is not None:
+            message += f"{',' if self.expected is not None else ';'} found {self.found}"
+        return f"{message}. {self.hint}" if self.hint else message
+
+    def facts(self) -> dict[str, Any]:
+        """The error as JSON-ready values; `error_from` is the way back."""
+        return {
+            "type": type(self).__name__,
+            "problem": self.problem,
+            "log": self.log,
+            "offset": self.offset,
+            "expected": self.expected,
+            "found": self.found,
+            "hint": self.hint,
+        }
+
+    def at(self, log: object) -> LogtwinError:
+        """The same error naming its log, for code that reads bytes without knowing whose they are."""
+        return error_from({**self.facts(), "log": self.log or str(log)})
+
+    def token(self) -> str:
+        """The error as one word that survives being quoted in a traceback."""
+        packed = base64.urlsafe_b64encode(json.dumps(self.facts()).encode()).decode()
+        return f"logtwin-error:{packed}:"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return error_from, (self.facts(),)
+
+
+class ConfigurationError(LogtwinError):
+    """A key, value or path of the operator's."""
+
+    exit_code = 2
+
+
+class MasterError(LogtwinError):
+    """The master, or the way to it."""
+
+    exit_code = 3
+
+
+class MasterUnreachable(MasterError):
+    """No connection, or it broke."""
+
+    is_transient = True
+
+
+class MasterSilent(MasterError):
+    """Connected, and what was asked for does not come."""
+
+    is_transient = True
+
+
+class ProtocolViolation(MasterError):
+    """The master said something its protocol forbids."""
+
+
+class OffsetOutOfRange(MasterError):
+    """The replica wants what the master does not hold."""
+
+
+class BelowMinimum(OffsetOutOfRange):
+    """Retention overtook the replica."""
+
+
+class AboveMaximum(OffsetOutOfRange):
+    """The master lost its tail, or is another one."""
+
+
+class LogError(LogtwinError):
+    """The log's bytes are not what a log's bytes can be."""
+
+    exit_code = 4
+
+
+class CorruptRecord(LogError):
+    """A record that contradicts itself or its place."""
+
+
+class SegmentError(LogError):
+    """A segment file that is missing, short or misnamed."""
+
+
+class ReplicaError(LogtwinError):
+    """The replica's side."""
+
+    exit_code = 5
+
+
+class Gap(ReplicaError):
+    """The batch starts above the position."""
+
+
+class CoverageError(ReplicaError):
+    """What the tasks read is not what the batch asked for."""
+
+
+class TakenOver(ReplicaError):
+    """Another job writes this log."""
+
+
+def _tree(root: type[LogtwinError]) -> dict[str, type[LogtwinError]]:
+    found = {root.__name__: root}
+    for child in root.__subclasses__():
+        found.update(_tree(child))
+    return found
+
+
+def error_from(facts: dict[str, Any]) -> LogtwinError:
+    """`LogtwinError.facts` -> the error. A type this version does not know becomes a LogtwinError."""
+    facts = dict(facts)
+    kind = _tree(LogtwinError).get(facts.pop("type"), LogtwinError)
+    return kind(facts.pop("problem"), **facts)
+
+
+def find_error(text: str) -> LogtwinError | None:
+    """The last error packed into `text` by `LogtwinError.token`, or None where there is none."""
+    tokens: list[str] = _TOKEN.findall(text)
+    if not tokens:
+        return None
+    return error_from(json.loads(base64.urlsafe_b64decode(tokens[-1])))

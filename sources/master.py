@@ -1,0 +1,121 @@
+"""The contract of a master log: bounds, plan, read, acknowledge. And the shape of the records it yields.
+
+A master is described by a small picklable value (`MasterLog`): the driver asks it for bounds and plans, the value
+travels to the tasks, and there it opens files or sockets to read. It keeps no connection between calls. What has to
+stay open as long as the job runs (the acknowledging side of a replication protocol) is a `Session`, driver only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from sources.offsets import LogId, Offset, OffsetRange
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+MESSAGE = "message"
+BLANK = "blank"
+
+
+def _field(name: str, kind: pa.DataType, comment: str) -> pa.Field:
+    return pa.field(name, kind, metadata={"comment": comment})
+
+
+RECORD_SCHEMA = pa.schema(
+    [
+        _field("offset", pa.int64(), "physical offset of the record's first byte in the master's log"),
+        _field("size", pa.int32(), "bytes the record takes in the master's log; offset + size is the next record"),
+        _field("kind", pa.string(), "message, or blank: the filler that ends a segment file"),
+        _field("topic", pa.string(), "topic as stored; delayed and half messages wait in system topics"),
+        _field("queue_id", pa.int32(), "queue of the topic"),
+        _field("queue_offset", pa.int64(), "index in the consume queue of (topic, queue_id)"),
+        _field("tags", pa.string(), "property TAGS; null without one"),
+        _field("keys", pa.list_(pa.string()), "property KEYS, split at spaces; null without one"),
+        _field("unique_key", pa.string(), "property UNIQ_KEY, the client's message id; retries reuse it"),
+        _field("store_timestamp", TIMESTAMP, "when the master stored it, by the master's clock"),
+        _field("born_timestamp", TIMESTAMP, "when the producer made it, by the producer's clock"),
+        _field("body", pa.binary(), "body, decompressed; null of a blank, and where it cannot be decompressed"),
+        _field("properties", pa.map_(pa.string(), pa.string()), "properties as a RocketMQ consumer sees them"),
+        _field("magic", pa.int32(), "record form: V1 -626843481, V2 -626843477, blank -875286124"),
+        _field("body_crc", pa.int32(), "CRC-32 of the stored body with the top bit cleared; verified"),
+        _field("flag", pa.int32(), "the producer's own flag"),
+        _field("sys_flag", pa.int32(), "bits: 1 compressed, 12 transaction, 16/32 IPv6 hosts, 128 inner batch, …"),
+        _field("born_host", pa.string(), "producer's address, ip:port"),
+        _field("store_host", pa.string(), "address of the broker that wrote it, ip:port"),
+        _field("reconsume_times", pa.int32(), "how often it was redelivered"),
+        _field("prepared_transaction_offset", pa.int64(), "of a committed transaction: offset of its half message"),
+        _field("tags_code", pa.int64(), "hash of the tags as in the consume queue; parked delay: delivery time, ms"),
+        _field("stored_properties", pa.binary(), "the properties block as stored, byte for byte"),
+        _field("stored_body", pa.binary(), "the body as stored, where it differs from body; of a blank, its bytes"),
+    ]
+)
+"""Columns of one record of any master, in table order. The only definition: tables and data source build on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Consecutive whole records, decoded.
+
+    `records` has RECORD_SCHEMA, one row a record, in log order. `raw` is the master's own bytes of exactly `covered`;
+    it may be a view of a buffer that is reused, so it is good only until the next chunk is asked for.
+    """
+
+    covered: OffsetRange
+    records: pa.RecordBatch
+    raw: memoryview
+
+
+class Session(Protocol):
+    """The acknowledging side of the replication protocol, open as long as the job runs."""
+
+    @property
+    def acknowledged(self) -> Offset | None:
+        """The last offset that was promised to the master in this session."""
+
+    def acknowledge(self, committed: Offset) -> None:
+        """Promise the master that everything below `committed` is durable here.
+
+        The caller has committed it. Never blocks the job on a master that is away: the promise is repeated until it
+        gets through. Raises nothing for an unreachable master.
+        """
+
+    def close(self) -> None:
+        """End the session and free what it holds. Idempotent."""
+
+
+class MasterLog(Protocol):
+    """One log of one master. Picklable; opens what it needs in each call and closes it."""
+
+    @property
+    def log_id(self) -> LogId: ...
+
+    def bounds(self) -> OffsetRange:
+        """What the master holds now: from its oldest record to the end of its newest, both record boundaries.
+
+        Raises MasterUnreachable, MasterSilent, LogError.
+        """
+
+    def plan(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
+        """`wanted` as the consecutive pieces that tasks may read side by side. No I/O."""
+
+    def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk]:
+        """The records that start in `owned`, checked, in order, in chunks of bounded size.
+
+        With `boundary` the first record must start at `owned.start`; without it reading begins at the first record at
+        or after that. The chunks join. Where `owned` is not empty the last one ends at or after `owned.end`, because
+        the last record may reach past it; it never reads past the master's newest record.
+        `committed` is the position up to which the reader has committed, None for nothing: a master that takes a
+        request for an acknowledgement is never asked for more.
+
+        Raises OffsetOutOfRange, CorruptRecord, SegmentError, MasterUnreachable, MasterSilent, ProtocolViolation,
+        ConfigurationError (the read would promise what is not committed).
+        """
+
+    def restore(self, records: pa.RecordBatch) -> bytes:
+        """The master's own bytes of consecutive `records` (RECORD_SCHEMA): the inverse of `read`."""
+
+    def open_session(self) -> Session:
+        """A session to acknowledge through. It connects in the background, at the first acknowledgement."""

@@ -1,0 +1,94 @@
+"""Where in a log: offsets, half-open ranges of them, log ids, replica positions. The one definition of "next".
+
+An offset has one meaning in logtwin: **the next thing to read**. For RocketMQ that is a byte of the commit log. A
+range is half-open, ``[start, end)``: it holds ``start`` and not ``end``, so two ranges join exactly when the end of
+one is the start of the next. A range **owns** the records that start in it; the last of them may reach past ``end``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NewType
+
+Offset = NewType("Offset", int)
+"""The next thing to read, at or above 0. RocketMQ: a byte position of the commit log."""
+
+KINDS = ("rocketmq", "kafka", "dister")
+_LOG_ID = re.compile(r"(?P<kind>[a-z]+)/(?P<name>[A-Za-z0-9%|_.\-]+(/[A-Za-z0-9%|_.\-]+)*)")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OffsetRange:
+    """Half-open range ``[start, end)`` of one log. Raises ValueError unless ``0 <= start <= end``."""
+
+    start: Offset
+    end: Offset
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start <= self.end:
+            raise ValueError(f"not a range of offsets: [{self.start}, {self.end})")
+
+    def __contains__(self, offset: object) -> bool:
+        return isinstance(offset, int) and self.start <= offset < self.end
+
+    def __str__(self) -> str:
+        return f"[{self.start}, {self.end})"
+
+    @property
+    def size(self) -> int:
+        """How many offsets it holds (RocketMQ: bytes)."""
+        return self.end - self.start
+
+    @property
+    def is_empty(self) -> bool:
+        return self.start == self.end
+
+    def starting_at(self, start: Offset) -> OffsetRange:
+        """The part at or after `start`; empty, at `end`, where nothing is left."""
+        return OffsetRange(Offset(min(max(self.start, start), self.end)), self.end)
+
+    def in_pieces(self, size: int) -> tuple[OffsetRange, ...]:
+        """Consecutive pieces of `size` offsets, the last one shorter; an empty range has none."""
+        if size < 1:
+            raise ValueError(f"a piece of {size} offsets")
+        starts = range(self.start, self.end, size)
+        return tuple(OffsetRange(Offset(at), Offset(min(at + size, self.end))) for at in starts)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LogId:
+    """Which log: ``rocketmq/<broker name>``, ``kafka/<cluster>/<topic>/<partition>``, ``dister/<group>``."""
+
+    kind: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> LogId:
+        """``"rocketmq/broker-a"`` -> LogId. Raises ValueError saying what a log id looks like."""
+        match = _LOG_ID.fullmatch(text)
+        if match is None or match["kind"] not in KINDS:
+            kinds = ", ".join(f"{kind}/…" for kind in KINDS)
+            raise ValueError(f"{text!r} is no log id; one of {kinds} is, for example rocketmq/broker-a")
+        return cls(match["kind"], match["name"])
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Up to where the replica of one log is complete: everything of `epoch` below `offset` is committed.
+
+    `epoch` counts the histories of the log: it grows when the master's log is found rewritten, because a Delta
+    transaction version can only grow and a repair has to move the position back.
+    """
+
+    log_id: LogId
+    epoch: int
+    offset: Offset
+
+    @property
+    def app_id(self) -> str:
+        """The Delta application id whose transaction version equals `offset`."""
+        return f"logtwin/{self.log_id}@{self.epoch}"

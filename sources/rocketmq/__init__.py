@@ -1,0 +1,1 @@
+"""RocketMQ's commit log: storage format, HA protocol, remoting protocol, segment files."""
