@@ -92,21 +92,33 @@ class MasterLog(Protocol):
     @property
     def log_id(self) -> LogId: ...
 
-    def bounds(self) -> OffsetRange:
+    def bounds(self, known: Offset | None = None) -> OffsetRange:
         """What the master holds now: from its oldest record to the end of its newest, both record boundaries.
 
+        `known`, an earlier maximum, spares a master of files from looking at what it has seen before.
         Raises MasterUnreachable, MasterSilent, LogError.
         """
 
+    @property
+    def cuts_at_records(self) -> bool:
+        """Whether `boundary_after` knows: files can be looked into anywhere, a stream cannot."""
+
+    def boundary_after(self, offset: Offset, maximum: Offset) -> Offset:
+        """The first record boundary at or after `offset`, at most `maximum`; `offset` itself unless `cuts_at_records`.
+
+        Planners cut there, so that no reader has to search for its first record, and none can skip one unseen.
+        """
+
     def plan(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
-        """`wanted` as the consecutive pieces that tasks may read side by side. No I/O."""
+        """`wanted` as the consecutive pieces that tasks may read side by side, cut by `boundary_after`."""
 
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk]:
         """The records that start in `owned`, checked, in order, in chunks of bounded size.
 
-        With `boundary` the first record must start at `owned.start`; without it reading begins at the first record at
-        or after that. The chunks join. Where `owned` is not empty the last one ends at or after `owned.end`, because
-        the last record may reach past it; it never reads past the master's newest record.
+        With `boundary` the first record must start at `owned.start`. Without it both edges may lie inside records:
+        reading begins at the first record at or after the start, and it is proven that a reader of the range that
+        follows will begin where this one ended. The chunks join. Where `owned` is not empty the last one ends at or
+        after `owned.end`, because the last record may reach past it; never past the master's newest record.
         `committed` is the position up to which the reader has committed, None for nothing: a master that takes a
         request for an acknowledgement is never asked for more.
 

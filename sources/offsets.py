@@ -15,7 +15,9 @@ Offset = NewType("Offset", int)
 """The next thing to read, at or above 0. RocketMQ: a byte position of the commit log."""
 
 KINDS = ("rocketmq", "kafka", "dister")
-_LOG_ID = re.compile(r"(?P<kind>[a-z]+)/(?P<name>[A-Za-z0-9%|_.\-]+(/[A-Za-z0-9%|_.\-]+)*)")
+# A part never starts with a dot: log ids also name folders.
+_PART = r"[A-Za-z0-9%|_-][A-Za-z0-9%|_.-]*"
+_LOG_ID = re.compile(rf"(?P<kind>[a-z]+)/(?P<name>{_PART}(/{_PART})*)")
 
 
 @dataclass(frozen=True, slots=True, order=True)

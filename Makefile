@@ -1,0 +1,54 @@
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+CODE := sources sinks pipeline tests bench airflow_dags
+export LOGTWIN_CACHE ?= $(CURDIR)/.cache
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
+
+setup: $(STAMP) ## make the environment in .venv (fast when nothing changed)
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "logtwin needs Python 3.11 or newer; set PYTHON=…" >&2; exit 2; }
+	@echo "setting up $(VENV) (once, a minute or two) …"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+run: setup ## the demo: a master, messages, a live replica, three queries (options: ARGS="--duration-s 20 --keep")
+	@$(BIN)/logtwin demo $(ARGS)
+
+lint: setup ## format, lint, types, import contracts
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup ## write the format, fix what can be fixed
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix $(CODE)
+
+test: lint ## everything that must hold: lint, then unit, Spark and real-broker tests
+	$(BIN)/python -m pytest -m "not soak" $(ARGS)
+
+unit: setup ## the pure tests only, in seconds
+	$(BIN)/python -m pytest -m "not spark and not peer and not soak" $(ARGS)
+
+soak: setup ## long runs: large logs, many random schedules; figures belong into docs/soak.md
+	LOGTWIN_HYPOTHESIS=exhaustive $(BIN)/python -m pytest -m soak -s --timeout 7200 $(ARGS)
+
+bench: setup ## figures, as ratios against something in the same run
+	$(BIN)/python -m bench.columns
+
+wheel: setup ## dist/logtwin-*.whl, for spark-submit --py-files
+	@$(BIN)/python -m build --wheel --outdir dist . >/dev/null && ls dist/*.whl
+
+clean: ## remove what runs left: tables, checkpoints, the demo's master
+	rm -rf warehouse master-store spark-warehouse metastore_db dist build
+
+.PHONY: help setup run lint format test unit soak bench wheel clean

@@ -1,0 +1,78 @@
+"""Spark's checkpoint against the table's position. The table is right; the checkpoint is a cache.
+
+Spark stores the end of every planned batch in ``offsets/<batch>`` and an empty mark in ``commits/<batch>`` once it was
+processed. Started on a checkpoint, a query repeats the last batch without a mark, or goes on after the last with one.
+Where that is not where the table is (a table that was restored, a checkpoint that was copied), the checkpoint is moved
+aside and the query starts afresh from the position.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyarrow import fs
+
+from sources.datasource import from_json
+from sources.offsets import Offset
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What a checkpoint holds: the end of its last batch, of the one before, and whether the last is done."""
+
+    end: Offset
+    previous_end: Offset | None
+    is_done: bool
+
+    @property
+    def resumes_at(self) -> Offset | None:
+        """Where a query started on it would go on; None where only the source knows (the very first batch)."""
+        return self.end if self.is_done else self.previous_end
+
+
+def agrees(planned: Planned | None, position: Offset | None, max_record_bytes: int) -> bool:
+    """Whether a query may go on from `planned` to reach exactly what follows `position`.
+
+    It may start below the position (the handshake skips what is committed) but not above it, and not so far below that
+    it stems from another time. A batch commits to the end of its last record, hence `max_record_bytes`.
+    """
+    if planned is None:
+        return True
+    if position is None:
+        return planned.previous_end is None and not planned.is_done
+    lowest = planned.resumes_at or 0
+    return lowest <= position < planned.end + max_record_bytes
+
+
+class Checkpoint:
+    """The checkpoint folder of one log's query."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        self._fs, self._path = fs.FileSystem.from_uri(uri) if "://" in uri else (fs.LocalFileSystem(), uri)
+
+    def planned(self) -> Planned | None:
+        """What it holds, None where nothing was ever planned."""
+        batches = self._batches("offsets")
+        if not batches:
+            return None
+        last = batches[-1]
+        previous = self._end(batches[-2]) if len(batches) > 1 else None
+        return Planned(self._end(last), previous, last in self._batches("commits"))
+
+    def move_aside(self, now: datetime) -> str:
+        """Rename the folder, so that nothing is lost and nothing is in the way; the new name."""
+        aside = f"{self._path.rstrip('/')}.disagreed-{now:%Y%m%dT%H%M%S%f}"
+        self._fs.move(self._path, aside)
+        return aside
+
+    def _batches(self, folder: str) -> list[int]:
+        found = self._fs.get_file_info(fs.FileSelector(f"{self._path}/{folder}", allow_not_found=True))
+        return sorted(int(info.base_name) for info in found if info.is_file and info.base_name.isdigit())
+
+    def _end(self, batch: int) -> Offset:
+        with self._fs.open_input_stream(f"{self._path}/offsets/{batch}") as stream:
+            last_line = stream.readall().decode().splitlines()[-1]
+        return from_json(json.loads(last_line))

@@ -1,0 +1,190 @@
+"""The command line: ``logtwin <verb>``, also ``python -m pipeline <verb>``.
+
+Results go to standard output, everything else to standard error. Exit codes: 0 done, 1 a defect, 2 configuration,
+3 master, 4 the log's bytes, 5 the replica (`sources.errors`); 130 after Ctrl-C before anything ran.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.logging import RichHandler
+
+from pipeline import config as configuration
+from pipeline.config import Config
+from sources.errors import LogtwinError
+
+app = typer.Typer(
+    name="logtwin",
+    help="A lakehouse twin of a master log: RocketMQ's commit log in Delta tables, by physical offset, exactly once.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+out = Console()
+err = Console(stderr=True)
+
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="configuration file (TOML), see conf/logtwin.toml")]
+RequiredConfig = Annotated[Path, typer.Option("--config", help="configuration file (TOML), see conf/logtwin.toml")]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one verb and leave the process with its exit code."""
+    logging.basicConfig(level="INFO", format="%(message)s", handlers=[_log_handler()])
+    for noisy in ("py4j", "pyspark"):
+        logging.getLogger(noisy).setLevel("WARNING")
+    try:
+        app(list(arguments) if arguments is not None else None, standalone_mode=True)
+    except LogtwinError as error:
+        report(error)
+        sys.exit(error.exit_code)
+
+
+def report(error: LogtwinError) -> None:
+    """Say on standard error what happened and what to do."""
+    err.print(f"[bold red]error[/] {type(error).__name__}: ", end="")
+    err.print(str(error), markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def replicate(
+    config: RequiredConfig,
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="replicate what the masters hold now, then end")
+    ] = False,
+) -> None:
+    """Replicate every log of the configuration until Ctrl-C, or once with --available-now."""
+    from pipeline.display import Display
+    from pipeline.replicate import Job
+    from pipeline.session import build_session
+
+    settings = configuration.load(config).with_logs(str(config))
+    spark = build_session(settings.spark)
+    job = Job(spark, settings, available_now=available_now)
+    with _stop_by_signal(job.request_stop), Display(err) as display:
+        job.start()
+        job.run(lambda progress: display(progress) is None)
+    for one in job.progress():
+        out.print(
+            f"{one.log_id}: {one.phase.value} at offset {one.position}, {one.records:,} records in this run, "
+            f"acknowledged {one.acknowledged}",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+@app.command()
+def status(
+    config: RequiredConfig,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object, for programs")] = False,
+) -> None:
+    """Say where each replica is: position, lag behind its master, what the master counts as acknowledged."""
+    from pipeline.status import log_statuses, status_table
+
+    settings = configuration.load(config).with_logs(str(config))
+    statuses = log_statuses(settings)
+    if as_json:
+        out.print_json(json.dumps({"logs": [one.as_json() for one in statuses]}))
+    else:
+        out.print(status_table(statuses))
+
+
+@app.command()
+def master(
+    config: ConfigFile = None,
+    store: Annotated[str | None, typer.Option(help="folder of the commit log")] = None,
+    ha_port: Annotated[int | None, typer.Option(help="HA port; 0 takes a free one")] = None,
+    port: Annotated[int | None, typer.Option(help="remoting port; 0 takes a free one")] = None,
+    host: Annotated[str | None, typer.Option(help="address to listen on")] = None,
+    file_size_bytes: Annotated[int | None, typer.Option(help="size of a segment file of a new store")] = None,
+) -> None:
+    """Run the embedded master: a small broker that keeps a real commit log and serves HA and remoting."""
+    from pipeline.embedded import serve
+
+    given = {"store": store, "ha_port": ha_port, "port": port, "host": host, "file_size_bytes": file_size_bytes}
+    settings = _load(config).embedded_master.model_copy(update=_given(given))
+    serve(settings, on_ready=lambda line: out.print(line, highlight=False, soft_wrap=True))
+
+
+@app.command()
+def send(
+    config: ConfigFile = None,
+    to: Annotated[str | None, typer.Option(help="remoting address of the broker, host:port")] = None,
+    seed: Annotated[int | None, typer.Option(help="the same seed sends the same messages")] = None,
+    count: Annotated[int | None, typer.Option(help="stop after this many messages")] = None,
+    duration_s: Annotated[float | None, typer.Option(help="stop after this many seconds")] = None,
+    rate_per_s: Annotated[float | None, typer.Option(help="messages a second, 0 for as fast as possible")] = None,
+) -> None:
+    """Send a mixed, repeatable workload to a broker, embedded or real."""
+    from pipeline.embedded import send_to
+
+    given = {"to": to, "seed": seed, "count": count, "duration_s": duration_s, "rate_per_s": rate_per_s}
+    settings = _load(config).workload.model_copy(update=_given(given))
+    summary = send_to(settings)
+    out.print(summary, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def demo(
+    config: ConfigFile = None,
+    duration_s: Annotated[float | None, typer.Option(help="how long messages are sent")] = None,
+    rate_per_s: Annotated[float | None, typer.Option(help="messages a second, 0 for as fast as possible")] = None,
+    seed: Annotated[int | None, typer.Option(help="the same seed sends the same messages")] = None,
+    warehouse: Annotated[str | None, typer.Option(help="folder of the tables")] = None,
+    store: Annotated[str | None, typer.Option(help="folder of the master's commit log")] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="go on until Ctrl-C")] = False,
+) -> None:
+    """Start a master, send it messages, replicate them live, then query the tables: what `make run` does."""
+    from pipeline.demo import run_demo
+
+    settings = _load(config)
+    settings = settings.model_copy(
+        update={
+            "workload": settings.workload.model_copy(
+                update=_given({"duration_s": duration_s, "rate_per_s": rate_per_s, "seed": seed})
+            ),
+            "embedded_master": settings.embedded_master.model_copy(update=_given({"store": store})),
+            **_given({"warehouse": warehouse}),
+        }
+    )
+    run_demo(settings, out, keep=keep)
+
+
+def _load(path: Path | None) -> Config:
+    return configuration.load(path) if path is not None else Config()
+
+
+def _given(values: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+@contextmanager
+def _stop_by_signal(request_stop: object) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the job between two batches; a second one ends it at once."""
+
+    def stop(number: int, frame: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        if callable(request_stop):
+            request_stop()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _log_handler() -> logging.Handler:
+    return RichHandler(console=err, show_path=False, show_level=True, markup=False)

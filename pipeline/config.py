@@ -1,0 +1,163 @@
+"""The configuration file: TOML, read once, every key known, every default with its reason.
+
+``conf/logtwin.toml`` shows every key. A log's keys (``[[logs]]``) are those of the data source, in TOML's spelling.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+)
+
+from sources.errors import ConfigurationError
+from sources.options import MIB, ReadOptions, invalid_value, parse_options, unknown_key
+
+
+class EmbeddedMasterConfig(BaseModel):
+    """``[embedded_master]``: the master of ``logtwin master`` and of the demo."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    store: str = Field("./master-store", description="folder of its commit log; kept between runs")
+    host: str = Field("127.0.0.1", description="HA has no authentication: listen on the loopback unless told otherwise")
+    port: NonNegativeInt = Field(10911, description="remoting port, RocketMQ's usual one; 0 takes a free one")
+    ha_port: NonNegativeInt = Field(10912, description="HA port, RocketMQ's usual one; 0 takes a free one")
+    file_size_bytes: PositiveInt = Field(
+        64 * MIB, description="size of a segment file; smaller than RocketMQ's 1 GiB, so that a demo shows several"
+    )
+
+
+class WorkloadConfig(BaseModel):
+    """``[workload]``: the messages of ``logtwin send`` and of the demo."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    to: str = Field("127.0.0.1:10911", description="remoting address of the broker, embedded or real")
+    seed: NonNegativeInt = Field(7, description="the same seed sends the same messages")
+    duration_s: PositiveFloat = Field(60.0, description="about as long as somebody watches a demo")
+    rate_per_s: NonNegativeFloat = Field(
+        2000.0, description="messages a second; 0 sends as fast as the broker takes them"
+    )
+    count: PositiveInt | None = Field(None, description="stop after this many messages, if that comes first")
+
+
+class Config(BaseModel):
+    """One job: where its tables are, which logs it replicates, how its Spark session is set up."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    warehouse: str = Field("./warehouse", description="folder of the tables: <warehouse>/log, <warehouse>/ledger, …")
+    checkpoints: str | None = Field(
+        None, description="folder of Spark's checkpoints, by default <warehouse>/_checkpoints; a cache, safe to delete"
+    )
+    trigger_interval_s: PositiveFloat = Field(
+        1.0, description="a batch starts this often: an acknowledgement is late by at most this and a commit"
+    )
+    retry_wait_max_s: PositiveFloat = Field(
+        30.0, description="a master that went away is asked again after 1, 2, 4 … seconds, at most this"
+    )
+    spark: dict[str, str] = Field(
+        default_factory=dict, description="Spark properties, over those that logtwin sets; spark-submit's win"
+    )
+    logs: tuple[ReadOptions, ...] = Field((), description="the logs to replicate, each a streaming query of its own")
+    embedded_master: EmbeddedMasterConfig = Field(default_factory=EmbeddedMasterConfig)
+    workload: WorkloadConfig = Field(default_factory=WorkloadConfig)
+
+    @property
+    def checkpoint_root(self) -> str:
+        return (self.checkpoints or f"{self.warehouse.rstrip('/')}/_checkpoints").rstrip("/")
+
+    def with_logs(self, where: str) -> Config:
+        """Itself, once it is sure that there is something to replicate. Raises ConfigurationError."""
+        if not self.logs:
+            raise ConfigurationError(
+                f"{where}: there is nothing to replicate",
+                expected="at least one [[logs]] table",
+                hint='Add [[logs]] with id = "rocketmq/<broker name>" and master and remoting, or path.',
+            )
+        return self
+
+
+_SECTIONS: dict[str, type[BaseModel]] = {"embedded_master": EmbeddedMasterConfig, "workload": WorkloadConfig}
+
+
+def load(path: Path) -> Config:
+    """Read and check a configuration file.
+
+    Paths in it are relative to the folder logtwin is started in. Raises ConfigurationError naming the file, the key,
+    what was expected and found.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot read the configuration {path}", found=error.strerror, hint="Give its path with --config."
+        ) from error
+    try:
+        given = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{path} is not TOML", found=str(error)) from error
+    return parse(given, where=str(path))
+
+
+def parse(given: Mapping[str, Any], *, where: str) -> Config:
+    """A configuration from TOML's tables. Raises ConfigurationError."""
+    known = list(Config.model_fields)
+    for key in given:
+        if key not in known:
+            raise unknown_key(key, known, where=where)
+    values = dict(given)
+    values["logs"] = _logs(given.get("logs", []), where)
+    for name, model in _SECTIONS.items():
+        if name in given:
+            values[name] = parse_options(model, _table(given[name], name, where), where=f"{where} [{name}]")
+    values["spark"] = {key: _as_property(value) for key, value in _flat(given.get("spark", {}), where)}
+    try:
+        config = Config.model_validate(values)
+    except ValidationError as error:
+        raise invalid_value(error, where=where) from error
+    _check_ids(config, where)
+    return config
+
+
+def _logs(tables: object, where: str) -> list[ReadOptions]:
+    if not isinstance(tables, list):
+        raise ConfigurationError(f"{where}: logs is not usable", expected="tables headed [[logs]]", found=repr(tables))
+    return [parse_options(ReadOptions, _table(table, "logs", where), where=f"{where} [[logs]]") for table in tables]
+
+
+def _table(given: object, name: str, where: str) -> Mapping[str, Any]:
+    if not isinstance(given, dict):
+        raise ConfigurationError(f"{where}: {name} is not usable", expected=f"a table [{name}]", found=repr(given))
+    return given
+
+
+def _flat(given: object, where: str, prefix: str = "") -> list[tuple[str, object]]:
+    # spark.executor.memory = "1g" reads as nested tables in TOML, "spark.executor.memory" = "1g" as one key.
+    found: list[tuple[str, object]] = []
+    for key, value in _table(given, "spark", where).items():
+        found += _flat(value, where, f"{prefix}{key}.") if isinstance(value, dict) else [(f"{prefix}{key}", value)]
+    return [(key if key.startswith("spark.") or prefix else f"spark.{key}", value) for key, value in found]
+
+
+def _as_property(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _check_ids(config: Config, where: str) -> None:
+    ids = [log.id for log in config.logs]
+    twice = sorted({name for name in ids if ids.count(name) > 1})
+    if twice:
+        raise ConfigurationError(f"{where}: a log is listed twice", expected="each id once", found=", ".join(twice))

@@ -1,0 +1,286 @@
+"""Replicate every log of a configuration: one streaming query each, each with its own checkpoint, position, failure.
+
+A log goes through `Phase`::
+
+    starting ──▶ running ──▶ done          (--available-now: everything was there)
+                  │   ▲
+       transient  ▼   │ started again
+                 waiting                   the master went away; asked again for ever, and it says so
+                  │
+    any ──────────▶ failed | stopped       an error nobody but an operator can end; a stop that was asked for
+
+Other logs of the job do not notice.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from pipeline.checkpoint import Checkpoint, agrees
+from pipeline.config import Config
+from sinks.replica import Replica, Step
+from sources.datasource import from_json
+from sources.errors import LogtwinError, find_error
+from sources.master import MasterLog, Session
+from sources.offsets import Offset
+from sources.options import ReadOptions
+from sources.registry import open_log
+
+log = logging.getLogger(__name__)
+
+
+class Phase(enum.Enum):
+    STARTING = "starting"
+    RUNNING = "running"
+    WAITING = "waiting"
+    DONE = "done"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+ENDED = {Phase.DONE, Phase.STOPPED, Phase.FAILED}
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where one log's replica is. Bytes and records are those committed by this run."""
+
+    log_id: str
+    phase: Phase
+    started_at: Offset | None
+    position: Offset | None
+    master_maximum: Offset | None
+    acknowledged: Offset | None
+    records: int
+    bytes: int
+    batches: int
+    error: LogtwinError | None
+
+    @property
+    def lag_bytes(self) -> int | None:
+        """What the master has and the replica has not; None before the master was asked."""
+        if self.position is None or self.master_maximum is None:
+            return None
+        return max(0, self.master_maximum - self.position)
+
+
+class LogReplication:
+    """One log: its replica, its session with the master, its streaming query."""
+
+    def __init__(
+        self, spark: SparkSession, config: Config, options: ReadOptions, on_step: Callable[[Step], None] | None = None
+    ) -> None:
+        self._spark = spark
+        self._config = config
+        self._options = options
+        self._log: MasterLog = open_log(options)
+        self._session: Session = self._log.open_session()
+        self._replica = Replica(spark, config.warehouse, self._log, self._session, on_step=on_step)
+        self._query: StreamingQuery | None = None
+        self._in_batch = threading.Lock()
+        self._stopping = False
+        self._phase = Phase.STARTING
+        self._error: LogtwinError | None = None
+        self._first: Offset | None = None
+        self._maximum: Offset | None = None
+        self._retry_at: datetime | None = None
+        self._retries = 0
+        self._totals = (0, 0, 0)
+
+    def start(self, *, available_now: bool) -> None:
+        """Claim the log and start its query. Raises LogtwinError; nothing was started then."""
+        self._maximum = self._log.bounds().end
+        self._replica.open()
+        position = self._replica.position()
+        self._first = position
+        if position is not None:
+            # What the table holds may be promised at once: the master need not wait for new data to hear of it.
+            self._session.acknowledge(position)
+        self._query = self._start_query(position, available_now)
+        self._phase = Phase.RUNNING
+
+    def poll(self, *, available_now: bool, now: datetime) -> Phase:
+        """Look at the query, start it again where that is due; the phase after that."""
+        if self._phase is Phase.WAITING and self._retry_at is not None and now >= self._retry_at:
+            self._restart(available_now, now)
+        elif self._phase is Phase.RUNNING and self._query is not None and not self._query.isActive:
+            self._ended(self._query, available_now, now)
+        return self._phase
+
+    def stop(self) -> None:
+        """End the query between two batches and the session with it. Idempotent."""
+        self._stopping = True
+        with self._in_batch:
+            pass  # the batch under way may end; the next one finds that a stop was asked for
+        if self._query is not None:
+            self._query.stop()
+        self._session.close()
+        if self._phase not in ENDED:
+            self._phase = Phase.STOPPED
+
+    @property
+    def error(self) -> LogtwinError | None:
+        return self._error
+
+    def progress(self) -> Progress:
+        records, size, batches = self._totals
+        last = self._query.lastProgress if self._query is not None and self._query.isActive else None
+        for source in last["sources"] if last else []:
+            latest = source.get("latestOffset") or source.get("endOffset")
+            if latest:
+                self._maximum = max(self._maximum or Offset(0), _offset_of(latest))
+        position = self._replica.committed
+        if position is not None:
+            self._maximum = max(self._maximum or Offset(0), position)
+        return Progress(
+            log_id=self._options.id,
+            phase=self._phase,
+            started_at=self._first,
+            position=position,
+            master_maximum=self._maximum,
+            acknowledged=self._session.acknowledged,
+            records=records,
+            bytes=size,
+            batches=batches,
+            error=self._error,
+        )
+
+    def _start_query(self, position: Offset | None, available_now: bool) -> StreamingQuery:
+        checkpoint = Checkpoint(f"{self._config.checkpoint_root.rstrip('/')}/{self._options.id}")
+        planned = checkpoint.planned()
+        if not agrees(planned, position, self._options.max_record_bytes):
+            aside = checkpoint.move_aside(datetime.now(UTC))
+            log.warning(
+                "%s: the checkpoint plans up to %s, the table is complete up to %s; the table is right. "
+                "The checkpoint was moved to %s",
+                self._options.id, planned.end if planned else None, position, aside,
+            )  # fmt: skip
+        reader = self._spark.readStream.format("logtwin").options(**source_options(self._options, position))
+        writer = reader.load().writeStream.foreachBatch(self._process).queryName(self._options.id)
+        writer = writer.option("checkpointLocation", checkpoint.uri)
+        if available_now:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{int(self._config.trigger_interval_s * 1000)} milliseconds").start()
+
+    def _process(self, batch: DataFrame, batch_id: int) -> None:
+        with self._in_batch:
+            if self._stopping:
+                # Returning would tell Spark that the batch is done.
+                raise LogtwinError("a stop was asked for", log=self._options.id)
+            result = self._replica(batch, batch_id)
+            records, size, batches = self._totals
+            self._totals = (records + result.records, size + result.covered.size, batches + 1)
+            if self._first is None:
+                self._first = result.covered.start
+            self._retries = 0
+
+    def _ended(self, query: StreamingQuery, available_now: bool, now: datetime) -> None:
+        failure = query.exception()
+        if failure is None:
+            self._phase = Phase.DONE if available_now else Phase.STOPPED
+            return
+        self._failed(error_of(failure, self._options.id), available_now, now)
+
+    def _failed(self, error: LogtwinError, available_now: bool, now: datetime) -> None:
+        self._error = error
+        if available_now or not error.is_transient:
+            self._phase = Phase.FAILED
+            log.error("%s", error)
+            return
+        wait_s = min(2.0**self._retries, self._config.retry_wait_max_s)
+        self._retries += 1
+        self._retry_at = now + timedelta(seconds=wait_s)
+        self._phase = Phase.WAITING
+        log.warning("%s; trying again in %.0f s", error, wait_s)
+
+    def _restart(self, available_now: bool, now: datetime) -> None:
+        try:
+            self.start(available_now=available_now)
+        except LogtwinError as error:
+            self._failed(error, available_now, now)
+        else:
+            self._error = None
+
+
+class Job:
+    """Every log of a configuration, replicated side by side."""
+
+    def __init__(
+        self, spark: SparkSession, config: Config, *, available_now: bool, on_step: Callable[[Step], None] | None = None
+    ) -> None:
+        self.available_now = available_now
+        self.logs = [LogReplication(spark, config, options, on_step) for options in config.logs]
+        self._stop = threading.Event()
+
+    def start(self) -> None:
+        """Start every log. Raises the first LogtwinError; the logs started before it are stopped."""
+        try:
+            for one in self.logs:
+                one.start(available_now=self.available_now)
+        except BaseException:
+            self.close()
+            raise
+
+    def run(self, on_poll: Callable[[list[Progress]], bool] | None = None, *, poll_interval_s: float = 0.25) -> None:
+        """Until every log has ended, `on_poll` says False, or `request_stop`. Raises the first log's error, if any."""
+        try:
+            while not self._stop.is_set():
+                now = datetime.now(UTC)
+                phases = [one.poll(available_now=self.available_now, now=now) for one in self.logs]
+                go_on = on_poll is None or on_poll(self.progress())
+                if not go_on or all(phase in ENDED for phase in phases):
+                    break
+                self._stop.wait(poll_interval_s)
+        finally:
+            self.close()
+        for one in self.logs:
+            if one.error is not None:
+                raise one.error
+
+    def request_stop(self) -> None:
+        """Ask `run` to end; from any thread or a signal handler."""
+        self._stop.set()
+
+    def progress(self) -> list[Progress]:
+        return [one.progress() for one in self.logs]
+
+    def close(self) -> None:
+        """End every query and session. Idempotent."""
+        for one in self.logs:
+            one.stop()
+
+
+def source_options(options: ReadOptions, position: Offset | None) -> dict[str, str]:
+    """The data source's options for one log: those given, and the table's position over any starting offset."""
+    given = {name: getattr(options, name) for name in type(options).model_fields}
+    given["emit"] = "ranges"
+    if position is not None:
+        given["starting_offset"] = position
+    return {name.replace("_", ""): _as_option(value) for name, value in given.items() if value is not None}
+
+
+def error_of(failure: StreamingQueryException, log_id: str) -> LogtwinError:
+    """What ended a query, as the error that was raised in whichever process it was."""
+    text = str(failure)
+    return find_error(text) or LogtwinError(
+        "the streaming query failed", log=log_id, found=text.strip()[-2000:], hint="This is a defect: please report it."
+    )
+
+
+def _as_option(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _offset_of(reported: Any) -> Offset:
+    return from_json(json.loads(reported) if isinstance(reported, str) else reported)

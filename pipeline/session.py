@@ -1,0 +1,70 @@
+"""The Spark session: what logtwin needs of it, and why."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from pipeline.jars import delta_jars
+from sources.datasource import register
+
+NEEDED = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # Timestamps of a log are instants; a report must not depend on where it is run.
+    "spark.sql.session.timeZone": "UTC",
+    # A table's state is small and a batch is a handful of tasks: the defaults of 50 and 200 tasks cost seconds.
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.shuffle.partitions": "4",
+    # What a task decodes lives outside the JVM: the driver's heap holds plans and the transaction log.
+    "spark.driver.memory": "1g",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+LOOPBACK = {
+    # Driver and tasks of a local session talk over the loopback, whatever the host is called.
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
+
+
+def build_session(properties: Mapping[str, str], *, name: str = "logtwin") -> SparkSession:
+    """The Spark session of this process, made if there is none, with Delta and the data source ``logtwin``.
+
+    `properties` go over logtwin's own. Under spark-submit the submitted ones win over both, and Delta's package is
+    expected among them.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # or tasks take whatever python3 the PATH has
+    builder = SparkSession.builder.appName(name)
+    settings = {**NEEDED, **properties} if _is_submitted() else {**NEEDED, **_launch(properties), **properties}
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark: SparkSession = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    register(spark)
+    return spark
+
+
+def _is_submitted() -> bool:
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _launch(properties: Mapping[str, str]) -> dict[str, str]:
+    """What only the one who starts the JVM can say."""
+    jars = [str(jar) for jar in delta_jars()]
+    logging = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
+    if not properties.get("spark.master", "local").startswith("local"):
+        return {"spark.jars": ",".join(jars), "spark.driver.extraJavaOptions": logging}
+    return {
+        "spark.master": "local[*]",
+        # On the class path of the only JVM there is; spark.jars would copy them for every session.
+        "spark.driver.extraClassPath": ":".join(jars),
+        "spark.driver.extraJavaOptions": logging,
+        **LOOPBACK,
+    }

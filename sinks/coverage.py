@@ -1,0 +1,91 @@
+"""Do the pieces that tasks read cover the wanted range exactly? Pure; asked before anything becomes visible.
+
+A range owns the records that start in it, and the last one may reach past its end. So what the tasks covered has to
+join to ``[start, E)`` with
+
+    first.start == start            nothing missing in front
+    next.start  == previous.end     no hole, no overlap
+    E >= end                        nothing missing behind
+    start of the last record < end  E passes `end` by the last owned record and no more
+
+A split in which no record starts (it may be smaller than a record) covers nothing and says nothing: whether that is
+true shows in the join of its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from sources.errors import CoverageError
+from sources.offsets import Offset, OffsetRange
+
+HINT = "Nothing was committed. The master's data or its reader is at fault; keep the log and report it."
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """Whole consecutive records that one task read: not empty, and the last of them starts at `last_record_start`."""
+
+    range: OffsetRange
+    last_record_start: Offset
+
+
+def prove(wanted: OffsetRange, pieces: Iterable[Covered]) -> OffsetRange:
+    """The range that `pieces` cover together, ``[wanted.start, E)``. Raises CoverageError, which knows no log."""
+    ordered = sorted(pieces, key=lambda piece: (piece.range.start, piece.range.end))
+    reached = wanted.start
+    for piece in ordered:
+        _check_piece(piece)
+        _check_join(reached, piece.range)
+        reached = piece.range.end
+    if reached < wanted.end:
+        raise failure("the tasks stopped short of the batch's end", reached, f"records up to {wanted.end}", "none")
+    if ordered and ordered[-1].last_record_start >= wanted.end:
+        raise failure(
+            "the tasks read records that the batch does not own",
+            wanted.end,
+            f"the last record to start below {wanted.end}",
+            f"one that starts at {ordered[-1].last_record_start}",
+        )
+    return OffsetRange(wanted.start, reached)
+
+
+def _check_piece(piece: Covered) -> None:
+    if piece.last_record_start not in piece.range:
+        raise failure(
+            "a task reported a last record outside what it covered",
+            piece.range.start,
+            f"a last record within {piece.range}",
+            f"one at {piece.last_record_start}",
+        )
+
+
+def _check_join(reached: Offset, covered: OffsetRange) -> None:
+    if covered.start == reached:
+        return
+    found = f"a piece that covers {covered}"
+    if covered.start > reached:
+        size = covered.start - reached
+        raise failure(f"a hole of {size} between what the tasks read", reached, f"a piece that starts at {reached}", found)
+    raise failure("the tasks read a range twice", covered.start, f"the next piece to start at {reached}", found)
+
+
+def check_records(records: pa.RecordBatch, covered: OffsetRange) -> None:
+    """Do the rows fill `covered` without hole or overlap: each starts where the one before ends (offset + size)?"""
+    starts = records.column("offset").to_numpy()
+    ends = starts + records.column("size").to_numpy()
+    wanted = np.concatenate(([covered.start], ends))
+    found = np.concatenate((starts, [covered.end]))
+    wrong = np.flatnonzero(wanted != found)
+    if wrong.size:
+        at = int(wrong[0])
+        raise failure("the records do not join", Offset(int(wanted[at])), "a record there", f"one at {found[at]}")
+
+
+def failure(problem: str, offset: Offset, expected: object, found: object) -> CoverageError:
+    """A CoverageError that knows no log, with the hint that all of them share."""
+    return CoverageError(problem, offset=offset, expected=expected, found=found, hint=HINT)

@@ -1,0 +1,116 @@
+"""What Delta keeps about a file so that queries can skip it: record count, and per column minimum, maximum, nulls.
+
+JSON as in the Delta protocol, "Per-file Statistics". A bound that is too wide costs a read; one that is too narrow
+loses rows. So each value that cannot be written exactly is rounded outwards:
+
+    timestamps   milliseconds: minimum down, maximum up (Delta itself cuts both and has readers add a millisecond;
+                 a reader that does not add it would lose rows)
+    strings      at most MAX_STRING_CHARS characters: minimum cut (a prefix sorts before the whole), maximum cut and
+                 followed by the greatest character there is
+    neither fits then the bound is left out, and the file is never skipped by that column
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+MAX_STRING_CHARS = 32
+GREATEST_CHARACTER = "\U0010ffff"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(slots=True)
+class ColumnRange:
+    """Least and greatest value of one column so far, None before the first value. Timestamps are in microseconds."""
+
+    nulls: int = 0
+    least: Any = None
+    greatest: Any = None
+
+    def add(self, values: pa.Array) -> None:
+        self.nulls += values.null_count
+        if values.null_count == len(values):
+            return
+        if pa.types.is_timestamp(values.type):
+            values = values.cast(pa.int64())
+        found = pc.min_max(values).as_py()
+        # Python orders strings by code point, as UTF-8 orders their bytes: one order for all
+        self.least = found["min"] if self.least is None else min(self.least, found["min"])
+        self.greatest = found["max"] if self.greatest is None else max(self.greatest, found["max"])
+
+
+@dataclass(slots=True)
+class Statistics:
+    """Statistics of one file while its batches pass by. Every batch has all `columns`."""
+
+    columns: Sequence[str]
+    records: int = 0
+    _ranges: dict[str, ColumnRange] = field(default_factory=dict)
+    _types: dict[str, pa.DataType] = field(default_factory=dict)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self.records += batch.num_rows
+        for name in self.columns:
+            self._types[name] = batch.schema.field(name).type
+            self._ranges.setdefault(name, ColumnRange()).add(batch.column(name))
+
+    def as_json(self) -> str:
+        """The `stats` of an add action."""
+        least: dict[str, Any] = {}
+        greatest: dict[str, Any] = {}
+        for name, found in self._ranges.items():
+            if found.least is not None:
+                _keep(least, name, lower_bound(found.least, self._types[name]))
+                _keep(greatest, name, upper_bound(found.greatest, self._types[name]))
+        nulls = {name: found.nulls for name, found in self._ranges.items()}
+        return json.dumps(
+            {"numRecords": self.records, "minValues": least, "maxValues": greatest, "nullCount": nulls},
+            ensure_ascii=False,
+            separators=(",", ":"),
+        )
+
+
+def _keep(bounds: dict[str, Any], name: str, bound: Any) -> None:
+    if bound is not None:
+        bounds[name] = bound
+
+
+def lower_bound(least: Any, kind: pa.DataType) -> Any:
+    """`least` as JSON, at or below it. None where none can be written. Timestamps come as microseconds."""
+    if pa.types.is_timestamp(kind):
+        return _timestamp(least // 1000)
+    if pa.types.is_string(kind):
+        return least[:MAX_STRING_CHARS]
+    return least
+
+
+def upper_bound(greatest: Any, kind: pa.DataType) -> Any:
+    """`greatest` as JSON, at or above it. None where none can be written. Timestamps come as microseconds."""
+    if pa.types.is_timestamp(kind):
+        return _timestamp(-(-greatest // 1000))
+    if pa.types.is_string(kind):
+        return _cut_upwards(greatest)
+    return greatest
+
+
+def _cut_upwards(text: str) -> str:
+    if len(text) <= MAX_STRING_CHARS:
+        return text
+    # Text that goes on with the greatest character itself would sort above the cut: then it stays whole.
+    return text if text[MAX_STRING_CHARS] == GREATEST_CHARACTER else text[:MAX_STRING_CHARS] + GREATEST_CHARACTER
+
+
+def _timestamp(milliseconds: int) -> str | None:
+    """ISO 8601 in UTC with milliseconds; None outside the years 1 to 9999, which the format cannot carry."""
+    try:
+        at = _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return None
+    return at.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"

@@ -1,0 +1,157 @@
+"""Arrow batches -> one Parquet file of a Delta table, with its statistics. Runs in tasks; pyarrow only, no JVM.
+
+A file is written straight into the table's folder under a name nobody can guess. No reader sees it until a commit
+names it, and one that is never named is VACUUM's. On a local disk the file and its folder are synced before it is
+reported: the commit that names it becomes a promise to the master.
+
+Physical types are Delta's: the table's Arrow schema as it stands (timestamp[us, UTC], string, binary, list, map).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from sinks.file_statistics import Statistics
+from sinks.tables import TableSpec
+from sources.offsets import Offset
+
+# Few different values: a dictionary makes them nothing. Bodies and unique keys would only overflow one.
+DICTIONARY_COLUMNS = (
+    "log_id",
+    "epoch",
+    "kind",
+    "topic",
+    "queue_id",
+    "tags",
+    "magic",
+    "flag",
+    "sys_flag",
+    "born_host",
+    "store_host",
+    "reconsume_times",
+    "properties.key_value.key",
+    "properties.key_value.value",
+    "origin",
+)
+# Values that grow: differences take a few bits each.
+DELTA_COLUMNS = ("offset", "queue_offset", "store_timestamp", "born_timestamp", "start", "end")
+ZSTD_LEVEL = 1
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A complete file of a table, ready to be committed."""
+
+    name: str  # within the table's folder
+    size_bytes: int
+    modified_ms: int
+    records: int
+    statistics: str  # JSON of an add action's `stats`
+
+
+def open_folder(path: str) -> tuple[pafs.FileSystem, str]:
+    """The file system of a table's path, absolute or a URI, and the path within it."""
+    if "://" not in path and not path.startswith("file:"):
+        return pafs.LocalFileSystem(), path
+    # Hadoop's name for S3 is s3a, Arrow's is s3
+    filesystem, inner = pafs.FileSystem.from_uri(path.replace("s3a://", "s3://", 1))
+    return filesystem, inner
+
+
+def new_name(start: Offset) -> str:
+    """A name that no other attempt of the same task will take; the offset in it is for people."""
+    return f"part-{start:020d}-{uuid.uuid4()}.zstd.parquet"
+
+
+class FileWriter:
+    """One file in the making. Use as a context manager: leaving it by an exception removes the file."""
+
+    def __init__(self, table: TableSpec, folder: str, name: str) -> None:
+        self._filesystem, inner = open_folder(folder)
+        self._path = f"{inner.rstrip('/')}/{name}"
+        self._name = name
+        self._statistics = Statistics(table.statistics)
+        self._sink = self._filesystem.open_output_stream(self._path)
+        self._parquet = pq.ParquetWriter(self._sink, table.schema.remove_metadata(), **_options(table.schema))
+
+    def __enter__(self) -> FileWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is not None:
+            self._abandon()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append `batch`, of the table's schema, as one row group."""
+        self._statistics.add(batch)
+        self._parquet.write_batch(batch, row_group_size=max(1, batch.num_rows))
+
+    def finish(self) -> DataFile:
+        """Close the file and make it durable."""
+        self._parquet.close()
+        self._sink.close()
+        if isinstance(self._filesystem, pafs.LocalFileSystem):
+            sync(Path(self._path))
+            sync(Path(self._path).parent)
+        size_bytes = self._filesystem.get_file_info(self._path).size
+        return DataFile(
+            self._name, size_bytes, int(time.time() * 1000), self._statistics.records, self._statistics.as_json()
+        )
+
+    def _abandon(self) -> None:
+        # The disk may be full: what is wrong is on its way up already.
+        with suppress(OSError):
+            self._parquet.close()
+        with suppress(OSError):
+            self._sink.close()
+        with suppress(OSError):
+            self._filesystem.delete_file(self._path)
+
+
+def _options(schema: pa.Schema) -> dict[str, object]:
+    names = set(schema.names)
+    columns = [name for name in DICTIONARY_COLUMNS if name.partition(".")[0] in names]
+    return {
+        "compression": "zstd",
+        "compression_level": ZSTD_LEVEL,
+        "use_dictionary": columns,
+        "column_encoding": {name: "DELTA_BINARY_PACKED" for name in DELTA_COLUMNS if name in names},
+        # minima and maxima of bodies would be bytes nobody asks for
+        "write_statistics": [name for name in schema.names if not pa.types.is_nested(schema.field(name).type)
+                             and not pa.types.is_binary(schema.field(name).type)],
+        "store_schema": False,
+    }
+
+
+def sync(path: Path) -> None:
+    """Force a local file, or a folder's entries, to the disk."""
+    with _opened(path) as descriptor:
+        os.fsync(descriptor)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def discard(folder: str, names: Iterable[str]) -> None:
+    """Remove files that no commit names and none ever will. One that resists is left to VACUUM."""
+    filesystem, inner = open_folder(folder)
+    for name in names:
+        with suppress(OSError):
+            filesystem.delete_file(f"{inner.rstrip('/')}/{name}")

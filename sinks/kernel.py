@@ -1,0 +1,218 @@
+"""One Delta table through Delta Kernel. The only file that knows `io.delta.kernel`.
+
+Kernel is a public Java API that comes with delta-spark's own jars; it is driven from the driver through the gateway
+of the Spark session. A commit takes 50-100 ms, against a second for an append of a DataFrame. What it promises, and
+what everything here rests on:
+
+* a transaction is built on one snapshot, and what was read of that snapshot is what the commit is compared with;
+* of the commits that came in between, one that carries the same domain's metadata, or the same application's
+  transaction version or a later one, makes the commit fail (`KernelConflict`); any other append is stepped over;
+* a version is written by put-if-absent: it is there whole, once, or not at all.
+
+Post-commit hooks (checksum, each tenth time a checkpoint, old commit files) are kept for `run_hooks`: nobody who
+waits for an acknowledgement should wait for them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from sinks.files import DataFile, sync
+from sources.errors import ReplicaError
+
+ENGINE_INFO = "logtwin"
+_NOT_FOUND = "TableNotFoundException"
+_ALREADY_THERE = "TableAlreadyExistsException"
+# Another writer got in between in a way that Kernel does not step over, or Kernel cannot tell whether its own try took.
+_CONFLICTS = frozenset(
+    (
+        "ConcurrentTransactionException",
+        "ConcurrentWriteException",
+        "MetadataChangedException",
+        "ProtocolChangedException",
+        "MaxCommitRetryLimitReachedException",
+        "CommitStateUnknownException",
+        _ALREADY_THERE,
+    )
+)
+_log = logging.getLogger(__name__)
+
+
+class KernelConflict(Exception):
+    """The commit was refused, or Kernel cannot tell whether it took. The text is Kernel's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One version of a table, as the JVM holds it."""
+
+    version: int
+    java: Any
+    engine: Any
+
+    def domain(self, name: str) -> str | None:
+        """The metadata kept under `name`, as it was written."""
+        found = self.java.getDomainMetadata(name)
+        return str(found.get()) if found.isPresent() else None
+
+    def transaction_version(self, app_id: str) -> int | None:
+        """The last transaction version of an application."""
+        found = self.java.getLatestTransactionVersion(self.engine, app_id)
+        return int(found.get()) if found.isPresent() else None
+
+    def schema_json(self) -> str:
+        return str(self.java.getSchema().toJson())
+
+    def properties(self) -> dict[str, str]:
+        return dict(self.java.getTableProperties())
+
+
+class KernelTable:
+    """A Delta table at `path` (absolute, or a URI). Driver only; one thread at a time."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self.path = path
+        self._jvm: Any = spark._jvm
+        self._kernel = self._jvm.io.delta.kernel
+        configuration = spark._jsc.hadoopConfiguration()  # type: ignore[attr-defined]
+        self._engine = self._kernel.defaults.engine.DefaultEngine.create(configuration)
+        self._hooks: list[Any] = []
+
+    def snapshot(self) -> Snapshot | None:
+        """The newest version; None where there is no table."""
+        with self._translated():
+            try:
+                java = self._kernel.TableManager.loadSnapshot(self.path).build(self._engine)
+            except Py4JJavaError as error:
+                if _java_class(error) == _NOT_FOUND:
+                    return None
+                raise
+            return Snapshot(java.getVersion(), java, self._engine)
+
+    def create(self, schema: StructType, properties: Mapping[str, str], clustering: Sequence[str]) -> None:
+        """Version 0. Raises KernelConflict where the table exists, or another writer creates it now."""
+        with self._translated():
+            kernel_schema = self._kernel.internal.types.DataTypeJsonSerDe.deserializeStructType(schema.json())
+            columns = self._list(self._kernel.expressions.Column(name) for name in clustering)
+            layout = self._kernel.transaction.DataLayoutSpec.clustered(columns)
+            builder = self._kernel.TableManager.buildCreateTableTransaction(self.path, kernel_schema, ENGINE_INFO)
+            builder = builder.withTableProperties(self._map(properties)).withDataLayoutSpec(layout)
+            self._commit(builder.build(self._engine), ())
+            self.run_hooks()
+
+    def commit(
+        self,
+        on: Snapshot,
+        files: Sequence[DataFile] = (),
+        *,
+        transaction: tuple[str, int] | None = None,
+        domain: tuple[str, str] | None = None,
+    ) -> int:
+        """Add `files`, an application's transaction version and a domain's metadata in one commit built on `on`.
+
+        Returns the version, durable where the table is local. Raises KernelConflict; nothing else may have happened
+        to the domain or the application since `on`, other appends may.
+        """
+        with self._translated():
+            builder = on.java.buildUpdateTableTransaction(ENGINE_INFO, self._kernel.Operation.WRITE)
+            if transaction is not None:
+                builder = builder.withTransactionId(*transaction)
+            java = builder.build(self._engine)
+            if domain is not None:
+                java.addDomainMetadata(*domain)
+            return self._commit(java, files)
+
+    def run_hooks(self) -> None:
+        """Run what commits left to do. A failure costs readers time, not anybody data: it is logged."""
+        hooks, self._hooks = self._hooks, []
+        for hook in hooks:
+            try:
+                hook.threadSafeInvoke(self._engine)
+            except Py4JJavaError as error:
+                _log.warning("%s: post-commit hook failed: %s", self.path, error.java_exception)
+
+    def _commit(self, java: Any, files: Sequence[DataFile]) -> int:
+        actions = self._kernel.utils.CloseableIterable.emptyIterable()
+        if files:
+            actions = self._append_actions(java, files)
+        result = java.commit(self._engine, actions)
+        self._hooks.extend(result.getPostCommitHooks())
+        version = int(result.getVersion())
+        self._sync(version)
+        return version
+
+    def _append_actions(self, java: Any, files: Sequence[DataFile]) -> Any:
+        state = java.getTransactionState(self._engine)
+        context = self._kernel.Transaction.getWriteContext(self._engine, state, self._jvm.java.util.HashMap())
+        folder = str(context.getTargetDirectory()).rstrip("/")
+        schema = java.getSchema(self._engine)
+        statuses = self._list(self._status(folder, schema, file) for file in files)
+        # Kernel's own adapter: its public API has no way from a list to a CloseableIterator
+        iterator = self._kernel.internal.util.Utils.toCloseableIterator(statuses.iterator())
+        actions = self._kernel.Transaction.generateAppendActions(self._engine, state, iterator, context)
+        return self._kernel.utils.CloseableIterable.inMemoryIterable(actions)
+
+    def _status(self, folder: str, schema: Any, file: DataFile) -> Any:
+        # as JSON, because py4j would hand null counts over as Integer where Kernel wants Long
+        statistics = self._kernel.statistics.DataFileStatistics.deserializeFromJson(file.statistics, schema)
+        uri = f"{folder}/{file.name}"
+        return self._kernel.utils.DataFileStatus(uri, file.size_bytes, file.modified_ms, statistics)
+
+    def _sync(self, version: int) -> None:
+        """On a local disk: force the commit, and Hadoop's checksum of it, out before anybody is promised anything."""
+        folder = local_folder(self.path)
+        if folder is None:
+            return
+        log = folder / "_delta_log"
+        for name in (f"{version:020d}.json", f".{version:020d}.json.crc"):
+            if (log / name).exists():
+                sync(log / name)
+        sync(log)
+
+    def _list(self, values: Iterator[Any]) -> Any:
+        java = self._jvm.java.util.ArrayList()
+        for value in values:
+            java.add(value)
+        return java
+
+    def _map(self, values: Mapping[str, str]) -> Any:
+        java = self._jvm.java.util.HashMap()
+        for key, value in values.items():
+            java.put(key, value)
+        return java
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Java's exceptions as ours: conflicts are the caller's to judge, all else is the replica's failure."""
+        try:
+            yield
+        except Py4JJavaError as error:
+            message = str(error.java_exception.getMessage())
+            if _java_class(error) in _CONFLICTS:
+                raise KernelConflict(message) from error
+            raise ReplicaError(
+                f"Delta Kernel failed on the table {self.path}",
+                found=f"{_java_class(error)}: {message}",
+                hint="Check that the table's storage can be reached and written, then start again.",
+            ) from error
+
+
+def local_folder(path: str) -> Path | None:
+    """The folder of a table on a local disk, None of one on another file system."""
+    if path.startswith("file:"):
+        return Path(unquote(path.removeprefix("file:").replace("///", "/", 1)))
+    return None if "://" in path else Path(path)
+
+
+def _java_class(error: Py4JJavaError) -> str:
+    return str(error.java_exception.getClass().getSimpleName())

@@ -1,0 +1,120 @@
+"""The tables of a replica: schemas, comments, properties. The analysts' contract, defined once.
+
+``<warehouse>/log`` holds every record of every log, ``<warehouse>/ledger`` one row for each committed range. Both are
+Delta tables by path. The record columns come from `sources.master.RECORD_SCHEMA`; Spark's schema, with the comments,
+is derived from the Arrow one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import StructField, StructType
+
+from sources.master import RECORD_SCHEMA, TIMESTAMP
+
+
+def _field(name: str, kind: pa.DataType, comment: str) -> pa.Field:
+    return pa.field(name, kind, metadata={"comment": comment})
+
+
+LOG_ID = _field("log_id", pa.string(), "which log, for example rocketmq/broker-a")
+EPOCH = _field("epoch", pa.int32(), "history of the log; it grows when the master's log is found rewritten")
+
+LOG_SCHEMA = pa.schema([LOG_ID, EPOCH, *RECORD_SCHEMA])
+
+LEDGER_SCHEMA = pa.schema(
+    [
+        LOG_ID,
+        EPOCH,
+        _field("start", pa.int64(), "offset of the first record of the range; (log_id, epoch, start) is the key"),
+        _field("end", pa.int64(), "first offset after the range; the next range of the log starts there"),
+        _field("records", pa.int64(), "records in the range, blanks included"),
+        _field("bytes", pa.int64(), "bytes of the master's log in the range"),
+        _field("checksum", pa.string(), "sha256: and the hex digest of the master's bytes of the range"),
+        _field("first_store_timestamp", TIMESTAMP, "earliest store_timestamp in the range"),
+        _field("last_store_timestamp", TIMESTAMP, "latest store_timestamp in the range"),
+        _field("committed_at", TIMESTAMP, "when the replica committed the range, by the driver's clock"),
+        _field("origin", pa.string(), "what wrote it: stream, the live job"),
+    ]
+)
+
+_COMMON_PROPERTIES = {
+    # Rows are only ever added: a reader may stream the table, and no UPDATE or DELETE slips in. OPTIMIZE still works.
+    "delta.appendOnly": "true",
+    # The position travels in domain metadata, in the same commit as the data.
+    "delta.feature.domainMetadata": "supported",
+    # Nothing is deleted, and readers without deletion vectors are many.
+    "delta.enableDeletionVectors": "false",
+    # Kernel's hook writes a checkpoint at each tenth commit, after the acknowledgement: a start reads few commit files.
+    "delta.checkpointInterval": "10",
+    # Commits come every second or so: a month of them (the default) is millions of files. A stream that reads the
+    # table may be away for a week.
+    "delta.logRetentionDuration": "interval 7 days",
+    "delta.enableExpiredLogCleanup": "true",
+    # Files that no commit names: a batch that failed left them. A week is longer than any batch may run.
+    "delta.deletedFileRetentionDuration": "interval 7 days",
+    # delta.setTransactionRetentionDuration stays unset: a position that expires would be a log read twice.
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """One table: its folder in the warehouse, columns, and what queries filter on."""
+
+    name: str
+    comment: str
+    schema: pa.Schema
+    statistics: tuple[str, ...]  # columns with minimum, maximum and null count in the Delta log: queries skip files
+    clustering: tuple[str, ...]  # at most four, each with statistics; OPTIMIZE sorts by them
+
+    def path(self, warehouse: str) -> str:
+        return f"{warehouse.rstrip('/')}/{self.name}"
+
+    @property
+    def properties(self) -> dict[str, str]:
+        return {**_COMMON_PROPERTIES, "delta.dataSkippingStatsColumns": ",".join(self.statistics)}
+
+
+LOG = TableSpec(
+    "log",
+    "every record of every replicated log, with all physical fields",
+    LOG_SCHEMA,
+    statistics=(
+        "log_id",
+        "epoch",
+        "offset",
+        "topic",
+        "queue_id",
+        "queue_offset",
+        "unique_key",
+        "store_timestamp",
+        "born_timestamp",
+    ),
+    clustering=("topic", "store_timestamp"),
+)
+LEDGER = TableSpec(
+    "ledger",
+    "one row for each range that a commit to the log table contains",
+    LEDGER_SCHEMA,
+    statistics=("log_id", "epoch", "start", "end", "first_store_timestamp", "last_store_timestamp", "committed_at"),
+    clustering=("log_id", "start"),
+)
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """An Arrow schema with comments as Spark's, every column with its comment."""
+    return StructType([_spark_field(field) for field in schema])
+
+
+def log_schema() -> StructType:
+    """Table `log` as Spark sees it."""
+    return spark_schema(LOG_SCHEMA)
+
+
+def _spark_field(field: pa.Field) -> StructField:
+    kind = from_arrow_type(field.type, prefer_timestamp_ntz=False)
+    return StructField(field.name, kind, field.nullable, {"comment": field.metadata[b"comment"].decode()})
+

@@ -1,0 +1,78 @@
+"""The folder that holds a replica's tables: create what is missing, check what is there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from sinks.kernel import KernelConflict, KernelTable, Snapshot
+from sinks.tables import LEDGER, LOG, TableSpec, spark_schema
+from sources.errors import ConfigurationError
+
+
+def absolute(warehouse: str) -> str:
+    """`warehouse` as tasks and driver both understand it: a URI as it is, a local path made absolute."""
+    return warehouse.rstrip("/") if ":/" in warehouse else str(Path(warehouse).absolute())
+
+
+def ensure_tables(spark: SparkSession, warehouse: str) -> None:
+    """Create the tables that are missing, check those that are there. Safe when several jobs start at once.
+
+    Raises ConfigurationError where a table exists that is not ours.
+    """
+    for spec in (LOG, LEDGER):
+        _ensure(KernelTable(spark, spec.path(absolute(warehouse))), spec)
+
+
+def _ensure(table: KernelTable, spec: TableSpec) -> None:
+    found = table.snapshot()
+    if found is None:
+        found = _create(table, spec)
+    _check_columns(spec, table.path, StructType.fromJson(json.loads(found.schema_json())))
+    _check_properties(spec, table.path, found.properties())
+
+
+def _create(table: KernelTable, spec: TableSpec) -> Snapshot:
+    try:
+        table.create(spark_schema(spec.schema), spec.properties, spec.clustering)
+        problem = "it vanished right after it was made"
+    except KernelConflict as conflict:
+        # Another job created it in the same moment: then it is there, and is checked like any other.
+        problem = str(conflict)
+    found = table.snapshot()
+    if found is None:
+        raise ConfigurationError(f"the table {table.path} cannot be created", found=problem)
+    return found
+
+
+def _check_columns(spec: TableSpec, path: str, found: StructType) -> None:
+    there = {field.name: field.dataType.simpleString() for field in found}
+    wanted = {field.name: field.dataType.simpleString() for field in spark_schema(spec.schema)}
+    if list(there.items()) == list(wanted.items()):
+        return
+    different = [f"{name} {kind}" for name, kind in wanted.items() if there.get(name) != kind]
+    surplus = [f"{name} {kind}" for name, kind in there.items() if wanted.get(name) != kind]
+    raise _not_ours(
+        path,
+        f"the columns {', '.join(different)}" if different else f"the columns {', '.join(wanted)} and no others",
+        ", ".join(surplus) or "no such columns" if different else ", ".join(there),
+    )
+
+
+def _check_properties(spec: TableSpec, path: str, found: dict[str, str]) -> None:
+    for key, value in spec.properties.items():
+        # A feature that was turned on shows in the protocol and no longer among the properties.
+        if not key.startswith("delta.feature.") and found.get(key) != value:
+            raise _not_ours(path, f"the table property {key} = {value}", found.get(key, "it is not set"))
+
+
+def _not_ours(path: str, expected: str, found: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"the table {path} is not one that this version of logtwin made",
+        expected=expected,
+        found=found,
+        hint="Point warehouse at another folder, or move this table away.",
+    )

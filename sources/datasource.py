@@ -1,0 +1,266 @@
+"""The Spark data source ``logtwin``: a master log as a stream or a batch, by physical offset. Needs Spark 4.2.
+
+``emit = "records"`` (default) yields the records themselves, for any Spark job. ``emit = "ranges"`` yields only what is
+to be read, one row a split; logtwin's own sink reads the bytes in the same task that writes them.
+
+=====================  =============================================================================================
+option                 meaning (besides those of `sources.options.MasterOptions`)
+=====================  =============================================================================================
+``startingOffset``     earliest (default), latest or an offset; only where no checkpoint says otherwise
+``endingOffset``       batch reads only: latest (default) or an offset
+``maxBytesPerTrigger`` streams only: bound of a batch; also under Trigger.AvailableNow
+``emit``               records | ranges
+=====================  =============================================================================================
+
+Spark keeps one streaming reader per query in a planner process of its own, and unpickles a fresh one in every task.
+The only thing a reader remembers is therefore what it may forget: the last maximum it saw.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+
+import pyarrow as pa
+from pydantic import Field, field_validator
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, LogtwinError
+from sources.master import RECORD_SCHEMA, MasterLog
+from sources.offsets import Offset, OffsetRange
+from sources.options import EARLIEST, LATEST, ReadOptions, StartingOffset, offset_or_name, parse_options
+from sources.registry import open_log
+
+RANGES_SCHEMA = pa.schema(
+    [
+        pa.field("log_id", pa.string()),
+        pa.field("batch_start", pa.int64()),
+        pa.field("batch_end", pa.int64()),
+        pa.field("split_start", pa.int64()),
+        pa.field("split_end", pa.int64()),
+    ]
+)
+RECORDS_SCHEMA = pa.schema([pa.field("log_id", pa.string()), *RECORD_SCHEMA])
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Self = TypeVar("Self")
+
+
+class SourceOptions(ReadOptions):
+    """Options of ``spark.read`` and ``spark.readStream``."""
+
+    id: str = Field("rocketmq/unnamed", description="log id: names the log in rows and errors")
+    emit: Literal["records", "ranges"] = Field("records", description="the records, or only what is to be read")
+    ending_offset: StartingOffset = Field(LATEST, description="batch reads: where to end")
+
+    @field_validator("ending_offset", mode="before")
+    @classmethod
+    def _ending(cls, given: object) -> object:
+        if given == EARLIEST:
+            raise ValueError("latest, or an offset")
+        return offset_or_name(given)
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``format("logtwin")`` known to `spark`."""
+    spark.dataSource.register(LogtwinDataSource)
+
+
+def _across_processes(
+    method: Callable[Concatenate[Self, P], R],
+) -> Callable[Concatenate[Self, P], R]:
+    """Spark carries only an error's text out of this process: put the error into it."""
+
+    @functools.wraps(method)
+    def wrapped(self: Self, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(self, *args, **kwargs)
+        except LogtwinError as error:
+            raise RuntimeError(f"{error} {error.token()}") from error
+
+    return wrapped
+
+
+@dataclass(frozen=True)
+class SplitPartition(InputPartition):
+    """One split of a batch: `owned` of `batch`; `committed` is what reading it may promise to the master."""
+
+    batch: OffsetRange
+    owned: OffsetRange
+    committed: Offset | None
+    boundary: bool
+
+
+class LogtwinDataSource(DataSource):
+    """Entry point: parses the options once, makes readers."""
+
+    @_across_processes
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._options = parse_options(SourceOptions, dict(options), where='format("logtwin")')
+        self._log = open_log(self._options)
+
+    @classmethod
+    def name(cls) -> str:
+        return "logtwin"
+
+    def schema(self) -> StructType:
+        return from_arrow_schema(RANGES_SCHEMA if self._options.emit == "ranges" else RECORDS_SCHEMA)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return BatchReader(self._log, self._options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return StreamReader(self._log, self._options)
+
+
+class BatchReader(DataSourceReader):
+    """``spark.read``: the records of ``[startingOffset, endingOffset)``."""
+
+    def __init__(self, log: MasterLog, options: SourceOptions) -> None:
+        self._log = log
+        self._options = options
+
+    @_across_processes
+    def partitions(self) -> Sequence[InputPartition]:
+        bounds = self._log.bounds()
+        start = _resolve(self._options.starting_offset, bounds, self._log)
+        end = _resolve(self._options.ending_offset, bounds, self._log)
+        if end < start:
+            raise ConfigurationError(
+                "endingOffset lies before startingOffset", log=self._log.log_id, expected=f"{start} or more", found=end
+            )
+        return _split(self._log, OffsetRange(start, end), committed=None)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _emit(self._log, self._options, partition)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """``spark.readStream``: offsets are ``{"offset": <next to read>}``."""
+
+    def __init__(self, log: MasterLog, options: SourceOptions) -> None:
+        self._log = log
+        self._options = options
+        self._maximum: Offset | None = None
+        self._last_wanted: Offset | None = None
+
+    @_across_processes
+    def initialOffset(self) -> dict[str, int]:
+        return to_json(_resolve(self._options.starting_offset, self._log.bounds(), self._log))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxBytes(self._options.max_bytes_per_trigger)
+
+    @_across_processes
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._last_wanted = self._log.bounds().end
+
+    @_across_processes
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        at = from_json(start)
+        bounds = self._log.bounds(self._maximum)
+        _check_within(at, bounds, self._log)
+        self._maximum = bounds.end
+        end = bounds.end if self._last_wanted is None else max(at, min(bounds.end, self._last_wanted))
+        return to_json(self._limited(at, end, limit))
+
+    def reportLatestOffset(self) -> dict[str, int] | None:
+        return None if self._maximum is None else to_json(self._maximum)
+
+    @_across_processes
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        batch = OffsetRange(from_json(start), from_json(end))
+        # Spark plans a batch only after the one before it was processed: below its start nothing is owed.
+        return _split(self._log, batch, committed=batch.start)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _emit(self._log, self._options, partition)
+
+    def _limited(self, start: Offset, end: Offset, limit: ReadLimit) -> Offset:
+        if isinstance(limit, ReadAllAvailable):
+            return end
+        most = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._options.max_bytes_per_trigger
+        if end - start <= most:
+            return end
+        return self._log.boundary_after(Offset(start + most), end)
+
+
+def to_json(offset: Offset) -> dict[str, int]:
+    """An offset as Spark stores it in its checkpoint; compared as text, so there is one form."""
+    return {"offset": int(offset)}
+
+
+def from_json(stored: dict[str, Any]) -> Offset:
+    """The inverse of `to_json`."""
+    return Offset(int(stored["offset"]))
+
+
+def _resolve(wanted: StartingOffset, bounds: OffsetRange, log: MasterLog) -> Offset:
+    if wanted == EARLIEST:
+        return bounds.start
+    if wanted == LATEST:
+        return bounds.end
+    offset = Offset(int(wanted))
+    _check_within(offset, bounds, log)
+    return log.boundary_after(offset, bounds.end)
+
+
+def _check_within(offset: Offset, bounds: OffsetRange, log: MasterLog) -> None:
+    if offset < bounds.start:
+        raise BelowMinimum(
+            "the master no longer holds this offset",
+            log=log.log_id,
+            offset=offset,
+            expected=f"{bounds.start} (its oldest) or more",
+            found=offset,
+            hint="Retention deleted it: start a new replica at earliest, or restore the segment files and read them "
+            "by path.",
+        )
+    if offset > bounds.end:
+        raise AboveMaximum(
+            "the master's log ends before this offset",
+            log=log.log_id,
+            offset=offset,
+            expected=f"{bounds.end} (its newest) or less",
+            found=offset,
+            hint="It lost its tail, or it is another master: check the address before anything else.",
+        )
+
+
+def _split(log: MasterLog, batch: OffsetRange, committed: Offset | None) -> list[SplitPartition]:
+    # Every cut of ours is a record boundary, except where nobody knows them before the bytes have come (HA).
+    return [SplitPartition(batch, owned, committed, log.cuts_at_records) for owned in log.plan(batch)]
+
+
+@_across_processes
+def _ranges(log: MasterLog, split: SplitPartition) -> pa.RecordBatch:
+    row = [str(log.log_id), split.batch.start, split.batch.end, split.owned.start, split.owned.end]
+    return pa.RecordBatch.from_arrays(
+        [pa.array([value], field.type) for value, field in zip(row, RANGES_SCHEMA, strict=True)], schema=RANGES_SCHEMA
+    )
+
+
+def _emit(log: MasterLog, options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    if not isinstance(partition, SplitPartition):
+        raise TypeError(f"not a split of this source: {partition!r}")
+    if options.emit == "ranges":
+        yield _ranges(log, partition)
+        return
+    try:
+        for chunk in log.read(partition.owned, committed=partition.committed, boundary=partition.boundary):
+            yield _with_log_id(log, chunk.records)
+    except LogtwinError as error:
+        raise RuntimeError(f"{error} {error.token()}") from error
+
+
+def _with_log_id(log: MasterLog, records: pa.RecordBatch) -> pa.RecordBatch:
+    log_ids = pa.array([str(log.log_id)] * records.num_rows, pa.string())
+    return pa.RecordBatch.from_arrays([log_ids, *records.columns], schema=RECORDS_SCHEMA)

@@ -1,0 +1,139 @@
+"""How to reach and read a master, as an operator writes it: options of the data source, keys of a ``[[logs]]`` table.
+
+Both spell the same names, Spark's way (``maxBytesPerTrigger``, in any case) or TOML's (``max_bytes_per_trigger``). A
+name that does not exist is an error that names the nearest one that does.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator
+
+from sources.errors import ConfigurationError
+from sources.offsets import LogId
+
+KIB = 1024
+MIB = 1024 * KIB
+
+EARLIEST = "earliest"
+LATEST = "latest"
+StartingOffset = Literal["earliest", "latest"] | int
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class MasterOptions(BaseModel):
+    """One master log: which, where, and within what limits. Every field has a default and a reason, or no default."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str = Field(description="log id: rocketmq/<broker name>; names the log in tables, errors and transactions")
+    master: str | None = Field(None, description="HA address host:port (haListenPort, by default listenPort + 1)")
+    remoting: str | None = Field(None, description="remoting address host:port (listenPort), asked for the log's range")
+    path: str | None = Field(None, description="a directory of segment files, instead of master and remoting")
+    split_bytes: PositiveInt = Field(
+        64 * MIB,
+        description="what one task reads at most; large enough that a file is worth its open, small enough "
+        "that every core gets one",
+    )
+    chunk_bytes: PositiveInt = Field(
+        8 * MIB, description="what is decoded at once; a task holds a few times this in memory"
+    )
+    parallel_reads: bool = Field(
+        False,
+        description="say true only when no producer waits for this replica: ranges are then read by several "
+        "connections, which the master counts as acknowledgements, and may start anywhere",
+    )
+    connect_timeout_ms: PositiveInt = Field(5000, description="a connection that takes longer is not coming")
+    connect_attempts: PositiveInt = Field(3, description="a broker that restarts is back within a few tries")
+    silence_timeout_ms: PositiveInt = Field(
+        20000, description="RocketMQ's haHousekeepingInterval: a master that says nothing for longer is gone"
+    )
+    max_frame_bytes: PositiveInt = Field(
+        4 * MIB, description="an HA frame that claims more is garbage; brokers send haTransferBatchSize, 32 KiB"
+    )
+    max_record_bytes: PositiveInt = Field(
+        16 * MIB, description="a record that claims more is garbage; brokers accept maxMessageSize, 4 MiB"
+    )
+
+    @field_validator("id")
+    @classmethod
+    def _is_log_id(cls, text: str) -> str:
+        return str(LogId.parse(text))
+
+    @property
+    def log_id(self) -> LogId:
+        return LogId.parse(self.id)
+
+
+class ReadOptions(MasterOptions):
+    """Where a stream starts, and how much of it makes a batch."""
+
+    starting_offset: StartingOffset = Field(
+        EARLIEST, description="where a replica without a position starts: earliest, latest or an offset"
+    )
+    max_bytes_per_trigger: PositiveInt = Field(
+        256 * MIB, description="bounds a batch, and with it the work that a crash repeats"
+    )
+
+    @field_validator("starting_offset", mode="before")
+    @classmethod
+    def _offset_or_name(cls, given: object) -> object:
+        return offset_or_name(given)
+
+
+def offset_or_name(given: object) -> object:
+    """``"123"`` -> 123; names and numbers as they are. Raises ValueError below 0."""
+    if isinstance(given, str) and given.strip().lstrip("-").isdigit():
+        given = int(given)
+    if isinstance(given, int) and given < 0:
+        raise ValueError(f"an offset is 0 or more, not {given}")
+    return given
+
+
+def parse_options(model: type[Model], given: Mapping[str, Any], *, where: str) -> Model:
+    """`given`, with keys spelled either way, as a `model`.
+
+    Raises ConfigurationError naming `where`, the key, what was expected and found, and the nearest key that exists.
+    """
+    fields = {_plain(name): name for name in model.model_fields}
+    named: dict[str, Any] = {}
+    for key, value in given.items():
+        name = fields.get(_plain(key))
+        if name is None:
+            raise unknown_key(key, list(model.model_fields), where=where)
+        named[name] = value
+    try:
+        return model.model_validate(named)
+    except ValidationError as error:
+        raise invalid_value(error, where=where) from error
+
+
+def unknown_key(key: str, known: list[str], *, where: str) -> ConfigurationError:
+    """The error for a key that does not exist, naming the nearest that does."""
+    nearest = difflib.get_close_matches(_plain(key), [_plain(name) for name in known], n=1, cutoff=0.0)
+    meant = next((name for name in known if nearest and _plain(name) == nearest[0]), None)
+    return ConfigurationError(
+        f"{where}: there is no key {key!r}",
+        expected=f"one of {', '.join(known)}",
+        found=key,
+        hint=f"Did you mean {meant!r}?" if meant else None,
+    )
+
+
+def invalid_value(error: ValidationError, *, where: str) -> ConfigurationError:
+    """The first thing wrong with a value, in the operator's words."""
+    first = error.errors(include_url=False)[0]
+    key = ".".join(str(part) for part in first["loc"] if isinstance(part, str | int))
+    if first["type"] == "missing":
+        return ConfigurationError(f"{where}: the key {key!r} is missing", hint=f"Add {key} = …")
+    return ConfigurationError(
+        f"{where}: {key or 'value'} is not usable", expected=first["msg"], found=repr(first["input"])
+    )
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").replace("-", "").lower()

@@ -1,0 +1,200 @@
+"""The master's side of replication: slaves connect, say where they stand, and are sent the log from there on.
+
+One `Slave` a connection, each with its own place in the log and its own acknowledged offset. What the original leaves
+open or does badly, and what holds here (rows HA-01 … HA-32 of the seeds' behaviours):
+
+* Nothing is sent before the first report. It asks for the start: 0 is the start of the *last* file, −1 says nothing,
+  anything else is taken as it is. A start outside the log gets heartbeats and no data, as from a real broker.
+* Of the reports that one read brings only the last counts.
+* A report above the log's end is a lie. It never counts; after the first one it ends the connection (the original
+  believed it, and acknowledged producers on the strength of it).
+* New data leaves at once: whoever appends calls `wake`. Nobody polls.
+* A slave that does not read holds back itself alone: its buffer is bounded and its task waits.
+* A port that is taken is an error, where the original went on without a listener.
+
+All of it runs in one event loop; between two awaits nothing changes under a task's feet, so there are no locks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, NoReturn, Protocol
+
+from sources.offsets import Offset
+from sources.rocketmq.ha import ReportParser, encode_frame
+
+log = logging.getLogger(__name__)
+
+NO_REPORT: Final = -1
+READ_BYTES: Final = 1024 * 1024
+WRITE_BUFFER_BYTES: Final = 256 * 1024
+
+
+class LogToServe(Protocol):
+    """What the service needs of a store."""
+
+    @property
+    def max_offset(self) -> Offset:
+        """The end of the log."""
+
+    @property
+    def last_file_start(self) -> Offset:
+        """The start of the file that the end of the log lies in."""
+
+    def read(self, offset: int, size_bytes: int) -> bytes:
+        """Up to `size_bytes` from `offset`, within one file; empty outside the log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HASettings:
+    """How to serve slaves; the defaults are a broker's."""
+
+    transfer_batch_bytes: int = 32 * 1024  # haTransferBatchSize
+    heartbeat_s: float = 5.0  # haSendHeartbeatInterval
+    housekeeping_s: float = 20.0  # haHousekeepingInterval
+
+
+class Slave:
+    """One connection of a slave. To be made inside the event loop."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.connected_at = datetime.now(UTC)
+        self.start: asyncio.Future[Offset] = asyncio.get_running_loop().create_future()  # known with the first report
+        self.requested: Offset | None = None  # its first report
+        self.acknowledged = Offset(0)  # its last report that was no lie: it holds everything below
+        self.next_transfer: Offset | None = None  # the next byte to send; None until the first report
+        self.transferred_bytes = 0
+        self.has_news = asyncio.Event()
+
+    def __str__(self) -> str:
+        return f"slave {self.address}"
+
+
+class HAService:
+    """Serves one log to any number of slaves."""
+
+    def __init__(self, store: LogToServe, settings: HASettings) -> None:
+        self._store = store
+        self._settings = settings
+        self._slaves: dict[Slave, asyncio.Task[None]] = {}
+        self._server: asyncio.Server | None = None
+
+    @property
+    def slaves(self) -> tuple[Slave, ...]:
+        """The slaves connected now, in the order they came."""
+        return tuple(self._slaves)
+
+    async def start(self, listener: socket.socket) -> None:
+        """Accept slaves on `listener`, which is bound; the service closes it."""
+        self._server = await asyncio.start_server(self._accept, sock=listener)
+        log.info("serving slaves on port %s", listener.getsockname()[1])
+
+    async def stop(self) -> None:
+        """Stop accepting, end every connection. Bounded: a slave that does not read is cut off."""
+        if self._server is None:
+            return
+        self._server.close()
+        serving = list(self._slaves.values())
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
+        await self._server.wait_closed()
+        self._server = None
+        log.info("no longer serving slaves")
+
+    def wake(self) -> None:
+        """The log has grown."""
+        for slave in self._slaves:
+            slave.has_news.set()
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        host, port = writer.get_extra_info("peername")[:2]
+        slave = Slave(f"{host}:{port}")
+        log.info("%s connected", slave)
+        self._slaves[slave] = asyncio.create_task(self._serve(slave, reader, writer))
+
+    async def _serve(self, slave: Slave, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            log.info("%s gone: %s", slave, await self._until_it_ends(slave, reader, writer))
+        finally:
+            del self._slaves[slave]
+            writer.transport.abort()  # what is left in the buffer is for nobody
+
+    async def _until_it_ends(self, slave: Slave, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
+        """Both directions at once; the first that ends takes the other with it. Returns why."""
+        both: list[asyncio.Task[str]] = [
+            asyncio.create_task(self._receive(slave, reader)),
+            asyncio.create_task(self._transfer(slave, writer)),
+        ]
+        try:
+            done, _ = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in both:
+                task.cancel()
+            results = await asyncio.gather(*both, return_exceptions=True)
+        ended = next(result for task, result in zip(both, results, strict=True) if task in done)
+        if isinstance(ended, BaseException) and not isinstance(ended, OSError):
+            raise ended
+        return str(ended)
+
+    async def _receive(self, slave: Slave, reader: asyncio.StreamReader) -> str:
+        """Heed its reports; returns why it ended."""
+        reports = ReportParser()
+        while True:
+            try:
+                async with asyncio.timeout(self._settings.housekeeping_s):
+                    data = await reader.read(READ_BYTES)
+            except TimeoutError:
+                return f"silent for {self._settings.housekeeping_s:g} s"
+            if not data:
+                return "it closed the connection"
+            offsets = reports.feed(data)
+            if offsets and not self._heed(slave, offsets[-1]):
+                return f"it reports {offsets[-1]}, and the log ends at {self._store.max_offset}"
+
+    def _heed(self, slave: Slave, report: Offset) -> bool:
+        """Take one report; False for a lie that ends the connection."""
+        is_honest = report <= self._store.max_offset
+        if slave.requested is None:
+            if report != NO_REPORT:
+                self._begin(slave, report)
+        elif not is_honest:
+            return False
+        if is_honest:
+            slave.acknowledged = Offset(max(report, 0))
+        return True
+
+    def _begin(self, slave: Slave, request: Offset) -> None:
+        start = request if request != 0 else self._store.last_file_start
+        slave.requested, slave.next_transfer = request, start
+        slave.start.set_result(start)
+        log.info("%s asks for %s, gets the log from %s", slave, request, start)
+
+    async def _transfer(self, slave: Slave, writer: asyncio.StreamWriter) -> NoReturn:
+        """Send the log for ever, a heartbeat where there is nothing to send."""
+        writer.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        at = await slave.start
+        while True:
+            data = self._store.read(at, self._settings.transfer_batch_bytes) or await self._news(slave, at)
+            writer.write(encode_frame(at, data))
+            at = slave.next_transfer = Offset(at + len(data))
+            slave.transferred_bytes += len(data)
+            await writer.drain()
+            await asyncio.sleep(0)  # a socket that takes everything must not keep the loop to itself
+
+    async def _news(self, slave: Slave, at: Offset) -> bytes:
+        """What there is at `at`, as soon as there is something; nothing when a heartbeat is due."""
+        try:
+            async with asyncio.timeout(self._settings.heartbeat_s):
+                while True:
+                    slave.has_news.clear()
+                    if data := self._store.read(at, self._settings.transfer_batch_bytes):
+                        return data
+                    await slave.has_news.wait()
+        except TimeoutError:
+            return b""

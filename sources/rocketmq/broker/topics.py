@@ -1,0 +1,148 @@
+"""Topics and their queues: which exist, how many queues they have, and the next offset of each queue.
+
+A real broker keeps its topics in `config/topics.json`, in the shape that request 21 answers with; so does this one, and it
+reads the file of a real broker. Queue offsets are never stored: they are what the log says, counted again at each start.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from sources.rocketmq.broker.refusal import Refused
+from sources.rocketmq.remoting import ResponseCode
+
+AUTO_CREATE_TOPIC: Final = "TBW102"
+"""The template that stands for "create it": no message may be sent to it."""
+RETRY_PREFIX: Final = "%RETRY%"
+MAX_CREATED_QUEUES: Final = 8
+MAX_TOPIC_LENGTH: Final = 127
+MAX_RETRY_TOPIC_LENGTH: Final = 255
+PERM_READ: Final = 4
+PERM_WRITE: Final = 2
+
+_TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic's configuration."""
+
+    name: str
+    queues: int
+    perm: int = PERM_READ | PERM_WRITE
+    rest: dict[str, Any] = field(default_factory=dict)  # fields of a real broker's file that mean nothing here
+
+    @classmethod
+    def from_json(cls, config: dict[str, Any]) -> Topic:
+        return cls(config["topicName"], config["writeQueueNums"], config["perm"], config)
+
+    def to_json(self) -> dict[str, Any]:
+        """As requests 21 and topics.json have it (5.x; a 4.9.x slave ignores `attributes`)."""
+        return {
+            "attributes": {},
+            "order": False,
+            "readQueueNums": self.queues,
+            "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": 0,
+            **self.rest,
+            "perm": self.perm,
+            "topicName": self.name,
+            "writeQueueNums": self.queues,
+        }
+
+
+class TopicTable:
+    """The topics of one broker, kept in a file."""
+
+    def __init__(self, path: Path, *, auto_create: bool = True) -> None:
+        """Reads `path` where it exists. Raises ValueError, KeyError on a file that is not a topic table."""
+        self._path = path
+        self._auto_create = auto_create
+        self._version = {"counter": 0, "stateVersion": 0, "timestamp": _now_ms()}
+        self._topics: dict[str, Topic] = {}
+        if path.exists():
+            self._load(json.loads(path.read_text("utf-8")))
+
+    def to_json(self) -> dict[str, Any]:
+        """The answer to request 21."""
+        table = {name: topic.to_json() for name, topic in self._topics.items()}
+        return {"dataVersion": self._version, "topicConfigTable": table}
+
+    def add_missing(self, queues: Iterable[tuple[str, int]]) -> None:
+        """Know the topics that the log holds (topic, queue id), also where the file is behind or missing."""
+        counts: Counter[str] = Counter()
+        for name, queue_id in queues:
+            counts[name] = max(counts[name], queue_id + 1)
+        missing = {name: Topic(name, count) for name, count in counts.items() if name not in self._topics}
+        if missing:
+            self._topics |= missing
+            self._save()
+
+    def for_sending(self, name: str, wanted_queues: int) -> Topic:
+        """The topic to store into; unknown ones are created with `wanted_queues` queues. Raises Refused."""
+        topic = self._topics.get(name)
+        if topic is None:
+            topic = self._create(name, wanted_queues)
+        if not topic.perm & PERM_WRITE:
+            raise Refused(ResponseCode.NO_PERMISSION, f"topic {name} is not writable")
+        return topic
+
+    def _create(self, name: str, wanted_queues: int) -> Topic:
+        _check_name(name)
+        is_retry = name.startswith(RETRY_PREFIX)
+        if wanted_queues < 1 or not (self._auto_create or is_retry):
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic {name} does not exist")
+        topic = Topic(name, 1 if is_retry else min(wanted_queues, MAX_CREATED_QUEUES))
+        self._topics[name] = topic
+        self._save()
+        return topic
+
+    def _load(self, config: dict[str, Any]) -> None:
+        self._version |= config["dataVersion"]
+        self._topics = {name: Topic.from_json(topic) for name, topic in config["topicConfigTable"].items()}
+
+    def _save(self) -> None:
+        self._version["counter"] += 1
+        self._version["timestamp"] = _now_ms()
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        written = self._path.with_suffix(".json.new")
+        written.write_text(json.dumps(self.to_json(), ensure_ascii=False, indent=1), "utf-8")
+        written.replace(self._path)
+
+
+class QueueOffsets:
+    """The next queue offset of each (topic, queue id)."""
+
+    def __init__(self) -> None:
+        self._next: dict[tuple[str, int], int] = {}
+
+    def __iter__(self) -> Iterable[tuple[str, int]]:
+        return iter(self._next)
+
+    def next(self, topic: str, queue_id: int) -> int:
+        return self._next.get((topic, queue_id), 0)
+
+    def advance(self, topic: str, queue_id: int, to: int) -> None:
+        """The queue's next offset is at least `to`."""
+        self._next[topic, queue_id] = max(to, self.next(topic, queue_id))
+
+
+def _check_name(name: str) -> None:
+    if name == AUTO_CREATE_TOPIC:
+        raise Refused(ResponseCode.NO_PERMISSION, f"sending message to topic {name} is forbidden")
+    if not _TOPIC.fullmatch(name):
+        raise Refused(ResponseCode.INVALID_PARAMETER, f"topic {name!r} is empty or has characters other than %|a-zA-Z0-9_-")
+    limit = MAX_RETRY_TOPIC_LENGTH if name.startswith(RETRY_PREFIX) else MAX_TOPIC_LENGTH
+    if len(name) > limit:
+        raise Refused(ResponseCode.INVALID_PARAMETER, f"topic of {len(name)} characters, {limit} are allowed")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,249 @@
+"""Sockets to a broker: its address, a connection to it, and its remoting requests.
+
+Every wait has a limit. What cannot be connected is MasterUnreachable, what connects and does not answer is
+MasterSilent; both are worth another attempt later.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from types import TracebackType
+from typing import Any, Final, Self
+
+from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+
+from sources.errors import ConfigurationError, MasterError, MasterSilent, MasterUnreachable, ProtocolViolation
+from sources.offsets import Offset, OffsetRange
+from sources.rocketmq.remoting import (
+    DEFAULT_MAX_FRAME_BYTES,
+    Command,
+    FrameBuffer,
+    RequestCode,
+    ResponseCode,
+    encode_command,
+    loads,
+)
+
+RECEIVE_BYTES: Final = 64 * 1024
+_ADDRESS: Final = re.compile(r"(\[(?P<ipv6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:\[\]/]+)):(?P<port>\d{1,5})")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Host name or IP address, and port."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """``"127.0.0.1:10912"`` or ``"[::1]:10912"`` -> Address. Raises ConfigurationError."""
+        match = _ADDRESS.fullmatch(text.strip())
+        if match is None or not 1 <= int(match["port"]) <= 65535:
+            raise ConfigurationError(
+                "not an address",
+                expected="host:port",
+                found=repr(text),
+                hint="Write for example 127.0.0.1:10912, broker-a:10912 or [::1]:10912.",
+            )
+        return cls(match["ipv6"] or match["host"], int(match["port"]))
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def connect(
+    address: Address, *, timeout_ms: int, attempts: int = 1, receive_buffer_bytes: int | None = None
+) -> socket.socket:
+    """A TCP connection, without Nagle's delay. Waits 0.1 s after the first failure, twice as long after each next one.
+
+    Raises MasterUnreachable once `attempts` have failed.
+    """
+    retrying = Retrying(
+        stop=stop_after_attempt(attempts),
+        wait=wait_exponential(multiplier=0.1, max=2.0),
+        retry=retry_if_exception_type(OSError),
+    )
+    try:
+        return retrying(_connect_once, address, timeout_ms / 1000, receive_buffer_bytes)
+    except RetryError as error:
+        cause = error.last_attempt.exception()
+        raise MasterUnreachable(
+            f"cannot connect to {address}, {attempts} attempt{'s' if attempts > 1 else ''}",
+            found=str(cause) or type(cause).__name__,
+            hint="Check that the broker runs, that the address and port are right, and that nothing blocks the way.",
+        ) from cause
+
+
+def _connect_once(address: Address, timeout_s: float, receive_buffer_bytes: int | None) -> socket.socket:
+    """To the first address of the name that answers."""
+    cause: OSError | None = None
+    for family, kind, protocol, _, where in socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM):
+        connection = socket.socket(family, kind, protocol)
+        try:
+            connection.settimeout(timeout_s)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if receive_buffer_bytes is not None:  # only before connecting does it bound what the peer may send
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+            connection.connect(where)
+        except OSError as error:
+            connection.close()
+            cause = error
+        else:
+            return connection
+    raise cause or OSError(f"{address.host} has no address")
+
+
+class RemotingClient:
+    """One connection to a broker's normal port; a context manager.
+
+    Requests are answered one at a time. What the broker sends on its own account (flag bit 0 unset) and late answers
+    to requests that were given up are ignored.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        connect_timeout_ms: int = 5000,
+        connect_attempts: int = 3,
+        call_timeout_ms: int = 5000,
+        max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES,
+    ) -> None:
+        self.address = address
+        self._call_timeout_s = call_timeout_ms / 1000
+        self._frames = FrameBuffer(max_frame_bytes)
+        self._opaques = itertools.count(1)
+        self._connection = connect(address, timeout_ms=connect_timeout_ms, attempts=connect_attempts)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def call(self, request: Command) -> Command:
+        """The broker's answer to `request`, which gets its opaque here.
+
+        Raises MasterError with code and remark where the answer's code is not 0, MasterSilent without an answer in
+        time, MasterUnreachable where the connection breaks, ProtocolViolation.
+        """
+        answer = self.exchange(request)
+        return self._accepted(request.code, answer)
+
+    def exchange(self, request: Command) -> Command:
+        """As `call`, whatever the answer's code is."""
+        request = replace(request, opaque=next(self._opaques))
+        deadline = time.monotonic() + self._call_timeout_s
+        try:
+            self._connection.settimeout(self._call_timeout_s)
+            self._connection.sendall(encode_command(request))
+            return self._await_answer(request.opaque, deadline)
+        except TimeoutError as error:
+            raise MasterSilent(
+                f"the broker at {self.address} did not answer request {_name(RequestCode, request.code)}",
+                expected=f"an answer within {self._call_timeout_s:g} s",
+                found="none",
+                hint="Check that the address is the broker's normal (listen) port, and how busy the broker is.",
+            ) from error
+        except OSError as error:
+            raise self._broken(error) from error
+
+    def _await_answer(self, opaque: int, deadline: float) -> Command:
+        while True:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError
+            self._connection.settimeout(left_s)
+            data = self._connection.recv(RECEIVE_BYTES)
+            if not data:
+                raise self._broken("closed by the broker")
+            for command in self._frames.feed(data):
+                if command.is_response and command.opaque == opaque:
+                    return command
+
+    def _accepted(self, request_code: int, answer: Command) -> Command:
+        if answer.code != ResponseCode.SUCCESS:
+            raise MasterError(
+                f"the broker at {self.address} refused request {_name(RequestCode, request_code)}",
+                expected="code 0",
+                found=f"code {_name(ResponseCode, answer.code)}: {answer.remark or 'no remark'}",
+                hint="The code and the remark are the broker's own; its log says more.",
+            )
+        return answer
+
+    def _broken(self, cause: object) -> MasterUnreachable:
+        return MasterUnreachable(
+            f"the connection to the broker at {self.address} broke",
+            found=cause,
+            hint="Check that the address is the broker's normal (listen) port, and the broker's own log.",
+        )
+
+    def runtime_info(self) -> dict[str, str]:
+        """What the broker says of itself (28): names to values, all text."""
+        body = loads(self.call(Command(RequestCode.GET_BROKER_RUNTIME_INFO)).body)
+        table = body.get("table") if isinstance(body, dict) else None
+        if not isinstance(table, dict):
+            raise ProtocolViolation(
+                f"the runtime info of the broker at {self.address} is none",
+                expected='a JSON object "table"',
+                found=body,
+            )
+        return {str(name): str(value) for name, value in table.items()}
+
+    def commit_log_bounds(self) -> OffsetRange:
+        """From the oldest byte to the end of the newest record. An empty broker says −1 and 0: [0, 0) here."""
+        info = self.runtime_info()
+        start = max(self._offset(info, "commitLogMinOffset"), 0)
+        end = self._offset(info, "commitLogMaxOffset")
+        if end < start:
+            raise ProtocolViolation(
+                f"the commit log of the broker at {self.address} ends before it starts",
+                expected=f"commitLogMaxOffset at or above {start}",
+                found=end,
+            )
+        return OffsetRange(Offset(start), Offset(end))
+
+    def _offset(self, info: Mapping[str, str], name: str) -> int:
+        try:
+            return int(info[name])
+        except (KeyError, ValueError) as error:
+            raise ProtocolViolation(
+                f"the runtime info of the broker at {self.address} lacks an offset",
+                expected=f"a number {name}",
+                found=info.get(name, "none"),
+                hint="Check that the address is that of a broker, not of a name server or proxy.",
+            ) from error
+
+    def ha_status(self) -> dict[str, Any] | None:
+        """The slaves as the master counts them (907); None where the broker does not know the request (4.x)."""
+        answer = self.exchange(Command(RequestCode.GET_BROKER_HA_STATUS))
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            return None
+        status = loads(self._accepted(RequestCode.GET_BROKER_HA_STATUS, answer).body)
+        if not isinstance(status, dict):
+            raise ProtocolViolation(f"the HA status of the broker at {self.address} is none", found=status)
+        return status
+
+    def broker_config(self) -> dict[str, str]:
+        """The broker's configuration (26), from its properties text."""
+        text = self.call(Command(RequestCode.GET_BROKER_CONFIG)).body.decode("utf-8", "replace")
+        pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
+        return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _name(codes: type[IntEnum], code: int) -> str:
+    """``28`` -> ``"28 GET_BROKER_RUNTIME_INFO"``; a code without a name stays a number."""
+    names = {int(known): known.name for known in codes}
+    return f"{code} {names.get(code, '')}".rstrip()

@@ -1,0 +1,193 @@
+"""HA frames, the wire format between a RocketMQ master and its slaves. Sans-I/O: bytes in, frames and reports out.
+
+Plain mode, unchanged from 3.x to 5.x (`DefaultHAService`, `HAConnection.WriteSocketService`, `HAClient`). Everything is
+big-endian. There is no handshake: the slave's first report is the request to start, and every report is a promise.
+
+Slave to master, a report, 8 bytes, aligned to 8 on the stream:
+
+=====  ============  ==========================================================================
+bytes  field         meaning
+=====  ============  ==========================================================================
+i64    offset        "I hold everything below"; of the first report also "send from here"
+=====  ============  ==========================================================================
+
+Master to slave, a transfer frame, 12 bytes and a body:
+
+=====  ============  ==========================================================================
+bytes  field         meaning
+=====  ============  ==========================================================================
+i64    offset        physical offset of the first byte of the body
+i32    body size     0 is a heartbeat: `offset` is what the master would send next
+n      body          raw bytes of the commit log; not aligned to records
+=====  ============  ==========================================================================
+
+Invariant of the slave's side: `frame.offset == start + all body bytes before it`, for heartbeats too.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from sources.errors import LogtwinError, ProtocolViolation
+from sources.offsets import Offset
+
+FRAME_HEAD: Final = struct.Struct(
+    ">"
+    "q"  # offset
+    "i"  # body size
+)
+REPORT: Final = struct.Struct(">q")  # offset
+
+DEFAULT_MAX_FRAME_BYTES: Final = 4 * 1024 * 1024
+"""A broker's transfer batch is 32 KiB; a slave of the broker's own kind has room for 4 MiB."""
+
+Buffer = bytes | bytearray | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One transfer frame: `body` holds the log's bytes from `offset` on."""
+
+    offset: Offset
+    body: bytes
+
+    @property
+    def is_heartbeat(self) -> bool:
+        return not self.body
+
+    @property
+    def end(self) -> Offset:
+        """Where the next frame has to start."""
+        return Offset(self.offset + len(self.body))
+
+
+def encode_report(offset: Offset) -> bytes:
+    return REPORT.pack(offset)
+
+
+def encode_frame_head(offset: Offset, body_bytes: int) -> bytes:
+    """The 12 bytes before a body of `body_bytes`, for a master that sends the body from elsewhere."""
+    return FRAME_HEAD.pack(offset, body_bytes)
+
+
+def encode_frame(offset: Offset, body: Buffer = b"") -> bytes:
+    """A whole frame; without a body it is a heartbeat."""
+    return FRAME_HEAD.pack(offset, len(body)) + body
+
+
+class FrameParser:
+    """The slave's side: feeds on what the socket gave, in pieces of any size, and returns whole frames.
+
+    Each head is checked as soon as its 12 bytes are there, before its body is waited for or room is made for it.
+    Raises ProtocolViolation, at once and on every later call, on an offset other than the expected one, a negative
+    size and a size over `max_frame_bytes`. `expected` None takes the first frame's offset, as an empty slave does.
+    """
+
+    def __init__(self, expected: Offset | None, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> None:
+        self._expected = expected
+        self._max_frame_bytes = max_frame_bytes
+        self._pending = bytearray()  # the one incomplete frame, head included
+        self._needed_bytes = FRAME_HEAD.size  # what `_pending` must hold before it can be looked at
+        self._failure: LogtwinError | None = None
+
+    @property
+    def expected(self) -> Offset | None:
+        """Where the next frame has to start; None until the first head has come."""
+        return self._expected
+
+    @property
+    def is_inside_body(self) -> bool:
+        """Whether the rest of a body is on its way."""
+        return len(self._pending) > FRAME_HEAD.size
+
+    def feed(self, data: Buffer) -> list[Frame]:
+        """The frames that `data` completes. Keeps no reference to `data`; bodies are bytes of their own."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            with memoryview(data) as view:
+                frames: list[Frame] = []
+                at = self._complete_pending(view, frames)
+                at = self._take_whole(view, at, frames)
+                self._pending += view[at:]
+                return frames
+        except ProtocolViolation as violation:
+            self._failure = violation
+            raise
+
+    def _complete_pending(self, view: memoryview, frames: list[Frame]) -> int:
+        """Top the incomplete frame up from the start of `view`; returns how many bytes that took."""
+        at = 0
+        while self._pending and at < len(view):
+            taken = view[at : at + self._needed_bytes - len(self._pending)]
+            self._pending += taken
+            at += len(taken)
+            if len(self._pending) == self._needed_bytes:
+                self._advance_pending(frames)
+        return at
+
+    def _advance_pending(self, frames: list[Frame]) -> None:
+        """The pending bytes are a head, just complete, or a whole frame."""
+        if self._needed_bytes == FRAME_HEAD.size:
+            _, size = self._check_head(self._pending, 0)
+            self._needed_bytes += size
+        if len(self._pending) == self._needed_bytes:
+            body = bytes(memoryview(self._pending)[FRAME_HEAD.size :])
+            frames.append(self._accept(FRAME_HEAD.unpack_from(self._pending)[0], body))
+            self._pending = bytearray()
+            self._needed_bytes = FRAME_HEAD.size
+
+    def _take_whole(self, view: memoryview, at: int, frames: list[Frame]) -> int:
+        """Frames that lie wholly in `view`, without a detour; returns where the first incomplete one starts."""
+        while len(view) - at >= FRAME_HEAD.size:
+            offset, size = self._check_head(view, at)
+            end = at + FRAME_HEAD.size + size
+            if end > len(view):
+                self._needed_bytes = FRAME_HEAD.size + size
+                break
+            frames.append(self._accept(offset, bytes(view[at + FRAME_HEAD.size : end])))
+            at = end
+        return at
+
+    def _accept(self, offset: Offset, body: bytes) -> Frame:
+        frame = Frame(offset, body)
+        self._expected = frame.end
+        return frame
+
+    def _check_head(self, buffer: bytearray | memoryview, at: int) -> tuple[Offset, int]:
+        offset, size = FRAME_HEAD.unpack_from(buffer, at)
+        if self._expected is None and offset >= 0:
+            self._expected = Offset(offset)
+        if offset != self._expected:
+            raise ProtocolViolation(
+                "the master's frame does not continue the log",
+                offset=self._expected,
+                expected="an offset of 0 or more" if self._expected is None else f"a frame at {self._expected}",
+                found=f"one at {offset}",
+                hint="Check that the address is the HA port of a plain (not controller mode) RocketMQ master.",
+            )
+        if not 0 <= size <= self._max_frame_bytes:
+            raise ProtocolViolation(
+                "the master's frame has an impossible size",
+                offset=offset,
+                expected=f"0 to {self._max_frame_bytes} bytes",
+                found=f"{size} bytes",
+                hint="Check that the address is the HA port of a RocketMQ master, or raise max_frame_bytes.",
+            )
+        return Offset(offset), size
+
+
+class ReportParser:
+    """The master's side: whole 8-byte reports, in order. A broker heeds only the last of what one read gave it."""
+
+    def __init__(self) -> None:
+        self._pending = b""  # fewer than 8 bytes
+
+    def feed(self, data: Buffer) -> list[Offset]:
+        """Every report that `data` completes, as sent: −1 and other negative ones are for the caller to judge."""
+        joined = self._pending + data
+        whole_bytes = len(joined) - len(joined) % REPORT.size
+        self._pending = bytes(joined[whole_bytes:])
+        return [Offset(offset) for (offset,) in REPORT.iter_unpack(joined[:whole_bytes])]

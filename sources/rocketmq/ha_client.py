@@ -1,0 +1,172 @@
+"""Reads a master's log over HA for one task: a slave that takes the bytes and promises nothing new.
+
+The first report of a connection is the request "send from here" and at the same time the promise "I hold everything
+below". So one connection reports one offset, ever: the start it was asked for, which the caller has committed. The
+report is only repeated, so that the master does not take the reader for dead. For the same reason a broken connection
+is not resumed at the bytes already received: it asks for the same start again and skips what was handed over.
+
+The first byte of a log cannot be asked for, because a report of 0 means "from the start of the last file". The reader
+asks for 1 and puts the byte back: the top byte of the first record's size, 0x00 of any record below 16 MiB. (A larger
+one would fail the check of its size, loudly.)
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Final
+
+from sources.errors import MasterSilent, MasterUnreachable
+from sources.offsets import Offset
+from sources.rocketmq.client import Address, connect
+from sources.rocketmq.ha import DEFAULT_MAX_FRAME_BYTES, Frame, FrameParser, encode_report
+
+RECEIVE_BYTES: Final = 1024 * 1024
+_FIRST_BYTE: Final = b"\0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """How long to wait, how often to try, how much to take at once."""
+
+    connect_timeout_ms: int = 5000
+    connect_attempts: int = 3
+    silence_timeout_ms: int = 20_000
+    report_interval_ms: int = 5000
+    max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
+
+
+def read_stream(master: Address, start: Offset, options: ReadOptions | None = None) -> Generator[bytes, None, None]:
+    """The log's bytes from `start` on, in order, as they come, for as long as the caller asks for more.
+
+    The caller asks only for what it knows to be there: waiting longer than `silence_timeout_ms` is an error. A
+    connection that the master closes is made anew, up to `connect_attempts` connections in all; only one that
+    brought nothing new is waited after.
+
+    Raises MasterUnreachable, MasterSilent, ProtocolViolation.
+    """
+    options = options or ReadOptions()
+    delivered_bytes = 0
+    fruitless = 0
+    for _ in range(options.connect_attempts):
+        time.sleep(_wait_s(fruitless))
+        fruitless += 1
+        try:
+            with closing(_read_connection(master, start, options)) as pieces:
+                for data in _skip(pieces, delivered_bytes):
+                    delivered_bytes += len(data)
+                    fruitless = 0
+                    yield data
+        except _Closed as closed:
+            cause = closed
+    raise MasterUnreachable(
+        f"the master at {master} closed the connection, {options.connect_attempts} times",
+        offset=start + delivered_bytes,
+        expected="the log's bytes",
+        found=cause,
+        hint="The master's log says why it closes. A broker in controller mode speaks another protocol.",
+    )
+
+
+class _Closed(Exception):
+    """The master ended the connection."""
+
+
+def _wait_s(fruitless: int) -> float:
+    return min(0.05 * 2**fruitless, 2.0) if fruitless else 0.0
+
+
+def _skip(pieces: Iterable[bytes], count: int) -> Iterator[bytes]:
+    """`pieces` without their first `count` bytes."""
+    for piece in pieces:
+        rest = piece[count:] if count else piece
+        count -= len(piece) - len(rest)
+        if rest:
+            yield rest
+
+
+def _read_connection(master: Address, start: Offset, options: ReadOptions) -> Generator[bytes, None, None]:
+    """The bytes from `start` on that one connection gives, until it breaks (_Closed)."""
+    asked = Offset(max(start, 1))
+    sock = connect(master, timeout_ms=options.connect_timeout_ms, attempts=options.connect_attempts)
+    with closing(_Connection(sock, master, asked, options)) as connection:
+        if start < asked:
+            yield _FIRST_BYTE
+        while True:
+            yield from connection.next_bodies()
+
+
+class _Connection:
+    """One HA connection that reports `asked`, again and again, and nothing else."""
+
+    def __init__(self, sock: socket.socket, master: Address, asked: Offset, options: ReadOptions) -> None:
+        self._sock = sock
+        self._master = master
+        self._asked = asked
+        self._silence_timeout_s = options.silence_timeout_ms / 1000
+        self._report_interval_s = options.report_interval_ms / 1000
+        self._frames = FrameParser(asked, options.max_frame_bytes)
+        self._buffer = memoryview(bytearray(RECEIVE_BYTES))
+        self._reported_at = float("-inf")
+
+    def close(self) -> None:
+        self._sock.close()
+
+    def next_bodies(self) -> list[bytes]:
+        """One body or more, of a log that is known to go on; waits for them, but not for ever."""
+        heartbeats = 0
+        heard_at = time.monotonic()
+        while (left_s := heard_at + self._silence_timeout_s - time.monotonic()) > 0:
+            frames = self._receive(left_s)
+            if frames is None:
+                continue
+            bodies = [frame.body for frame in frames if not frame.is_heartbeat]
+            if bodies:
+                return bodies
+            heartbeats += len(frames)
+            if self._frames.is_inside_body:
+                heard_at = time.monotonic()
+        raise self._silence(heartbeats)
+
+    def _receive(self, left_s: float) -> list[Frame] | None:
+        """The frames that the next bytes complete; None where nothing came and it is time to look at the clocks."""
+        try:
+            self._keep_alive()
+            self._sock.settimeout(min(left_s, self._report_interval_s))
+            count = self._sock.recv_into(self._buffer)
+        except TimeoutError:
+            return None
+        except OSError as error:
+            raise _Closed(str(error)) from error
+        if not count:
+            raise _Closed("end of stream")
+        return self._frames.feed(self._buffer[:count])
+
+    def _keep_alive(self) -> None:
+        """Ask at first, repeat it later. A master closes what it has not heard from for 20 s."""
+        now = time.monotonic()
+        if now - self._reported_at >= self._report_interval_s:
+            self._sock.sendall(encode_report(self._asked))
+            self._reported_at = now
+
+    def _silence(self, heartbeats: int) -> MasterSilent:
+        waited = f"{self._silence_timeout_s:g} s"
+        if heartbeats:
+            return MasterSilent(
+                f"the master at {self._master} sends heartbeats and no data",
+                offset=self._frames.expected,
+                expected=f"data within {waited}",
+                found=f"{heartbeats} heartbeats",
+                hint="A master does so where it no longer or not yet holds the offset: its segment files may just "
+                "have expired, or the HA and the remoting address may belong to two brokers.",
+            )
+        return MasterSilent(
+            f"the master at {self._master} is silent",
+            offset=self._frames.expected,
+            expected=f"data or a heartbeat within {waited}",
+            found="nothing",
+            hint="Check that the address is the HA port of a plain (not controller mode) master, and the way to it.",
+        )

@@ -1,0 +1,112 @@
+"""How a record of a RocketMQ commit log is laid out: its fields, their sizes, and what a reader takes.
+
+A commit log is a sequence of records without anything between them. Source: MessageExtEncoder (writer),
+CommitLog.checkMessageAndReturnSize and MessageDecoder (readers) of org.apache.rocketmq. Integers are big-endian and
+signed; `n` is the length before it.
+
+=============================  ==============  =========================================================================
+field                          bytes           meaning
+=============================  ==============  =========================================================================
+total size                     i32             of the whole record, this field included
+magic                          i32             0xDAA320A7 V1, 0xDAA320AB V2 (5.1.0 on; topic over 127 bytes)
+body CRC                       i32             CRC-32 of the stored body, top bit cleared
+queue id                       i32
+flag                           i32             the producer's own
+queue offset                   i64             index in the consume queue of (topic, queue id)
+physical offset                i64             the record's own place in the log
+sys_flag                       i32             0x1 compressed, 0x10 IPv6 born host, 0x20 IPv6 store host, …
+born timestamp                 i64             ms, producer's clock
+born host                      8 or 20         4- or 16-byte address, port i32
+store timestamp                i64             ms, broker's clock
+store host                     8 or 20         the broker that wrote it
+reconsume times                i32
+prepared transaction offset    i64             of a committed transaction: place of its half message
+body                           i32 + n         as the producer sent it
+topic                          V1 i8, V2 i16   UTF-8
+properties                     i16 + n         see `properties`
+=============================  ==============  =========================================================================
+
+A segment file ends in a **blank** where the next record did not fit: i32 bytes left in the file from its first byte
+on, magic 0xCBD43194, then whatever the file holds. A blank is a record as far as offsets are concerned.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+Buffer = bytes | bytearray | memoryview | mmap.mmap
+
+V1: Final = -626843481  # 0xDAA320A7
+V2: Final = -626843477  # 0xDAA320AB
+BLANK: Final = -875286124  # 0xCBD43194
+BORN_HOST_IPV6: Final = 0x10
+STORE_HOST_IPV6: Final = 0x20
+
+DEFAULT_MAX_RECORD_BYTES: Final = 16 * 1024 * 1024  # brokers refuse more than maxMessageSize, 4 MiB by default
+
+HEAD = struct.Struct(
+    ">"
+    "i"  # total size
+    "i"  # magic
+)
+LEAD = struct.Struct(
+    ">"
+    "i"  # total size
+    "i"  # magic
+    "i"  # body CRC
+    "i"  # queue id
+    "i"  # flag
+    "q"  # queue offset
+    "q"  # physical offset
+    "i"  # sys_flag
+    "q"  # born timestamp; the born host follows
+)
+STORE_TIMESTAMP = struct.Struct(">q")  # the store host follows
+TAIL = struct.Struct(
+    ">"
+    "i"  # reconsume times
+    "q"  # prepared transaction offset
+)
+BODY_LENGTH = struct.Struct(">i")
+TOPIC_LENGTH = {V1: struct.Struct(">b"), V2: struct.Struct(">h")}
+PROPERTIES_LENGTH = struct.Struct(">h")
+IPV4_HOST_BYTES: Final = 8
+IPV6_HOST_BYTES: Final = 20
+
+# What every message has; the two hosts and the topic's length differ by form.
+_FIXED_BYTES = LEAD.size + STORE_TIMESTAMP.size + TAIL.size + BODY_LENGTH.size + PROPERTIES_LENGTH.size
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a reader refuses to take into memory: larger records, and bodies larger than that when decompressed.
+
+    `max_decompressed_bytes` bounds the decompressed bodies of one decoded batch of records, not of one record.
+    """
+
+    max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES
+    max_body_bytes: int = 64 * 1024 * 1024
+    max_decompressed_bytes: int = 256 * 1024 * 1024
+
+
+DEFAULT_LIMITS = Limits()
+
+
+def minimum_size(magic: int, sys_flag: int) -> int:
+    """Bytes of a message record of this form with empty body, topic and properties."""
+    hosts = host_bytes(sys_flag & BORN_HOST_IPV6) + host_bytes(sys_flag & STORE_HOST_IPV6)
+    return _FIXED_BYTES + TOPIC_LENGTH[magic].size + hosts
+
+
+def host_bytes(ipv6: int) -> int:
+    """Bytes of a stored host; `ipv6` is its bit of sys_flag."""
+    return IPV6_HOST_BYTES if ipv6 else IPV4_HOST_BYTES
+
+
+def read_head(buffer: Buffer, at: int) -> tuple[int, int]:
+    """Size and magic of the record at index `at`, unchecked. The caller has the 8 bytes."""
+    size, magic = HEAD.unpack_from(buffer, at)
+    return size, magic

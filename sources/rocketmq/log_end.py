@@ -1,0 +1,127 @@
+"""Where a commit log's data ends, found by hopping from record head to record head.
+
+A segment file is allocated whole and zero, so its length says nothing: the data ends where the next head is eight
+zero bytes and nothing but zeros follows. The broker appends while we look, its bytes arrive in pieces, and a look may
+catch it in the middle. So a look gives the end it can prove, and a *doubt*: the error that the bytes after that end
+are, unless they turn out to be a record on its way. Whoever looks decides how long a doubt may last.
+
+What is proven: every head on the way carries its own offset; the last record is whole (its parts add up, its body has
+its checksum, its last byte has arrived); the ones before it are, because a broker completes one before the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sources.errors import CorruptRecord
+from sources.offsets import Offset
+from sources.rocketmq.commitlog import V1, V2, Limits, Message, decode
+from sources.rocketmq.heads import MESSAGE_HEAD, corrupt, head_size, in_file
+from sources.rocketmq.segment_files import Segment, SegmentMap, mapped
+
+_FORGET_BYTES = 16 * 1024 * 1024  # how much of a file is touched before its pages are let go
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look found: the data is proven up to `end`, a record boundary; `doubt` is what is wrong there."""
+
+    end: Offset
+    doubt: CorruptRecord | None = None
+
+
+def look(segments: Sequence[Segment], start: Offset, limits: Limits) -> Look:
+    """The end of the data from `start` on, a record boundary inside the first of `segments`.
+
+    Raises FileNotFoundError where one of the files is deleted meanwhile, SegmentError where one changes its length.
+    """
+    found = Look(start)
+    for index, segment in enumerate(segments):
+        with mapped(segment) as file:
+            found = _look_into(file, max(start, segment.start), limits)
+        if found.doubt is not None:
+            return found
+        if found.end < segment.end:
+            return Look(found.end, _data_beyond(found.end, segment, segments[index + 1 :]))
+    return found
+
+
+def _look_into(file: SegmentMap, start: Offset, limits: Limits) -> Look:
+    at, last = _hop(file, start, limits.max_record_bytes)
+    with file.rest(at) as rest:
+        try:
+            size = head_size(file.segment, rest, at, limits)
+        except CorruptRecord as error:
+            found = Look(at, error)
+        else:
+            if size:
+                return Look(file.segment.end)  # hopping ends only before what is no message: here, a blank
+            found = Look(at, _data_after_zeros(file.segment, rest, at, limits))
+    torn = None if last is None else _torn(file, last, at, limits)
+    return found if last is None or torn is None else Look(last, torn)
+
+
+def _hop(file: SegmentMap, start: Offset, max_size: int) -> tuple[Offset, Offset | None]:
+    """From `start` over all messages to what is none: its offset, and the last message hopped over."""
+    at, last = start, None
+    with file.rest(file.segment.start) as view:
+        while True:
+            enough = at + _FORGET_BYTES
+            at, latest = _hop_some(view, file.segment.start, at, enough, max_size)
+            last = last if latest is None else latest
+            if at < enough:
+                return at, last
+            file.forget(at)
+
+
+def _hop_some(view: memoryview, base: int, start: int, enough: int, max_size: int) -> tuple[Offset, Offset | None]:
+    """As `_hop`, but no further than the first message that starts at `enough` or later.
+
+    The hot loop: a gibibyte of small messages is millions of heads.
+    """
+    unpack = MESSAGE_HEAD.unpack_from
+    position, last, length = start - base, None, len(view)
+    stop = min(enough - base, length - MESSAGE_HEAD.size)
+    while position < stop:
+        size, magic, stored = unpack(view, position)
+        if magic not in (V1, V2) or stored != base + position or not MESSAGE_HEAD.size < size <= max_size:
+            break
+        if position + size > length - 8:
+            break
+        last, position = position, position + size
+    return Offset(base + position), None if last is None else Offset(base + last)
+
+
+def _torn(file: SegmentMap, at: Offset, end: Offset, limits: Limits) -> CorruptRecord | None:
+    """What is wrong with the message ``[at, end)``: what contradicts itself, or what has not arrived."""
+    with file.view(at, end) as view:
+        try:
+            record = decode(view, 0, at, limits)
+        except CorruptRecord as error:
+            return in_file(error, file.segment)
+        if isinstance(record, Message) and record.properties and not view[-1]:
+            problem = "the end of the record has not arrived"
+            return corrupt(file.segment, at, problem, "properties that end in their last character", "a zero byte")
+    return None
+
+
+def _data_after_zeros(segment: Segment, rest: memoryview, at: Offset, limits: Limits) -> CorruptRecord | None:
+    """A record may be arriving back to front, or the head that led here lied: within a record's size all is zero."""
+    following = np.frombuffer(rest[: limits.max_record_bytes], dtype=np.uint8)
+    if not following.any():
+        return None
+    distance = int((following != 0).argmax())
+    return corrupt(
+        segment, at, "the data ends here, but more follows", "zeros only", f"other bytes from offset {at + distance} on"
+    )
+
+
+def _data_beyond(end: Offset, segment: Segment, later: Sequence[Segment]) -> CorruptRecord | None:
+    used = next((segment for segment in later if segment.has_data()), None)
+    if used is None:
+        return None
+    problem = "the data of a file ends without a blank record, and a later file has data: a hole"
+    return corrupt(segment, end, problem, f"zeros in {used.path.name} too", "a record")

@@ -1,0 +1,95 @@
+"""The properties block of a message: ``name 0x01 value 0x02`` repeated, UTF-8.
+
+Source: org.apache.rocketmq.common.message.MessageDecoder, 4.9.1 and later; names: MessageConst. Which broker writes the
+last separator and which does not is a matter of its version (before 4.9.1 and from 5.2.0 on: yes), so the block is
+kept as stored and never made anew from the map.
+"""
+
+from __future__ import annotations
+
+NAME_VALUE_SEPARATOR = b"\x01"
+PROPERTY_SEPARATOR = b"\x02"
+
+KEYS = "KEYS"
+TAGS = "TAGS"
+UNIQ_KEY = "UNIQ_KEY"
+WAIT = "WAIT"
+DELAY = "DELAY"
+REAL_TOPIC = "REAL_TOPIC"
+REAL_QID = "REAL_QID"
+RETRY_TOPIC = "RETRY_TOPIC"
+CLUSTER = "CLUSTER"
+MSG_REGION = "MSG_REGION"
+TRACE_ON = "TRACE_ON"
+TRAN_MSG = "TRAN_MSG"
+PGROUP = "PGROUP"
+INNER_NUM = "INNER_NUM"
+INNER_BASE = "INNER_BASE"
+CRC32 = "__CRC32#"
+
+_DELAYS_S = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
+_UNKNOWN_DELAY_MS = 1000
+_INT32_MAX = 2**31 - 1
+
+
+def decode(block: bytes) -> dict[str, str]:
+    """The map a consumer sees. Split at 0x02, each part at its first 0x01; a pair with an empty name or value is
+    dropped; of a repeated name the last one wins. Bytes that are no UTF-8 become U+FFFD, as in Java.
+    """
+    found: dict[str, str] = {}
+    for pair in bytes(block).decode("utf-8", "replace").split("\x02"):
+        name, _, value = pair.partition("\x01")
+        if name and value:
+            found[name] = value
+    return found
+
+
+def encode(properties: dict[str, str], *, trailing_separator: bool = True) -> bytes:
+    """The block in the order of the map. Raises ValueError for a pair that `decode` would not give back."""
+    pairs = [f"{_checked(name, value)}\x01{value}" for name, value in properties.items()]
+    if not pairs:
+        return b""
+    return ("\x02".join(pairs) + ("\x02" if trailing_separator else "")).encode()
+
+
+def _checked(name: str, value: str) -> str:
+    if not name or not value or "\x01" in name or "\x02" in name + value:
+        raise ValueError(f"property {name!r} = {value!r} cannot be stored: a part is empty or holds a separator")
+    return name
+
+
+def java_hash(text: str) -> int:
+    """java.lang.String.hashCode: over UTF-16 code units, wrapping at 32 bits, signed."""
+    units = memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")
+    hashed = 0
+    for unit in units:
+        hashed = (31 * hashed + unit) & 0xFFFFFFFF
+    return hashed - (hashed >> 31 << 32)
+
+
+def tags_code(tags: str | None) -> int:
+    """What the consume queue holds for `tags`: the hash, 0 without tags."""
+    return java_hash(tags) if tags else 0
+
+
+def delivery_time_ms(delay: str, stored_ms: int) -> int | None:
+    """When a message parked in SCHEDULE_TOPIC_XXXX is delivered: its consume queue holds that as tags code.
+
+    Source: org.apache.rocketmq.store.CommitLog.checkMessageAndReturnSize, with the default messageDelayLevel. `delay`
+    is the property DELAY, a level from 1 on. None for level 0 and below, which brokers do not take for a delay.
+    """
+    level = _java_int(delay)
+    if level is None:
+        return stored_ms + _UNKNOWN_DELAY_MS
+    if level < 1:
+        return None
+    return stored_ms + 1000 * _DELAYS_S[min(level, len(_DELAYS_S)) - 1]
+
+
+def _java_int(text: str) -> int | None:
+    """java.lang.Integer.parseInt; None where that throws."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not digits.isdecimal():
+        return None
+    value = -int(digits) if text.startswith("-") else int(digits)
+    return value if -_INT32_MAX - 1 <= value <= _INT32_MAX else None

@@ -1,0 +1,188 @@
+"""The segment files of a commit log: which there are, how long each is, and one of them mapped into memory.
+
+A commit log is a directory of files of one size. A file is named after the physical offset of its first byte, in 20
+decimal digits, so the files' names and lengths must tell one story: each file starts where the one before it ends.
+The first may start above 0 (retention deletes from the front) and the newest is allocated before it is needed.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from sources.errors import ConfigurationError, SegmentError
+from sources.offsets import Offset
+
+_NAME = re.compile(r"[0-9]{20}")
+_SCATTERED = (
+    "Give the directory that holds the whole commit log (storePathCommitLog); a log spread over several directories "
+    "cannot be read by path"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One segment file: `size` bytes of the log from offset `start` on."""
+
+    path: Path
+    start: Offset
+    size: int
+
+    @property
+    def end(self) -> Offset:
+        """The offset after its last byte: where the next file starts."""
+        return Offset(self.start + self.size)
+
+    def read(self, at: Offset, length: int) -> bytes:
+        """Up to `length` bytes from offset `at` on. Raises FileNotFoundError."""
+        with self.path.open("rb") as file:
+            file.seek(at - self.start)
+            return file.read(length)
+
+    def has_data(self) -> bool:
+        """Whether a record starts it: a file allocated ahead of its use is all zeros. Raises FileNotFoundError."""
+        return any(self.read(self.start, 8))
+
+
+def list_segments(path: Path) -> tuple[Segment, ...]:
+    """The segment files in the directory `path`, in log order; never empty.
+
+    Raises ConfigurationError (no such directory, no segment file in it) and SegmentError, naming the file that is
+    missing or has another length than its neighbours.
+    """
+    try:
+        return _joined(_scan(path))
+    except SegmentError:
+        # A scan is no snapshot: of two files created during it, it may show only the second. A second scan, begun
+        # after the first has ended, sees both.
+        return _joined(_scan(path))
+
+
+def _scan(path: Path) -> list[Segment]:
+    try:
+        with os.scandir(path) as entries:
+            found = [segment for entry in entries if (segment := _segment(entry)) is not None]
+    except OSError as error:
+        raise ConfigurationError(
+            "the directory of segment files cannot be read",
+            expected=f"a commit log directory at {path}",
+            found=error.strerror,
+            hint="Check `path`: it must name the broker's storePathCommitLog.",
+        ) from error
+    found.sort(key=lambda segment: segment.start)
+    if found and not found[-1].size:
+        del found[-1]  # a broker that starts deletes an empty last file
+    if not found:
+        raise ConfigurationError(
+            "the directory holds no segment file",
+            expected=f"files named by 20 digits in {path}",
+            found="none",
+            hint="Check `path`: it must name the broker's storePathCommitLog; a broker makes its first file with its "
+            "first message.",
+        )
+    return found
+
+
+def _segment(entry: os.DirEntry[str]) -> Segment | None:
+    """None for what is no segment file, and for one that was deleted during the scan."""
+    if not _NAME.fullmatch(entry.name):
+        return None
+    try:
+        return Segment(Path(entry.path), Offset(int(entry.name)), entry.stat().st_size)
+    except FileNotFoundError:
+        return None
+
+
+def _joined(segments: list[Segment]) -> tuple[Segment, ...]:
+    """`segments` if each starts where the one before it ends and all are equally long."""
+    size = _file_size(segments)
+    for segment in segments:
+        if segment.size != size:
+            raise SegmentError(
+                f"segment file {segment.path} is {'shorter' if segment.size < size else 'longer'} than its neighbours",
+                offset=segment.start,
+                expected=f"{size} bytes",
+                found=f"{segment.size} bytes",
+                hint="Restore the file from a replica of this broker, or wait until a copy in progress is complete.",
+            )
+    for before, after in zip(segments, segments[1:], strict=False):
+        if after.start != before.end:
+            raise SegmentError(
+                f"segment file {before.path.parent / f'{before.end:020d}'} is missing",
+                offset=before.end,
+                expected=f"a file that starts where {before.path.name} ends",
+                found=f"{after.path.name} next",
+                hint=f"{_SCATTERED}.",
+            )
+    return tuple(segments)
+
+
+def _file_size(segments: list[Segment]) -> int:
+    """Bytes of a file: what all files' lengths say; where they disagree, what the names say."""
+    lengths = {segment.size for segment in segments}
+    if len(lengths) == 1:
+        return lengths.pop()
+    return min(after.start - before.start for before, after in zip(segments, segments[1:], strict=False))
+
+
+class SegmentMap:
+    """A segment file mapped read-only; nothing is copied. Made by `mapped`."""
+
+    def __init__(self, segment: Segment, pages: mmap.mmap) -> None:
+        self.segment = segment
+        self._pages = pages
+        self._forgotten = 0
+
+    @contextmanager
+    def view(self, start: Offset, end: Offset) -> Iterator[memoryview]:
+        """The bytes of ``[start, end)`` for as long as the `with` lasts; the view is released after it."""
+        base = self.segment.start
+        with memoryview(self._pages) as whole:
+            part = whole[start - base : end - base]
+        try:
+            yield part
+        finally:
+            with suppress(BufferError):  # somebody wrapped it, or a traceback holds on to what did
+                part.release()
+
+    @contextmanager
+    def rest(self, start: Offset) -> Iterator[memoryview]:
+        """The bytes from `start` to the end of the file, as `view` gives them."""
+        with self.view(start, self.segment.end) as part:
+            yield part
+
+    def forget(self, end: Offset) -> None:
+        """Let the pages below `end` leave this process's memory, so that it stays bounded in a long file.
+
+        They stay readable: touching one brings it back from the page cache.
+        """
+        stop = (end - self.segment.start) // mmap.PAGESIZE * mmap.PAGESIZE
+        if stop > self._forgotten and hasattr(mmap, "MADV_DONTNEED"):
+            self._pages.madvise(mmap.MADV_DONTNEED, self._forgotten, stop - self._forgotten)
+            self._forgotten = stop
+
+
+@contextmanager
+def mapped(segment: Segment) -> Iterator[SegmentMap]:
+    """The segment's file in memory for as long as the `with` lasts. Raises FileNotFoundError, SegmentError."""
+    with segment.path.open("rb") as file:
+        length = os.fstat(file.fileno()).st_size
+        if length != segment.size:
+            raise SegmentError(
+                f"segment file {segment.path} has changed its length",
+                offset=segment.start,
+                expected=f"{segment.size} bytes",
+                found=f"{length} bytes",
+                hint="A broker never does that: see what else writes to this directory.",
+            )
+        pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    try:
+        yield SegmentMap(segment, pages)
+    finally:
+        with suppress(BufferError):  # somebody still holds a view: the map goes away with the last of them
+            pages.close()

@@ -1,0 +1,246 @@
+"""A commit log read from its segment files, while a broker may be appending to it and deleting from its front.
+
+Two questions are answered: where the log begins and ends (`bounds`), and what lies in a range (`chunks`). Nothing is
+kept between calls but the path: another process may ask the next question.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from sources.errors import AboveMaximum, BelowMinimum, CorruptRecord, LogtwinError, SegmentError
+from sources.master import Chunk
+from sources.offsets import Offset, OffsetRange
+from sources.rocketmq import columns
+from sources.rocketmq.commitlog import DEFAULT_LIMITS, HEAD, Limits, find_record
+from sources.rocketmq.heads import corrupt, head_size, in_file
+from sources.rocketmq.log_end import Look, look
+from sources.rocketmq.segment_files import Segment, SegmentMap, list_segments, mapped
+
+SETTLE_S = 1.0
+"""How long bytes at the tail that are no whole record may stay so, before they are an error."""
+LOOK_AGAIN_S = 0.05
+_BOUNDARY_HINT = (
+    "The position to read from is no record boundary of this log: it is another broker's log, or it was rewritten. "
+    "Compare the log id and the master's history before you go on."
+)
+
+
+class Segments:
+    """The commit log in the directory `path`."""
+
+    def __init__(
+        self,
+        path: Path | str,
+        limits: Limits = DEFAULT_LIMITS,
+        *,
+        settle_s: float = SETTLE_S,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._path = Path(path)
+        self._limits = limits
+        self._settle_s = settle_s
+        self._clock = clock
+        self._sleep = sleep
+
+    def bounds(self, known: Offset | None = None) -> OffsetRange:
+        """From the first file's first byte to the end of the last whole record; an empty log is ``[min, min)``.
+
+        Only what follows `known`, the end that an earlier call gave, is looked at, or else the newest file that has
+        data. What is wrong at the tail may be a record that the broker is writing: it is looked at again for the
+        settle time. Raises ConfigurationError, SegmentError, CorruptRecord.
+        """
+        segments, found = self._look(known)
+        deadline = self._clock() + self._settle_s
+        while found.doubt is not None:
+            if self._clock() >= deadline:
+                raise found.doubt
+            self._sleep(LOOK_AGAIN_S)
+            proven = found.end
+            segments, found = self._look(proven)
+            if found.end > proven:
+                break  # it was a record on its way; what is doubtful now has its own time
+        return OffsetRange(segments[0].start, found.end)
+
+    def _look(self, known: Offset | None) -> tuple[Sequence[Segment], Look]:
+        try:
+            return self._look_once(known)
+        except FileNotFoundError:  # retention took the file that holds `known`
+            return self._look_once(None)
+
+    def _look_once(self, known: Offset | None) -> tuple[Sequence[Segment], Look]:
+        segments = list_segments(self._path)
+        start = known if known is not None and _is_end_of_data(segments, known) else _newest_data(segments)
+        return segments, look([segment for segment in segments if segment.end > start], start, self._limits)
+
+    def chunks(
+        self, owned: OffsetRange, boundary: bool, chunk_bytes: int, upto: Offset | None = None
+    ) -> Iterator[Chunk]:
+        """The records that start in `owned`, in order, about `chunk_bytes` of the log at a time.
+
+        With `boundary` the first record must start at ``owned.start``, else reading begins at the first record at or
+        after it. The last record may reach past ``owned.end``. `upto` is the log's end if the caller knows it; without
+        it, `owned` must lie below an end that `bounds` gave. A chunk's `raw` is a view of the mapped file and is
+        released when the next chunk is asked for.
+
+        Raises BelowMinimum, AboveMaximum, CorruptRecord, SegmentError, ConfigurationError.
+        """
+        segments = list_segments(self._path)
+        _check_range(owned, segments[0].start, segments[-1].end if upto is None else upto)
+        for segment in segments:
+            if segment.end > owned.start and segment.start < owned.end:
+                with self._opened(segment) as file:
+                    try:
+                        yield from self._file_chunks(file, owned, boundary, chunk_bytes)
+                    except _Zeros as zeros:
+                        raise self._ends_early(segment, zeros.at, owned, upto) from None
+
+    @contextmanager
+    def _opened(self, segment: Segment) -> Iterator[SegmentMap]:
+        with ExitStack() as stack:
+            try:
+                file = stack.enter_context(mapped(segment))
+            except FileNotFoundError as error:
+                raise self._gone(segment) from error
+            yield file
+
+    def _file_chunks(self, file: SegmentMap, owned: OffsetRange, boundary: bool, chunk_bytes: int) -> Iterator[Chunk]:
+        at = self._first_record(file, owned.start, boundary)
+        while at < min(owned.end, file.segment.end):
+            decoded = self._decode(file, at, owned.end, chunk_bytes)
+            with file.view(at, decoded.end) as raw:
+                yield Chunk(OffsetRange(at, decoded.end), decoded.records, raw)
+            at = decoded.end
+            file.forget(at)
+
+    def _first_record(self, file: SegmentMap, start: Offset, boundary: bool) -> Offset:
+        """The first record boundary of the file at or after `start`; its end where no record starts any more."""
+        if start <= file.segment.start:
+            return file.segment.start
+        if not boundary:
+            return self._find_record(file, start)
+        with file.rest(start) as rest:
+            try:
+                head_size(file.segment, rest, start, self._limits)
+            except CorruptRecord as error:
+                raise corrupt(
+                    file.segment,
+                    start,
+                    "no record starts at the offset to read from",
+                    error.expected,
+                    error.found,
+                    _BOUNDARY_HINT,
+                ) from error
+        return start
+
+    def _find_record(self, file: SegmentMap, start: Offset) -> Offset:
+        at: Offset | None = start
+        while at is not None:
+            with file.rest(at) as rest:
+                at = find_record(rest, at, self._limits)
+            if at is not None and self._is_head(file, at):
+                return at
+            at = None if at is None else Offset(at + 1)
+        return file.segment.end  # `start` is inside the blank, or the message before it
+
+    def _is_head(self, file: SegmentMap, at: Offset) -> bool:
+        """Whether the file agrees: a body may hold what looks like a blank, but a blank ends where its file ends."""
+        with file.rest(at) as rest:
+            try:
+                return head_size(file.segment, rest, at, self._limits) > 0
+            except CorruptRecord:
+                return False
+
+    def _decode(self, file: SegmentMap, at: Offset, stop: Offset, chunk_bytes: int) -> columns.Decoded:
+        """About `chunk_bytes` of records from `at` on, at least one."""
+        segment = file.segment
+        with file.rest(at) as rest:
+            size = head_size(segment, rest, at, self._limits)
+            if not size:
+                raise _Zeros(at)
+            try:
+                with rest[: max(size, chunk_bytes)] as window:
+                    return columns.decode(window, at, stop, self._limits)
+            except CorruptRecord as error:
+                if error.offset is not None and not any(segment.read(Offset(error.offset), HEAD.size)):
+                    raise _Zeros(Offset(error.offset)) from None
+                raise in_file(error, segment) from None
+
+    def _ends_early(self, segment: Segment, at: Offset, owned: OffsetRange, upto: Offset | None) -> LogtwinError:
+        """Why there are zeros at `at`, inside the range to read."""
+        maximum = self.bounds().end if upto is None else upto
+        if owned.end > maximum:
+            return _above(owned, maximum)
+        problem = f"a hole in the log: it goes on to offset {maximum}, but no record starts here"
+        return corrupt(segment, at, problem, "a record", f"zeros; {segment.end:020d} is the next file")
+
+    def _gone(self, segment: Segment) -> LogtwinError:
+        """Why a file that was there is not: retention took it, or somebody else."""
+        minimum = list_segments(self._path)[0].start
+        if segment.start < minimum:
+            return _below(segment.start, minimum)
+        return SegmentError(
+            f"segment file {segment.path} has gone",
+            offset=segment.start,
+            expected="a file that stays until retention deletes it from the front",
+            hint="See what else writes to this directory.",
+        )
+
+
+class _Zeros(Exception):
+    """No record starts at `at`, but eight zero bytes stand there."""
+
+    def __init__(self, at: Offset) -> None:
+        super().__init__(at)
+        self.at = at
+
+
+def _is_end_of_data(segments: Sequence[Segment], known: Offset) -> bool:
+    """Whether data still ends at or after `known`. A master that lost its tail has zeros before it.
+
+    A record's last byte is not zero, unless it has no properties; then the answer is no, which costs only time.
+    """
+    holder = next((segment for segment in segments if segment.start <= known < segment.end), None)
+    if holder is None:
+        return False
+    if known == holder.start:
+        return holder.has_data()
+    return any(holder.read(Offset(known - 1), 1))
+
+
+def _newest_data(segments: Sequence[Segment]) -> Offset:
+    """Start of the newest file that has data, or of the first file if none has."""
+    return next((segment.start for segment in reversed(segments) if segment.has_data()), segments[0].start)
+
+
+def _check_range(owned: OffsetRange, minimum: Offset, maximum: Offset) -> None:
+    if owned.start < minimum:
+        raise _below(owned.start, minimum)
+    if owned.end > maximum:
+        raise _above(owned, maximum)
+
+
+def _below(offset: Offset, minimum: Offset) -> BelowMinimum:
+    return BelowMinimum(
+        "the log no longer holds the offset to read from",
+        offset=offset,
+        expected=f"{minimum} or more, the log's minimum",
+        found=offset,
+        hint="The broker's retention (fileReservedTime) deleted it first. Read the rest from a copy of the old files, or "
+        "record the loss and go on from the minimum.",
+    )
+
+
+def _above(owned: OffsetRange, maximum: Offset) -> AboveMaximum:
+    offset = owned.start if owned.start > maximum else owned.end
+    return AboveMaximum(
+        "the log ends before the offset to read",
+        offset=offset,
+        expected=f"{maximum} or less, the log's maximum",
+        found=offset,
+        hint="The master lost its tail, or this is another master's log: compare it with the replica before you go on.",
+    )

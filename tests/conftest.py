@@ -1,0 +1,33 @@
+"""Fixtures and hypothesis profiles of the whole suite."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import settings
+
+from tests import truth
+
+settings.register_profile("quick", max_examples=30, deadline=None)
+settings.register_profile("exhaustive", max_examples=2000, deadline=None)
+settings.load_profile(os.environ.get("LOGTWIN_HYPOTHESIS", "quick"))
+
+
+@pytest.fixture(scope="session")
+def fixture_497(tmp_path_factory: pytest.TempPathFactory) -> truth.Fixture:
+    """The log of a real 4.9.7 broker."""
+    return truth.extract("4.9.7", tmp_path_factory.mktemp("fixture-497"))
+
+
+@pytest.fixture(scope="session")
+def fixture_550(tmp_path_factory: pytest.TempPathFactory) -> truth.Fixture:
+    """The log of a real 5.5.0 broker."""
+    return truth.extract("5.5.0", tmp_path_factory.mktemp("fixture-550"))
+
+
+@pytest.fixture(scope="session", params=truth.VERSIONS)
+def fixture_log(request: pytest.FixtureRequest) -> truth.Fixture:
+    """Each of these logs in turn."""
+    fixture: truth.Fixture = request.getfixturevalue({"4.9.7": "fixture_497", "5.5.0": "fixture_550"}[request.param])
+    return fixture

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from sources import errors
+from sources.errors import CorruptRecord, Gap, LogtwinError, MasterUnreachable, error_from, find_error
+
+
+def a_gap() -> Gap:
+    return Gap(
+        "the batch starts above the position",
+        log="rocketmq/a", offset=100, expected=100, found=130, hint="Delete the checkpoint.",
+    )  # fmt: skip
+
+
+def test_the_message_says_where_what_expected_found_and_what_to_do() -> None:
+    assert str(a_gap()) == (
+        "rocketmq/a at offset 100: the batch starts above the position; expected 100, found 130. Delete the checkpoint."
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (LogtwinError("it broke"), "it broke"),
+        (LogtwinError("it broke", log="rocketmq/a"), "rocketmq/a: it broke"),
+        (LogtwinError("it broke", offset=0), "at offset 0: it broke"),
+        (LogtwinError("it broke", found="x"), "it broke; found x"),
+        (LogtwinError("it broke", expected="y"), "it broke; expected y"),
+    ],
+)
+def test_what_is_not_known_is_not_said(error: LogtwinError, message: str) -> None:
+    assert str(error) == message
+
+
+def test_an_error_survives_pickling_with_its_type_and_facts() -> None:
+    copy = pickle.loads(pickle.dumps(a_gap()))  # noqa: S301 - our own bytes
+    assert type(copy) is Gap
+    assert copy.facts() == a_gap().facts()
+
+
+def test_an_error_is_found_in_the_text_of_a_traceback() -> None:
+    text = f"Traceback …\nRuntimeError: {a_gap()} {a_gap().token()}\n\tat org.apache.spark…"
+    found = find_error(text)
+    assert type(found) is Gap
+    assert found.facts() == a_gap().facts()
+
+
+def test_the_last_error_in_a_text_counts_and_none_is_none() -> None:
+    text = f"{a_gap().token()} then {MasterUnreachable('gone').token()}"
+    assert type(find_error(text)) is MasterUnreachable
+    assert find_error("an ordinary traceback") is None
+
+
+def test_a_type_of_another_version_becomes_the_base() -> None:
+    assert type(error_from({"type": "FromTheFuture", "problem": "x"})) is LogtwinError
+
+
+def test_code_that_does_not_know_its_log_has_it_added() -> None:
+    error = CorruptRecord("magic", offset=5).at("rocketmq/a")
+    assert type(error) is CorruptRecord
+    assert (error.log, error.offset) == ("rocketmq/a", 5)
+    assert a_gap().at("rocketmq/b").log == "rocketmq/a"
+
+
+def test_exit_codes_say_whose_fault_it_is_and_only_connections_are_worth_a_retry() -> None:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, LogtwinError)]
+    assert {kind.__name__: kind.exit_code for kind in kinds} == {
+        "LogtwinError": 1, "ConfigurationError": 2,
+        "MasterError": 3, "MasterUnreachable": 3, "MasterSilent": 3, "ProtocolViolation": 3,
+        "OffsetOutOfRange": 3, "BelowMinimum": 3, "AboveMaximum": 3,
+        "LogError": 4, "CorruptRecord": 4, "SegmentError": 4,
+        "ReplicaError": 5, "Gap": 5, "CoverageError": 5, "TakenOver": 5,
+    }  # fmt: skip
+    assert {kind.__name__ for kind in kinds if kind.is_transient} == {"MasterUnreachable", "MasterSilent"}

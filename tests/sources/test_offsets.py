@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sources.offsets import LogId, Offset, OffsetRange, Position
+
+offsets = st.integers(0, 2**63 - 1)
+
+
+def a_range(start: int, end: int) -> OffsetRange:
+    return OffsetRange(Offset(start), Offset(end))
+
+
+def test_a_range_is_half_open() -> None:
+    assert 10 in a_range(10, 12)
+    assert 11 in a_range(10, 12)
+    assert 12 not in a_range(10, 12)
+    assert "10" not in a_range(10, 12)
+    assert a_range(10, 12).size == 2
+    assert a_range(7, 7).is_empty
+    assert str(a_range(10, 12)) == "[10, 12)"
+
+
+@pytest.mark.parametrize(("start", "end"), [(-1, 3), (3, 2)])
+def test_what_is_no_range_is_refused(start: int, end: int) -> None:
+    with pytest.raises(ValueError, match=r"not a range of offsets"):
+        a_range(start, end)
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"), [(5, (10, 20)), (10, (10, 20)), (15, (15, 20)), (20, (20, 20)), (25, (20, 20))]
+)
+def test_starting_at_keeps_the_part_at_or_after(start: int, expected: tuple[int, int]) -> None:
+    assert a_range(10, 20).starting_at(Offset(start)) == a_range(*expected)
+
+
+@given(st.integers(0, 200), st.integers(0, 200), st.integers(1, 50))
+def test_pieces_join_to_the_range(start: int, length: int, size: int) -> None:
+    whole = a_range(start, start + length)
+    pieces = whole.in_pieces(size)
+    assert [offset for piece in pieces for offset in range(piece.start, piece.end)] == list(
+        range(start, start + length)
+    )
+    assert all(0 < piece.size <= size for piece in pieces)
+
+
+def test_a_piece_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="a piece of 0 offsets"):
+        a_range(0, 1).in_pieces(0)
+
+
+@pytest.mark.parametrize("text", ["rocketmq/broker-a", "kafka/main/orders/0", "dister/group-1", "rocketmq/b_1.x"])
+def test_log_ids_read_and_write_the_same(text: str) -> None:
+    assert str(LogId.parse(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["", "broker-a", "rocketmq/", "rocketmq//a", "pulsar/a", "rocketmq/a b", "rocketmq/../x/", "rocketmq/a/"]
+)
+def test_what_is_no_log_id_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is no log id"):
+        LogId.parse(text)
+
+
+@pytest.mark.parametrize("text", ["rocketmq/..", "rocketmq/a/../b", "rocketmq/."])
+def test_a_log_id_never_leads_out_of_its_folder(text: str) -> None:
+    with pytest.raises(ValueError, match="is no log id"):
+        LogId.parse(text)
+
+
+def test_the_application_id_of_a_position_names_log_and_epoch() -> None:
+    position = Position(LogId.parse("rocketmq/broker-a"), 2, Offset(77))
+    assert position.app_id == "logtwin/rocketmq/broker-a@2"

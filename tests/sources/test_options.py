@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sources.errors import ConfigurationError
+from sources.options import ReadOptions, parse_options
+
+
+def parse(**given: Any) -> ReadOptions:
+    return parse_options(ReadOptions, {"id": "rocketmq/a", **given}, where="x.toml [[logs]]")
+
+
+def test_both_spellings_name_the_same_option() -> None:
+    assert parse(max_bytes_per_trigger=5) == parse(maxBytesPerTrigger="5") == parse(maxbytespertrigger="5")
+
+
+def test_what_is_left_out_has_its_default() -> None:
+    options = parse()
+    assert options.starting_offset == "earliest"
+    assert options.max_record_bytes == 16 * 1024 * 1024
+    assert not options.parallel_reads
+
+
+@pytest.mark.parametrize(("given", "expected"), [("latest", "latest"), ("123", 123), (123, 123), ("0", 0)])
+def test_a_starting_offset_is_a_name_or_a_number(given: object, expected: object) -> None:
+    assert parse(starting_offset=given).starting_offset == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"startng_offset": "earliest"}, ["startng_offset", "starting_offset", "x.toml"]),
+        ({"maxBytePerTrigger": "5"}, ["maxBytePerTrigger", "max_bytes_per_trigger"]),
+        ({"max_bytes_per_trigger": "many"}, ["max_bytes_per_trigger", "many"]),
+        ({"max_bytes_per_trigger": 0}, ["max_bytes_per_trigger", "greater than 0"]),
+        ({"starting_offset": "-5"}, ["starting_offset", "0 or more"]),
+        ({"starting_offset": "newest"}, ["starting_offset", "newest"]),
+        ({"id": "broker-a"}, ["id", "rocketmq/broker-a"]),
+    ],
+)
+def test_a_mistake_names_file_key_and_what_was_meant(given: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse(**given)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_missing_key_is_named() -> None:
+    with pytest.raises(ConfigurationError, match="'id' is missing"):
+        parse_options(ReadOptions, {}, where="x.toml")
