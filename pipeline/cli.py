@@ -72,7 +72,7 @@ def replicate(
     settings = configuration.load(config).with_logs(str(config))
     spark = build_session(settings.spark)
     job = Job(spark, settings, available_now=available_now)
-    with _stop_by_signal(job.request_stop), Display(err) as display:
+    with stop_by_signal(job.request_stop), Display(err) as display:
         job.start()
         job.run(lambda progress: display(progress) is None)
     for one in job.progress():
@@ -170,7 +170,7 @@ def _given(values: dict[str, object]) -> dict[str, object]:
 
 
 @contextmanager
-def _stop_by_signal(request_stop: object) -> Iterator[None]:
+def stop_by_signal(request_stop: object) -> Iterator[None]:
     """Ctrl-C and SIGTERM end the job between two batches; a second one ends it at once."""
 
     def stop(number: int, frame: object) -> None:

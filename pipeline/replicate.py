@@ -29,7 +29,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from pipeline.checkpoint import Checkpoint, agrees
 from pipeline.config import Config
-from sinks.replica import Replica, Step
+from sinks.replica import BatchResult, Replica, Step
 from sources.datasource import from_json
 from sources.errors import LogtwinError, find_error
 from sources.master import MasterLog, Session
@@ -86,13 +86,14 @@ class LogReplication:
         self._options = options
         self._log: MasterLog = open_log(options)
         self._session: Session = self._log.open_session()
-        self._replica = Replica(spark, config.warehouse, self._log, self._session, on_step=on_step)
+        self._replica = Replica(spark, config.warehouse, self._log, self._session, on_step=on_step or _no_step)
         self._query: StreamingQuery | None = None
         self._in_batch = threading.Lock()
         self._stopping = False
         self._phase = Phase.STARTING
         self._error: LogtwinError | None = None
         self._first: Offset | None = None
+        self._position: Offset | None = None
         self._maximum: Offset | None = None
         self._retry_at: datetime | None = None
         self._retries = 0
@@ -101,9 +102,10 @@ class LogReplication:
     def start(self, *, available_now: bool) -> None:
         """Claim the log and start its query. Raises LogtwinError; nothing was started then."""
         self._maximum = self._log.bounds().end
-        self._replica.open()
-        position = self._replica.position()
-        self._first = position
+        position = self._replica.open()
+        self._position = position
+        if self._first is None:
+            self._first = position
         if position is not None:
             # What the table holds may be promised at once: the master need not wait for new data to hear of it.
             self._session.acknowledge(position)
@@ -140,14 +142,13 @@ class LogReplication:
             latest = source.get("latestOffset") or source.get("endOffset")
             if latest:
                 self._maximum = max(self._maximum or Offset(0), _offset_of(latest))
-        position = self._replica.committed
-        if position is not None:
-            self._maximum = max(self._maximum or Offset(0), position)
+        if self._position is not None:
+            self._maximum = max(self._maximum or Offset(0), self._position)
         return Progress(
             log_id=self._options.id,
             phase=self._phase,
             started_at=self._first,
-            position=position,
+            position=self._position,
             master_maximum=self._maximum,
             acknowledged=self._session.acknowledged,
             records=records,
@@ -178,12 +179,18 @@ class LogReplication:
             if self._stopping:
                 # Returning would tell Spark that the batch is done.
                 raise LogtwinError("a stop was asked for", log=self._options.id)
-            result = self._replica(batch, batch_id)
-            records, size, batches = self._totals
-            self._totals = (records + result.records, size + result.covered.size, batches + 1)
-            if self._first is None:
-                self._first = result.covered.start
+            before = self._replica.last
+            self._replica(batch, batch_id)
             self._retries = 0
+            if self._replica.last is not None and self._replica.last is not before:
+                self._count(self._replica.last)
+
+    def _count(self, result: BatchResult) -> None:
+        records, size_bytes, batches = self._totals
+        self._totals = (records + result.records, size_bytes + result.bytes, batches + 1)
+        self._position = result.range.end
+        if self._first is None:
+            self._first = result.range.start
 
     def _ended(self, query: StreamingQuery, available_now: bool, now: datetime) -> None:
         failure = query.exception()
@@ -259,6 +266,10 @@ class Job:
         """End every query and session. Idempotent."""
         for one in self.logs:
             one.stop()
+
+
+def _no_step(step: Step) -> None:
+    """Nobody listens."""
 
 
 def source_options(options: ReadOptions, position: Offset | None) -> dict[str, str]:

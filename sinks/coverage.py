@@ -70,7 +70,9 @@ def _check_join(reached: Offset, covered: OffsetRange) -> None:
     found = f"a piece that covers {covered}"
     if covered.start > reached:
         size = covered.start - reached
-        raise failure(f"a hole of {size} between what the tasks read", reached, f"a piece that starts at {reached}", found)
+        raise failure(
+            f"a hole of {size} between what the tasks read", reached, f"a piece that starts at {reached}", found
+        )
     raise failure("the tasks read a range twice", covered.start, f"the next piece to start at {reached}", found)
 
 

@@ -128,8 +128,11 @@ def _options(schema: pa.Schema) -> dict[str, object]:
         "use_dictionary": columns,
         "column_encoding": {name: "DELTA_BINARY_PACKED" for name in DELTA_COLUMNS if name in names},
         # minima and maxima of bodies would be bytes nobody asks for
-        "write_statistics": [name for name in schema.names if not pa.types.is_nested(schema.field(name).type)
-                             and not pa.types.is_binary(schema.field(name).type)],
+        "write_statistics": [
+            name
+            for name in schema.names
+            if not pa.types.is_nested(schema.field(name).type) and not pa.types.is_binary(schema.field(name).type)
+        ],
         "store_schema": False,
     }
 

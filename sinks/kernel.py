@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError
@@ -82,9 +82,9 @@ class KernelTable:
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self.path = path
-        self._jvm: Any = spark._jvm
+        self._jvm = cast(Any, spark._jvm)
         self._kernel = self._jvm.io.delta.kernel
-        configuration = spark._jsc.hadoopConfiguration()  # type: ignore[attr-defined]
+        configuration = spark._jsc.hadoopConfiguration()
         self._engine = self._kernel.defaults.engine.DefaultEngine.create(configuration)
         self._hooks: list[Any] = []
 
@@ -107,7 +107,7 @@ class KernelTable:
             layout = self._kernel.transaction.DataLayoutSpec.clustered(columns)
             builder = self._kernel.TableManager.buildCreateTableTransaction(self.path, kernel_schema, ENGINE_INFO)
             builder = builder.withTableProperties(self._map(properties)).withDataLayoutSpec(layout)
-            self._commit(builder.build(self._engine), ())
+            self._commit(builder.build(self._engine), self._no_actions())
             self.run_hooks()
 
     def commit(
@@ -130,7 +130,7 @@ class KernelTable:
             java = builder.build(self._engine)
             if domain is not None:
                 java.addDomainMetadata(*domain)
-            return self._commit(java, files)
+            return self._commit(java, self._append_actions(on, java, files))
 
     def run_hooks(self) -> None:
         """Run what commits left to do. A failure costs readers time, not anybody data: it is logged."""
@@ -141,20 +141,23 @@ class KernelTable:
             except Py4JJavaError as error:
                 _log.warning("%s: post-commit hook failed: %s", self.path, error.java_exception)
 
-    def _commit(self, java: Any, files: Sequence[DataFile]) -> int:
-        actions = self._kernel.utils.CloseableIterable.emptyIterable()
-        if files:
-            actions = self._append_actions(java, files)
+    def _commit(self, java: Any, actions: Any) -> int:
         result = java.commit(self._engine, actions)
         self._hooks.extend(result.getPostCommitHooks())
         version = int(result.getVersion())
         self._sync(version)
         return version
 
-    def _append_actions(self, java: Any, files: Sequence[DataFile]) -> Any:
+    def _no_actions(self) -> Any:
+        return self._kernel.utils.CloseableIterable.emptyIterable()
+
+    def _append_actions(self, on: Snapshot, java: Any, files: Sequence[DataFile]) -> Any:
+        if not files:
+            return self._no_actions()
         state = java.getTransactionState(self._engine)
         context = self._kernel.Transaction.getWriteContext(self._engine, state, self._jvm.java.util.HashMap())
-        folder = str(context.getTargetDirectory()).rstrip("/")
+        # not the context's target directory: that is percent-encoded, and Kernel encodes what it is given once more
+        folder = on.java.getPath()
         schema = java.getSchema(self._engine)
         statuses = self._list(self._status(folder, schema, file) for file in files)
         # Kernel's own adapter: its public API has no way from a list to a CloseableIterator

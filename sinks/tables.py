@@ -116,5 +116,5 @@ def log_schema() -> StructType:
 
 def _spark_field(field: pa.Field) -> StructField:
     kind = from_arrow_type(field.type, prefer_timestamp_ntz=False)
-    return StructField(field.name, kind, field.nullable, {"comment": field.metadata[b"comment"].decode()})
-
+    metadata = {"comment": field.metadata[b"comment"].decode()} if field.metadata else None
+    return StructField(field.name, kind, field.nullable, metadata)

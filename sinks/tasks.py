@@ -13,7 +13,6 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +23,7 @@ from sinks.files import DataFile, FileWriter, new_name
 from sinks.handshake import Append, clip, decide
 from sinks.tables import LOG
 from sources.errors import LogtwinError, ReplicaError, error_from
-from sources.master import TIMESTAMP, Chunk, MasterLog
+from sources.master import Chunk, MasterLog
 from sources.offsets import Offset, OffsetRange
 
 RANGES_SCHEMA = pa.schema(
@@ -47,8 +46,9 @@ REPORT_SCHEMA = pa.schema(
         ("covered_end", pa.int64()),
         ("last_record_start", pa.int64()),
         ("checksum", pa.string()),
-        ("first_store_timestamp", TIMESTAMP),
-        ("last_store_timestamp", TIMESTAMP),
+        # microseconds since 1970, UTC: a timestamp would come back in the driver's time zone
+        ("first_store_us", pa.int64()),
+        ("last_store_us", pa.int64()),
         ("name", pa.string()),
         ("size_bytes", pa.int64()),
         ("modified_ms", pa.int64()),
@@ -66,8 +66,8 @@ class Written:
 
     covered: Covered
     checksum: str
-    first_store_timestamp: datetime | None
-    last_store_timestamp: datetime | None
+    first_store_us: int | None
+    last_store_us: int | None
     file: DataFile
 
 
@@ -107,8 +107,8 @@ class SplitWriter:
         owned = clip(OffsetRange(row["split_start"], row["split_end"]), decision.range)
         if owned.is_empty:
             return None
-        at_boundary = owned.start == decision.range.start
-        return self._write(self.master.read(owned, committed=self.position, boundary=at_boundary), owned)
+        at_record = owned.start == decision.range.start or self.master.cuts_at_records
+        return self._write(self.master.read(owned, committed=self.position, boundary=at_record), owned)
 
     def _write(self, chunks: Iterator[Chunk], owned: OffsetRange) -> Written | None:
         first = next((chunk for chunk in chunks if chunk.records.num_rows), None)
@@ -130,9 +130,7 @@ class SplitWriter:
         count = records.num_rows
         log_ids = pa.repeat(pa.scalar(str(self.master.log_id)), count)
         epochs = pa.repeat(pa.scalar(self.epoch, pa.int32()), count)
-        return pa.RecordBatch.from_arrays(
-            [log_ids, epochs, *records.columns], schema=LOG.schema.remove_metadata()
-        )
+        return pa.RecordBatch.from_arrays([log_ids, epochs, *records.columns], schema=LOG.schema.remove_metadata())
 
 
 class _Tally:
@@ -143,8 +141,8 @@ class _Tally:
         self._end = start
         self._last_record_start = start
         self._digest = hashlib.sha256()
-        self._first_store: datetime | None = None
-        self._last_store: datetime | None = None
+        self._first_store: int | None = None
+        self._last_store: int | None = None
 
     def add(self, chunk: Chunk) -> None:
         self._check(chunk)
@@ -159,10 +157,10 @@ class _Tally:
         return Written(covered, f"sha256:{self._digest.hexdigest()}", self._first_store, self._last_store, file)
 
     def _add_times(self, times: pa.Array) -> None:
-        found = pc.min_max(times).as_py()
+        found = pc.min_max(times.cast(pa.int64())).as_py()
         if found["min"] is not None:
-            self._first_store = min(found["min"], self._first_store or found["min"])
-            self._last_store = max(found["max"], self._last_store or found["max"])
+            self._first_store = min(value for value in (found["min"], self._first_store) if value is not None)
+            self._last_store = max(value for value in (found["max"], self._last_store) if value is not None)
 
     def _check(self, chunk: Chunk) -> None:
         if chunk.covered.start != self._end:
@@ -180,8 +178,8 @@ def _pack(written: Written) -> dict[str, Any]:
         "covered_end": written.covered.range.end,
         "last_record_start": written.covered.last_record_start,
         "checksum": written.checksum,
-        "first_store_timestamp": written.first_store_timestamp,
-        "last_store_timestamp": written.last_store_timestamp,
+        "first_store_us": written.first_store_us,
+        "last_store_us": written.last_store_us,
         **asdict(written.file),
     }
 
@@ -195,7 +193,7 @@ def unpack(row: dict[str, Any]) -> Written | None:
     return Written(
         covered=Covered(OffsetRange(row["covered_start"], row["covered_end"]), row["last_record_start"]),
         checksum=row["checksum"],
-        first_store_timestamp=row["first_store_timestamp"],
-        last_store_timestamp=row["last_store_timestamp"],
+        first_store_us=row["first_store_us"],
+        last_store_us=row["last_store_us"],
         file=DataFile(row["name"], row["size_bytes"], row["modified_ms"], row["records"], row["statistics"]),
     )

@@ -32,7 +32,7 @@ def _ensure(table: KernelTable, spec: TableSpec) -> None:
     if found is None:
         found = _create(table, spec)
     _check_columns(spec, table.path, StructType.fromJson(json.loads(found.schema_json())))
-    _check_properties(spec, table.path, found.properties())
+    _check_properties(table.path, found.properties())
 
 
 def _create(table: KernelTable, spec: TableSpec) -> Snapshot:
@@ -53,20 +53,22 @@ def _check_columns(spec: TableSpec, path: str, found: StructType) -> None:
     wanted = {field.name: field.dataType.simpleString() for field in spark_schema(spec.schema)}
     if list(there.items()) == list(wanted.items()):
         return
-    different = [f"{name} {kind}" for name, kind in wanted.items() if there.get(name) != kind]
+    missing = [f"{name} {kind}" for name, kind in wanted.items() if there.get(name) != kind]
     surplus = [f"{name} {kind}" for name, kind in there.items() if wanted.get(name) != kind]
-    raise _not_ours(
-        path,
-        f"the columns {', '.join(different)}" if different else f"the columns {', '.join(wanted)} and no others",
-        ", ".join(surplus) or "no such columns" if different else ", ".join(there),
-    )
+    if missing:
+        raise _not_ours(path, f"the columns {', '.join(missing)}", ", ".join(surplus) or "none of that name")
+    if surplus:
+        raise _not_ours(path, "no other columns than ours", ", ".join(surplus))
+    raise _not_ours(path, f"the columns in the order {', '.join(wanted)}", ", ".join(there))
 
 
-def _check_properties(spec: TableSpec, path: str, found: dict[str, str]) -> None:
-    for key, value in spec.properties.items():
-        # A feature that was turned on shows in the protocol and no longer among the properties.
-        if not key.startswith("delta.feature.") and found.get(key) != value:
-            raise _not_ours(path, f"the table property {key} = {value}", found.get(key, "it is not set"))
+def _check_properties(path: str, found: dict[str, str]) -> None:
+    """Retention and the like are the operator's; these two are what the replica rests on."""
+    if found.get("delta.appendOnly") != "true":
+        raise _not_ours(path, "the table property delta.appendOnly = true", found.get("delta.appendOnly", "none"))
+    expiry = found.get("delta.setTransactionRetentionDuration")
+    if expiry is not None:
+        raise _not_ours(path, "the property delta.setTransactionRetentionDuration unset: positions expire", expiry)
 
 
 def _not_ours(path: str, expected: str, found: str) -> ConfigurationError:

@@ -104,7 +104,7 @@ class LogtwinDataSource(DataSource):
     @_across_processes
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._options = parse_options(SourceOptions, dict(options), where='format("logtwin")')
+        self._options = parse_options(SourceOptions, dict(options), where='format("logtwin")', camel=True)
         self._log = open_log(self._options)
 
     @classmethod

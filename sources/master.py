@@ -131,3 +131,9 @@ class MasterLog(Protocol):
 
     def open_session(self) -> Session:
         """A session to acknowledge through. It connects in the background, at the first acknowledgement."""
+
+    def acknowledged_by_master(self) -> Offset | None:
+        """What the master itself counts as acknowledged by a slave that is connected now; None where it cannot say.
+
+        Raises MasterUnreachable, MasterSilent.
+        """

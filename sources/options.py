@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator
+from pydantic.alias_generators import to_camel
 
 from sources.errors import ConfigurationError
 from sources.offsets import LogId
@@ -94,8 +95,8 @@ def offset_or_name(given: object) -> object:
     return given
 
 
-def parse_options(model: type[Model], given: Mapping[str, Any], *, where: str) -> Model:
-    """`given`, with keys spelled either way, as a `model`.
+def parse_options(model: type[Model], given: Mapping[str, Any], *, where: str, camel: bool = False) -> Model:
+    """`given`, with keys spelled either way, as a `model`; errors spell them Spark's way with `camel`.
 
     Raises ConfigurationError naming `where`, the key, what was expected and found, and the nearest key that exists.
     """
@@ -104,7 +105,8 @@ def parse_options(model: type[Model], given: Mapping[str, Any], *, where: str) -
     for key, value in given.items():
         name = fields.get(_plain(key))
         if name is None:
-            raise unknown_key(key, list(model.model_fields), where=where)
+            known = [to_camel(name) if camel else name for name in model.model_fields]
+            raise unknown_key(key, known, where=where)
         named[name] = value
     try:
         return model.model_validate(named)

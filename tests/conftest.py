@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+from pyspark.sql import SparkSession
 
 from tests import truth
+from tests.spark_session import delta_session
 
 settings.register_profile("quick", max_examples=30, deadline=None)
 settings.register_profile("exhaustive", max_examples=2000, deadline=None)
@@ -31,3 +34,11 @@ def fixture_log(request: pytest.FixtureRequest) -> truth.Fixture:
     """Each of these logs in turn."""
     fixture: truth.Fixture = request.getfixturevalue({"4.9.7": "fixture_497", "5.5.0": "fixture_550"}[request.param])
     return fixture
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The one Spark session of the suite."""
+    session = delta_session(tmp_path_factory.mktemp("spark"))
+    yield session
+    session.stop()

@@ -99,17 +99,17 @@ def _zstd(stored: bytes, max_bytes: int) -> bytes | None:
     decompressor = zstandard.ZstdDecompressor()
     frame = decompressor.decompressobj()
     parts: list[bytes] = []
-    left_bytes = max_bytes
-    while stored and left_bytes >= 0:
-        cut = max(left_bytes // _ZSTD_MAX_EXPANSION, _ZSTD_MIN_SLICE_BYTES)
+    at, left_bytes = 0, max_bytes
+    while at < len(stored) and left_bytes >= 0:
+        if frame.eof:
+            frame = decompressor.decompressobj()
+        end = min(at + max(left_bytes // _ZSTD_MAX_EXPANSION, _ZSTD_MIN_SLICE_BYTES), len(stored))
         try:
-            parts.append(frame.decompress(stored[:cut]))
+            parts.append(frame.decompress(stored[at:end]))
         except zstandard.ZstdError:
             return None
         left_bytes -= len(parts[-1])
-        stored = frame.unused_data + stored[cut:]
-        if frame.eof and stored:
-            frame = decompressor.decompressobj()
+        at = end - len(frame.unused_data)
     return b"".join(parts) if frame.eof and left_bytes >= 0 else None
 
 

@@ -1,4 +1,4 @@
-"""Sockets to a broker: its address, a connection to it, and its remoting requests.
+"""Sockets to a broker: a connection to it, and its remoting requests.
 
 Every wait has a limit. What cannot be connected is MasterUnreachable, what connects and does not answer is
 MasterSilent; both are worth another attempt later.
@@ -7,19 +7,28 @@ MasterSilent; both are worth another attempt later.
 from __future__ import annotations
 
 import itertools
-import re
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from types import TracebackType
 from typing import Any, Final, Self
 
-from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+from tenacity import (
+    RetryCallState,
+    RetryError,
+    Retrying,
+    retry_if_exception_type,
+    retry_if_result,
+    stop_after_attempt,
+    stop_after_delay,
+    wait_exponential,
+)
 
-from sources.errors import ConfigurationError, MasterError, MasterSilent, MasterUnreachable, ProtocolViolation
+from sources.errors import MasterError, MasterSilent, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset, OffsetRange
+from sources.rocketmq.address import Address
 from sources.rocketmq.remoting import (
     DEFAULT_MAX_FRAME_BYTES,
     Command,
@@ -31,31 +40,6 @@ from sources.rocketmq.remoting import (
 )
 
 RECEIVE_BYTES: Final = 64 * 1024
-_ADDRESS: Final = re.compile(r"(\[(?P<ipv6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:\[\]/]+)):(?P<port>\d{1,5})")
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Host name or IP address, and port."""
-
-    host: str
-    port: int
-
-    @classmethod
-    def parse(cls, text: str) -> Address:
-        """``"127.0.0.1:10912"`` or ``"[::1]:10912"`` -> Address. Raises ConfigurationError."""
-        match = _ADDRESS.fullmatch(text.strip())
-        if match is None or not 1 <= int(match["port"]) <= 65535:
-            raise ConfigurationError(
-                "not an address",
-                expected="host:port",
-                found=repr(text),
-                hint="Write for example 127.0.0.1:10912, broker-a:10912 or [::1]:10912.",
-            )
-        return cls(match["ipv6"] or match["host"], int(match["port"]))
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def connect(
@@ -191,8 +175,19 @@ class RemotingClient:
         )
 
     def runtime_info(self) -> dict[str, str]:
-        """What the broker says of itself (28): names to values, all text."""
-        body = loads(self.call(Command(RequestCode.GET_BROKER_RUNTIME_INFO)).body)
+        """What the broker says of itself (28): names to values, all text.
+
+        A 4.9.7 broker answers with a system error until its statistics have their first sample, about a second after
+        it has booted: such an answer is asked for again, for as long as a call may take.
+        """
+        asking = Retrying(
+            stop=stop_after_delay(self._call_timeout_s),
+            wait=wait_exponential(multiplier=0.1, max=1.0),
+            retry=retry_if_result(lambda answer: answer.code == ResponseCode.SYSTEM_ERROR),
+            retry_error_callback=_last_result,
+        )
+        request = Command(RequestCode.GET_BROKER_RUNTIME_INFO)
+        body = loads(self._accepted(request.code, asking(self.exchange, request)).body)
         table = body.get("table") if isinstance(body, dict) else None
         if not isinstance(table, dict):
             raise ProtocolViolation(
@@ -236,11 +231,28 @@ class RemotingClient:
             raise ProtocolViolation(f"the HA status of the broker at {self.address} is none", found=status)
         return status
 
+    def highest_slave_offset(self) -> Offset | None:
+        """The highest offset acknowledged by a slave connected now; None without a slave, and from a 4.x broker."""
+        slaves = (self.ha_status() or {}).get("haConnectionInfo") or []
+        try:
+            return max((Offset(int(slave["slaveAckOffset"])) for slave in slaves), default=None)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ProtocolViolation(
+                f"the HA status of the broker at {self.address} has a slave without offset",
+                expected="a number slaveAckOffset",
+                found=slaves,
+            ) from error
+
     def broker_config(self) -> dict[str, str]:
         """The broker's configuration (26), from its properties text."""
         text = self.call(Command(RequestCode.GET_BROKER_CONFIG)).body.decode("utf-8", "replace")
         pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
         return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _last_result(state: RetryCallState) -> Any:
+    """What the last attempt gave, where all of them were unwanted."""
+    return None if state.outcome is None else state.outcome.result()
 
 
 def _name(codes: type[IntEnum], code: int) -> str:

@@ -21,7 +21,8 @@ from typing import Final
 
 from sources.errors import MasterSilent, MasterUnreachable
 from sources.offsets import Offset
-from sources.rocketmq.client import Address, connect
+from sources.rocketmq.address import Address
+from sources.rocketmq.client import connect
 from sources.rocketmq.ha import DEFAULT_MAX_FRAME_BYTES, Frame, FrameParser, encode_report
 
 RECEIVE_BYTES: Final = 1024 * 1024

@@ -10,7 +10,7 @@ import struct
 
 from sources.errors import CorruptRecord
 from sources.offsets import Offset
-from sources.rocketmq.commitlog import BLANK, HEAD, Limits, check_head
+from sources.rocketmq.commitlog import BLANK, HEAD, V1, V2, Limits, check_head
 from sources.rocketmq.segment_files import Segment
 
 MESSAGE_HEAD = struct.Struct(">ii20xq")
@@ -69,6 +69,25 @@ def _check_place(segment: Segment, at: Offset, rest: memoryview, size: int) -> N
     if len(rest) - size < HEAD.size:
         problem = "the record leaves no room for the blank record that ends a file: the file is cut off"
         raise corrupt(segment, at, problem, f"{HEAD.size} bytes after it", f"{len(rest) - size}")
+
+
+def hop_messages(view: memoryview, base: int, start: int, enough: int, max_size: int) -> tuple[Offset, Offset | None]:
+    """From offset `start` over messages to the first at or after `enough`, or to what is no message.
+
+    `view` is a whole file, whose first byte is offset `base`. Gives where it stopped, and the last message hopped
+    over. The hot loop: a gibibyte of small messages is millions of heads.
+    """
+    unpack = MESSAGE_HEAD.unpack_from
+    position, last, length = start - base, None, len(view)
+    stop = min(enough - base, length - MESSAGE_HEAD.size)
+    while position < stop:
+        size, magic, stored = unpack(view, position)
+        if magic not in (V1, V2) or stored != base + position or not MESSAGE_HEAD.size < size <= max_size:
+            break
+        if position + size > length - HEAD.size:
+            break
+        last, position = position, position + size
+    return Offset(base + position), None if last is None else Offset(base + last)
 
 
 def corrupt(

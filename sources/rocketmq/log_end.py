@@ -18,11 +18,11 @@ import numpy as np
 
 from sources.errors import CorruptRecord
 from sources.offsets import Offset
-from sources.rocketmq.commitlog import V1, V2, Limits, Message, decode
-from sources.rocketmq.heads import MESSAGE_HEAD, corrupt, head_size, in_file
+from sources.rocketmq.commitlog import Limits, Message, decode
+from sources.rocketmq.heads import corrupt, head_size, hop_messages, in_file
 from sources.rocketmq.segment_files import Segment, SegmentMap, mapped
 
-_FORGET_BYTES = 16 * 1024 * 1024  # how much of a file is touched before its pages are let go
+_FORGET_BYTES = 4 * 1024 * 1024  # how much of a file is touched before its pages are let go
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,10 @@ def _look_into(file: SegmentMap, start: Offset, limits: Limits) -> Look:
         except CorruptRecord as error:
             found = Look(at, error)
         else:
-            if size:
-                return Look(file.segment.end)  # hopping ends only before what is no message: here, a blank
-            found = Look(at, _data_after_zeros(file.segment, rest, at, limits))
+            if at + size == file.segment.end:  # only a blank reaches the end of its file
+                return Look(file.segment.end)
+            # Otherwise zeros; or a message that has arrived since the hop saw zeros: the next look will see it.
+            found = Look(at, None if size else _data_after_zeros(file.segment, rest, at, limits))
     torn = None if last is None else _torn(file, last, at, limits)
     return found if last is None or torn is None else Look(last, torn)
 
@@ -70,29 +71,11 @@ def _hop(file: SegmentMap, start: Offset, max_size: int) -> tuple[Offset, Offset
     with file.rest(file.segment.start) as view:
         while True:
             enough = at + _FORGET_BYTES
-            at, latest = _hop_some(view, file.segment.start, at, enough, max_size)
+            at, latest = hop_messages(view, file.segment.start, at, enough, max_size)
             last = last if latest is None else latest
             if at < enough:
                 return at, last
             file.forget(at)
-
-
-def _hop_some(view: memoryview, base: int, start: int, enough: int, max_size: int) -> tuple[Offset, Offset | None]:
-    """As `_hop`, but no further than the first message that starts at `enough` or later.
-
-    The hot loop: a gibibyte of small messages is millions of heads.
-    """
-    unpack = MESSAGE_HEAD.unpack_from
-    position, last, length = start - base, None, len(view)
-    stop = min(enough - base, length - MESSAGE_HEAD.size)
-    while position < stop:
-        size, magic, stored = unpack(view, position)
-        if magic not in (V1, V2) or stored != base + position or not MESSAGE_HEAD.size < size <= max_size:
-            break
-        if position + size > length - 8:
-            break
-        last, position = position, position + size
-    return Offset(base + position), None if last is None else Offset(base + last)
 
 
 def _torn(file: SegmentMap, at: Offset, end: Offset, limits: Limits) -> CorruptRecord | None:
@@ -102,7 +85,9 @@ def _torn(file: SegmentMap, at: Offset, end: Offset, limits: Limits) -> CorruptR
             record = decode(view, 0, at, limits)
         except CorruptRecord as error:
             return in_file(error, file.segment)
-        if isinstance(record, Message) and record.properties and not view[-1]:
+        if not isinstance(record, Message) or record.size != end - at:  # its head has grown since it was hopped over
+            return corrupt(file.segment, at, "the head of the record changes", f"{end - at} bytes", "another size")
+        if record.properties and not view[-1]:
             problem = "the end of the record has not arrived"
             return corrupt(file.segment, at, problem, "properties that end in their last character", "a zero byte")
     return None

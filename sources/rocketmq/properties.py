@@ -27,6 +27,8 @@ INNER_NUM = "INNER_NUM"
 INNER_BASE = "INNER_BASE"
 CRC32 = "__CRC32#"
 
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+
 _DELAYS_S = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
 _UNKNOWN_DELAY_MS = 1000
 _INT32_MAX = 2**31 - 1
@@ -72,18 +74,17 @@ def tags_code(tags: str | None) -> int:
     return java_hash(tags) if tags else 0
 
 
-def delivery_time_ms(delay: str, stored_ms: int) -> int | None:
-    """When a message parked in SCHEDULE_TOPIC_XXXX is delivered: its consume queue holds that as tags code.
+def delay_ms(delay: str) -> int | None:
+    """How long a message with property DELAY waits in SCHEDULE_TOPIC_XXXX, from its store timestamp on.
 
-    Source: org.apache.rocketmq.store.CommitLog.checkMessageAndReturnSize, with the default messageDelayLevel. `delay`
-    is the property DELAY, a level from 1 on. None for level 0 and below, which brokers do not take for a delay.
+    A broker puts the resulting delivery time into the consume queue as tags code. Source:
+    CommitLog.checkMessageAndReturnSize and ScheduleMessageService.computeDeliverTimestamp of org.apache.rocketmq, with
+    the default messageDelayLevel. None for level 0 and below, which brokers do not take for a delay.
     """
     level = _java_int(delay)
     if level is None:
-        return stored_ms + _UNKNOWN_DELAY_MS
-    if level < 1:
-        return None
-    return stored_ms + 1000 * _DELAYS_S[min(level, len(_DELAYS_S)) - 1]
+        return _UNKNOWN_DELAY_MS
+    return 1000 * _DELAYS_S[min(level, len(_DELAYS_S)) - 1] if level > 0 else None
 
 
 def _java_int(text: str) -> int | None:

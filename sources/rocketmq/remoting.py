@@ -72,7 +72,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Serialization(IntEnum):
-    """How a header is written. A broker answers in the one it was asked in."""
+    """How a header is written. Brokers read both; 4.9.7 answers as it was asked, 5.5.0 answers sends in JSON."""
 
     JSON = 0
     ROCKETMQ = 1

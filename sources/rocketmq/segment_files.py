@@ -13,7 +13,9 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from typing import Self
 
 from sources.errors import ConfigurationError, SegmentError
 from sources.offsets import Offset
@@ -110,7 +112,7 @@ def _joined(segments: list[Segment]) -> tuple[Segment, ...]:
                 found=f"{segment.size} bytes",
                 hint="Restore the file from a replica of this broker, or wait until a copy in progress is complete.",
             )
-    for before, after in zip(segments, segments[1:], strict=False):
+    for before, after in pairwise(segments):
         if after.start != before.end:
             raise SegmentError(
                 f"segment file {before.path.parent / f'{before.end:020d}'} is missing",
@@ -127,16 +129,23 @@ def _file_size(segments: list[Segment]) -> int:
     lengths = {segment.size for segment in segments}
     if len(lengths) == 1:
         return lengths.pop()
-    return min(after.start - before.start for before, after in zip(segments, segments[1:], strict=False))
+    return min(after.start - before.start for before, after in pairwise(segments))
 
 
 class SegmentMap:
-    """A segment file mapped read-only; nothing is copied. Made by `mapped`."""
+    """A segment file mapped read-only; nothing is copied. Made by `mapped`; a context manager that closes it."""
 
     def __init__(self, segment: Segment, pages: mmap.mmap) -> None:
         self.segment = segment
         self._pages = pages
         self._forgotten = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with suppress(BufferError):  # somebody still holds a view: the map goes away with the last of them
+            self._pages.close()
 
     @contextmanager
     def view(self, start: Offset, end: Offset) -> Iterator[memoryview]:
@@ -167,9 +176,8 @@ class SegmentMap:
             self._forgotten = stop
 
 
-@contextmanager
-def mapped(segment: Segment) -> Iterator[SegmentMap]:
-    """The segment's file in memory for as long as the `with` lasts. Raises FileNotFoundError, SegmentError."""
+def mapped(segment: Segment) -> SegmentMap:
+    """The segment's file in memory, to be closed. Raises FileNotFoundError, SegmentError."""
     with segment.path.open("rb") as file:
         length = os.fstat(file.fileno()).st_size
         if length != segment.size:
@@ -180,9 +188,4 @@ def mapped(segment: Segment) -> Iterator[SegmentMap]:
                 found=f"{length} bytes",
                 hint="A broker never does that: see what else writes to this directory.",
             )
-        pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    try:
-        yield SegmentMap(segment, pages)
-    finally:
-        with suppress(BufferError):  # somebody still holds a view: the map goes away with the last of them
-            pages.close()
+        return SegmentMap(segment, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))

@@ -8,25 +8,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import suppress
 from pathlib import Path
 
-from sources.errors import AboveMaximum, BelowMinimum, CorruptRecord, LogtwinError, SegmentError
+from sources.errors import AboveMaximum, BelowMinimum, LogtwinError, SegmentError
 from sources.master import Chunk
 from sources.offsets import Offset, OffsetRange
-from sources.rocketmq import columns
-from sources.rocketmq.commitlog import DEFAULT_LIMITS, HEAD, Limits, find_record
-from sources.rocketmq.heads import corrupt, head_size, in_file
+from sources.rocketmq.commitlog import DEFAULT_LIMITS, Limits
+from sources.rocketmq.heads import corrupt
 from sources.rocketmq.log_end import Look, look
 from sources.rocketmq.segment_files import Segment, SegmentMap, list_segments, mapped
+from sources.rocketmq.segment_reader import BOUNDARY_HINT, NO_BOUNDARY, NoMoreData, SegmentReader
 
 SETTLE_S = 1.0
 """How long bytes at the tail that are no whole record may stay so, before they are an error."""
 LOOK_AGAIN_S = 0.05
-_BOUNDARY_HINT = (
-    "The position to read from is no record boundary of this log: it is another broker's log, or it was rewritten. "
-    "Compare the log id and the master's history before you go on."
-)
+_NOT_ALONE = "A broker deletes only its oldest files: see what else writes to this directory."
 
 
 class Segments:
@@ -67,10 +64,14 @@ class Segments:
         return OffsetRange(segments[0].start, found.end)
 
     def _look(self, known: Offset | None) -> tuple[Sequence[Segment], Look]:
-        try:
-            return self._look_once(known)
-        except FileNotFoundError:  # retention took the file that holds `known`
-            return self._look_once(None)
+        for start_from in (known, None):  # retention may take the file that holds `known`, but never the newest
+            with suppress(FileNotFoundError):
+                return self._look_once(start_from)
+        raise SegmentError(
+            f"the segment files in {self._path} disappear while they are looked at",
+            expected="files that stay until retention deletes them from the front",
+            hint=_NOT_ALONE,
+        )
 
     def _look_once(self, known: Offset | None) -> tuple[Sequence[Segment], Look]:
         segments = list_segments(self._path)
@@ -93,88 +94,43 @@ class Segments:
         _check_range(owned, segments[0].start, segments[-1].end if upto is None else upto)
         for segment in segments:
             if segment.end > owned.start and segment.start < owned.end:
-                with self._opened(segment) as file:
-                    try:
-                        yield from self._file_chunks(file, owned, boundary, chunk_bytes)
-                    except _Zeros as zeros:
-                        raise self._ends_early(segment, zeros.at, owned, upto) from None
+                yield from self._file_chunks(segment, owned, boundary, chunk_bytes, upto)
 
-    @contextmanager
-    def _opened(self, segment: Segment) -> Iterator[SegmentMap]:
-        with ExitStack() as stack:
+    def boundary_after(self, offset: Offset, maximum: Offset) -> Offset:
+        """The first record boundary at or after `offset`, or `maximum`, the log's end, where that comes first.
+
+        Raises BelowMinimum, CorruptRecord, SegmentError, ConfigurationError.
+        """
+        if offset >= maximum:
+            return maximum
+        segments = list_segments(self._path)
+        _check_range(OffsetRange(offset, maximum), segments[0].start, segments[-1].end)
+        segment = next(segment for segment in segments if offset < segment.end)
+        with self._opened(segment) as file:
+            return min(SegmentReader(file, self._limits).first_record(offset, boundary=False), maximum)
+
+    def _opened(self, segment: Segment) -> SegmentMap:
+        try:
+            return mapped(segment)
+        except FileNotFoundError as error:
+            raise self._gone(segment) from error
+
+    def _file_chunks(
+        self, segment: Segment, owned: OffsetRange, boundary: bool, chunk_bytes: int, upto: Offset | None
+    ) -> Iterator[Chunk]:
+        with self._opened(segment) as file:
             try:
-                file = stack.enter_context(mapped(segment))
-            except FileNotFoundError as error:
-                raise self._gone(segment) from error
-            yield file
-
-    def _file_chunks(self, file: SegmentMap, owned: OffsetRange, boundary: bool, chunk_bytes: int) -> Iterator[Chunk]:
-        at = self._first_record(file, owned.start, boundary)
-        while at < min(owned.end, file.segment.end):
-            decoded = self._decode(file, at, owned.end, chunk_bytes)
-            with file.view(at, decoded.end) as raw:
-                yield Chunk(OffsetRange(at, decoded.end), decoded.records, raw)
-            at = decoded.end
-            file.forget(at)
-
-    def _first_record(self, file: SegmentMap, start: Offset, boundary: bool) -> Offset:
-        """The first record boundary of the file at or after `start`; its end where no record starts any more."""
-        if start <= file.segment.start:
-            return file.segment.start
-        if not boundary:
-            return self._find_record(file, start)
-        with file.rest(start) as rest:
-            try:
-                head_size(file.segment, rest, start, self._limits)
-            except CorruptRecord as error:
-                raise corrupt(
-                    file.segment,
-                    start,
-                    "no record starts at the offset to read from",
-                    error.expected,
-                    error.found,
-                    _BOUNDARY_HINT,
-                ) from error
-        return start
-
-    def _find_record(self, file: SegmentMap, start: Offset) -> Offset:
-        at: Offset | None = start
-        while at is not None:
-            with file.rest(at) as rest:
-                at = find_record(rest, at, self._limits)
-            if at is not None and self._is_head(file, at):
-                return at
-            at = None if at is None else Offset(at + 1)
-        return file.segment.end  # `start` is inside the blank, or the message before it
-
-    def _is_head(self, file: SegmentMap, at: Offset) -> bool:
-        """Whether the file agrees: a body may hold what looks like a blank, but a blank ends where its file ends."""
-        with file.rest(at) as rest:
-            try:
-                return head_size(file.segment, rest, at, self._limits) > 0
-            except CorruptRecord:
-                return False
-
-    def _decode(self, file: SegmentMap, at: Offset, stop: Offset, chunk_bytes: int) -> columns.Decoded:
-        """About `chunk_bytes` of records from `at` on, at least one."""
-        segment = file.segment
-        with file.rest(at) as rest:
-            size = head_size(segment, rest, at, self._limits)
-            if not size:
-                raise _Zeros(at)
-            try:
-                with rest[: max(size, chunk_bytes)] as window:
-                    return columns.decode(window, at, stop, self._limits)
-            except CorruptRecord as error:
-                if error.offset is not None and not any(segment.read(Offset(error.offset), HEAD.size)):
-                    raise _Zeros(Offset(error.offset)) from None
-                raise in_file(error, segment) from None
+                yield from SegmentReader(file, self._limits).chunks(owned, boundary, chunk_bytes)
+            except NoMoreData as end:
+                raise self._ends_early(segment, end.at, owned, upto) from None
 
     def _ends_early(self, segment: Segment, at: Offset, owned: OffsetRange, upto: Offset | None) -> LogtwinError:
         """Why there are zeros at `at`, inside the range to read."""
         maximum = self.bounds().end if upto is None else upto
         if owned.end > maximum:
             return _above(owned, maximum)
+        if at == owned.start:
+            return corrupt(segment, at, NO_BOUNDARY, "a record", "zeros", BOUNDARY_HINT)
         problem = f"a hole in the log: it goes on to offset {maximum}, but no record starts here"
         return corrupt(segment, at, problem, "a record", f"zeros; {segment.end:020d} is the next file")
 
@@ -187,16 +143,8 @@ class Segments:
             f"segment file {segment.path} has gone",
             offset=segment.start,
             expected="a file that stays until retention deletes it from the front",
-            hint="See what else writes to this directory.",
+            hint=_NOT_ALONE,
         )
-
-
-class _Zeros(Exception):
-    """No record starts at `at`, but eight zero bytes stand there."""
-
-    def __init__(self, at: Offset) -> None:
-        super().__init__(at)
-        self.at = at
 
 
 def _is_end_of_data(segments: Sequence[Segment], known: Offset) -> bool:
@@ -230,8 +178,8 @@ def _below(offset: Offset, minimum: Offset) -> BelowMinimum:
         offset=offset,
         expected=f"{minimum} or more, the log's minimum",
         found=offset,
-        hint="The broker's retention (fileReservedTime) deleted it first. Read the rest from a copy of the old files, or "
-        "record the loss and go on from the minimum.",
+        hint="Retention (fileReservedTime) deleted it first. Read it from a copy of the old files, or record "
+        "the loss and go on from the minimum.",
     )
 
 

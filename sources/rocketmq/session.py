@@ -31,7 +31,8 @@ from typing import Final
 
 from sources.errors import AboveMaximum, LogtwinError
 from sources.offsets import LogId, Offset
-from sources.rocketmq.client import Address, connect
+from sources.rocketmq.address import Address
+from sources.rocketmq.client import connect
 from sources.rocketmq.ha import encode_report
 
 RECEIVE_BUFFER_BYTES: Final = 4096
@@ -161,14 +162,19 @@ class HASession:
         poller = select.poll()
         poller.register(self._woken, select.POLLIN)
         poller.register(sock, _PEER_GONE)
+        heartbeat_at = time.monotonic()
         while True:
             is_closing = self._closing.is_set()  # looked at before the offset, which no longer changes once it is set
-            sock.sendall(encode_report(promise.checked(self._acknowledged or Offset(0))))
-            self._note_connected()
+            offset = self._acknowledged or Offset(0)
+            if promise.is_new(offset) or time.monotonic() >= heartbeat_at:
+                sock.sendall(encode_report(promise.checked(offset)))
+                heartbeat_at = time.monotonic() + self._heartbeat_interval_s
+                self._note_connected()
             if is_closing:
                 _say_goodbye(sock)
                 return
-            if self._peer_is_gone(poller.poll(self._heartbeat_interval_s * 1000), sock):
+            wait_ms = max(heartbeat_at - time.monotonic(), 0) * 1000
+            if self._peer_is_gone(poller.poll(wait_ms), sock):
                 raise ConnectionResetError("the master closed the connection")
 
     def _peer_is_gone(self, events: list[tuple[int, int]], sock: socket.socket) -> bool:
@@ -206,9 +212,12 @@ class _Promise:
         self._unchecked = 2
         self._last: Offset | None = None
 
+    def is_new(self, offset: Offset) -> bool:
+        return offset != self._last
+
     def checked(self, offset: Offset) -> Offset:
         """`offset`. Raises AboveMaximum, or what asking the master raises."""
-        if offset != self._last and self._unchecked:
+        if self.is_new(offset) and self._unchecked:
             self._check(offset)
             self._unchecked -= 1
         self._last = offset

@@ -71,6 +71,11 @@ class Slave:
         self.transferred_bytes = 0
         self.has_news = asyncio.Event()
 
+    @property
+    def transferred_bytes_per_s(self) -> int:
+        """Mean over the life of the connection."""
+        return int(self.transferred_bytes / max((datetime.now(UTC) - self.connected_at).total_seconds(), 1.0))
+
     def __str__(self) -> str:
         return f"slave {self.address}"
 

@@ -1,9 +1,9 @@
-"""The commit log's files: named by the offset of their first byte, all of one size, zero-filled from creation.
+"""The commit log's files, open for writing: each named by the offset of its first byte, all of one size.
 
 Bytes go in with `pwrite` and not through a memory map: on a full disk a write then fails with an error that the
 producer is told, where a map would end the process. Files are sparse, so a new one costs no space.
 
-Invariants: file `i` starts at `first + i * size`; no read and no write crosses a file end.
+Invariants: file `i` starts at `first + i * size_bytes`; no read and no write crosses a file end.
 """
 
 from __future__ import annotations
@@ -11,58 +11,52 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sources.errors import SegmentError
 from sources.offsets import Offset
-
-NAME_DIGITS = 20
+from sources.rocketmq.segment_files import Segment, list_segments
 
 
 class LogFiles:
-    """The files of one directory, open. Raises SegmentError where they do not make one log."""
+    """The files of one directory. Raises SegmentError where they do not make one log."""
 
     def __init__(self, directory: Path, file_size_bytes: int) -> None:
         """`file_size_bytes` is for an empty directory: files that are there say themselves how large they are."""
         directory.mkdir(parents=True, exist_ok=True)
-        self._directory = directory
-        self._descriptors: list[int] = []
-        paths = _log_paths(directory)
-        self.size_bytes = paths[0].stat().st_size if paths else file_size_bytes
-        self.first = Offset(int(paths[0].name) if paths else 0)
-        for path in paths:
-            self._open_existing(path)
+        self.directory = directory
+        self._segments = list(list_segments(directory)) if _has_log(directory) else []
+        self.size_bytes = self._segments[0].size if self._segments else file_size_bytes
+        self.first = self._segments[0].start if self._segments else Offset(0)
+        self._descriptors = [os.open(segment.path, os.O_RDWR) for segment in self._segments]
 
-    def __len__(self) -> int:
-        return len(self._descriptors)
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return tuple(self._segments)
 
     @property
     def end(self) -> Offset:
         """The first byte that has no file yet."""
-        return self.start_of(len(self))
+        return Offset(self.first + len(self._segments) * self.size_bytes)
 
-    def start_of(self, index: int) -> Offset:
-        """Offset of the first byte of file `index`."""
-        return Offset(self.first + index * self.size_bytes)
+    def file_start(self, offset: Offset) -> Offset:
+        """The first byte of the file that `offset` lies in."""
+        return Offset(offset - (offset - self.first) % self.size_bytes)
 
     def left_in_file(self, offset: Offset) -> int:
         """Bytes from `offset` to the end of its file."""
-        return self.size_bytes - (offset - self.first) % self.size_bytes
-
-    def path_of(self, offset: Offset) -> Path:
-        """The file that `offset` lies in."""
-        start = offset - (offset - self.first) % self.size_bytes
-        return self._directory / f"{start:0{NAME_DIGITS}d}"
+        return self.file_start(offset) + self.size_bytes - offset
 
     def create_next(self) -> None:
-        """Add a zero-filled file after the last one; durable when this returns."""
-        descriptor = os.open(self.path_of(self.end), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        """Add a zero-filled file after the last one; it is there for good when this returns. Raises OSError."""
+        start = self.end
+        path = self.directory / f"{start:020d}"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             os.ftruncate(descriptor, self.size_bytes)
             os.fsync(descriptor)
-            self._sync_directory()
+            _sync_directory(self.directory)
         except OSError:
             os.close(descriptor)
-            self.path_of(self.end).unlink()  # the next attempt would find it in its way
             raise
+        self._segments.append(Segment(path, start, self.size_bytes))
         self._descriptors.append(descriptor)
 
     def read(self, offset: Offset, size_bytes: int) -> bytes:
@@ -70,14 +64,19 @@ class LogFiles:
         index, at = divmod(offset - self.first, self.size_bytes)
         return os.pread(self._descriptors[index], min(size_bytes, self.size_bytes - at), at)
 
-    def write(self, offset: Offset, data: bytes | memoryview) -> None:
+    def write(self, offset: Offset, data: bytes) -> None:
         """Put all of `data` at `offset`. Raises OSError; what was written until then is no part of the log."""
         index, at = divmod(offset - self.first, self.size_bytes)
-        with memoryview(data) as rest:
-            while rest:
-                written = os.pwrite(self._descriptors[index], rest, at)
-                at += written
-                rest = rest[written:]
+        written = os.pwrite(self._descriptors[index], data, at)
+        while written < len(data):
+            written += os.pwrite(self._descriptors[index], data[written:], at + written)
+
+    def clear(self, offset: Offset) -> None:
+        """Zeros from `offset` to the end of its file; durable when this returns."""
+        index, at = divmod(offset - self.first, self.size_bytes)
+        os.ftruncate(self._descriptors[index], at)
+        os.ftruncate(self._descriptors[index], self.size_bytes)
+        os.fsync(self._descriptors[index])
 
     def sync(self, offset: Offset) -> None:
         """Make what was written to the file of `offset` durable. May be called from another thread."""
@@ -87,30 +86,15 @@ class LogFiles:
         while self._descriptors:
             os.close(self._descriptors.pop())
 
-    def _open_existing(self, path: Path) -> None:
-        size = path.stat().st_size
-        if int(path.name) != self.end or size != self.size_bytes:
-            raise SegmentError(
-                "the files of the commit log do not join",
-                log=self._directory,
-                offset=self.end,
-                expected=f"{self.path_of(self.end).name} of {self.size_bytes} bytes",
-                found=f"{path.name} of {size} bytes",
-                hint="Put the missing file back, or start on an empty store.",
-            )
-        self._descriptors.append(os.open(path, os.O_RDWR))
 
-    def _sync_directory(self) -> None:
-        descriptor = os.open(self._directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+def _has_log(directory: Path) -> bool:
+    """Whether any file has a byte in it: a crash may leave an empty one, which counts for nothing."""
+    return any(path.stat().st_size for path in directory.iterdir() if path.name.isdigit())
 
 
-def _log_paths(directory: Path) -> list[Path]:
-    """The log's files in order. An empty last file is what a crash left of a creation: it is removed, as a broker does."""
-    paths = sorted(path for path in directory.iterdir() if path.name.isdigit() and len(path.name) == NAME_DIGITS)
-    if paths and paths[-1].stat().st_size == 0:
-        paths.pop().unlink()
-    return paths
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

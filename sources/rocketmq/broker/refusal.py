@@ -4,7 +4,10 @@ from __future__ import annotations
 
 
 class Refused(Exception):
-    """The request is answered with `code` and `remark`; nothing was stored. It is the client's matter, not an operator's."""
+    """The request is answered with `code` and `remark`, and nothing was stored.
+
+    Not one of `sources.errors`: it is for the client that asked, not for an operator.
+    """
 
     def __init__(self, code: int, remark: str) -> None:
         super().__init__(remark)

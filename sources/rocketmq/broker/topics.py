@@ -1,7 +1,7 @@
-"""Topics and their queues: which exist, how many queues they have, and the next offset of each queue.
+"""The topics of the embedded master: which exist, and how many queues each has.
 
-A real broker keeps its topics in `config/topics.json`, in the shape that request 21 answers with; so does this one, and it
-reads the file of a real broker. Queue offsets are never stored: they are what the log says, counted again at each start.
+A real broker keeps them in `config/topics.json`, in the shape that request 21 answers with. So does this one, and it
+reads the file of a real broker.
 """
 
 from __future__ import annotations
@@ -42,6 +42,11 @@ class Topic:
     @classmethod
     def from_json(cls, config: dict[str, Any]) -> Topic:
         return cls(config["topicName"], config["writeQueueNums"], config["perm"], config)
+
+    @property
+    def is_of_inner_batches(self) -> bool:
+        """Whether one record may stand for many messages (5.x, BatchCQ)."""
+        return bool(self.rest.get("attributes", {}).get("queue.type") == "BatchCQ")
 
     def to_json(self) -> dict[str, Any]:
         """As requests 21 and topics.json have it (5.x; a 4.9.x slave ignores `attributes`)."""
@@ -92,6 +97,8 @@ class TopicTable:
             topic = self._create(name, wanted_queues)
         if not topic.perm & PERM_WRITE:
             raise Refused(ResponseCode.NO_PERMISSION, f"topic {name} is not writable")
+        if topic.is_of_inner_batches:
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"topic {name} counts its queues in batches: not done here")
         return topic
 
     def _create(self, name: str, wanted_queues: int) -> Topic:
@@ -117,28 +124,13 @@ class TopicTable:
         written.replace(self._path)
 
 
-class QueueOffsets:
-    """The next queue offset of each (topic, queue id)."""
-
-    def __init__(self) -> None:
-        self._next: dict[tuple[str, int], int] = {}
-
-    def __iter__(self) -> Iterable[tuple[str, int]]:
-        return iter(self._next)
-
-    def next(self, topic: str, queue_id: int) -> int:
-        return self._next.get((topic, queue_id), 0)
-
-    def advance(self, topic: str, queue_id: int, to: int) -> None:
-        """The queue's next offset is at least `to`."""
-        self._next[topic, queue_id] = max(to, self.next(topic, queue_id))
-
-
 def _check_name(name: str) -> None:
     if name == AUTO_CREATE_TOPIC:
         raise Refused(ResponseCode.NO_PERMISSION, f"sending message to topic {name} is forbidden")
     if not _TOPIC.fullmatch(name):
-        raise Refused(ResponseCode.INVALID_PARAMETER, f"topic {name!r} is empty or has characters other than %|a-zA-Z0-9_-")
+        raise Refused(
+            ResponseCode.INVALID_PARAMETER, f"topic {name!r} is empty or has characters other than %|a-zA-Z0-9_-"
+        )
     limit = MAX_RETRY_TOPIC_LENGTH if name.startswith(RETRY_PREFIX) else MAX_TOPIC_LENGTH
     if len(name) > limit:
         raise Refused(ResponseCode.INVALID_PARAMETER, f"topic of {len(name)} characters, {limit} are allowed")

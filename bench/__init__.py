@@ -1,0 +1,1 @@
+"""Figures, always as ratios against something in the same run."""

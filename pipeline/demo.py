@@ -1,0 +1,185 @@
+"""The demo, what ``make run`` does: a master, messages, a live replica, a summary, three queries an analyst would ask."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.table import Table
+
+from pipeline.config import Config, EmbeddedMasterConfig, WorkloadConfig, parse
+from pipeline.display import Display, number, size
+from pipeline.embedded import READY
+from pipeline.replicate import Job, Progress
+from pipeline.session import build_session
+from sources.errors import LogtwinError, MasterError
+from sources.options import ReadOptions
+from sources.registry import open_log
+
+LOG_ID = "rocketmq/embedded"
+STOP_TIMEOUT_S = 20.0
+
+QUERIES = {
+    "messages and bytes by topic": """
+        SELECT topic, count(*) AS messages, sum(length(body)) AS body_bytes,
+               round(avg(length(stored_properties))) AS avg_property_bytes, max(store_timestamp) AS newest
+        FROM log WHERE kind = 'message' GROUP BY topic ORDER BY messages DESC, topic LIMIT 8""",
+    "revenue by order status, out of the JSON bodies": """
+        SELECT get_json_object(string(body), '$.status') AS status, count(*) AS orders,
+               round(sum(double(get_json_object(string(body), '$.amount'))), 2) AS amount
+        FROM log WHERE topic = 'orders' AND get_json_object(string(body), '$.status') IS NOT NULL
+        GROUP BY status ORDER BY orders DESC, status""",
+    "is anything missing or double? the ledger's ranges, end to start": """
+        WITH ranges AS (SELECT *, lag(`end`) OVER (PARTITION BY log_id, epoch ORDER BY start) AS before FROM ledger)
+        SELECT log_id, min(start) AS from_offset, max(`end`) AS to_offset, sum(records) AS records,
+               count_if(start > before) AS holes, count_if(start < before) AS overlaps
+        FROM ranges GROUP BY log_id""",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MasterProcess:
+    """The embedded master, running as a process of its own."""
+
+    remoting: str
+    ha: str
+
+
+def run_demo(settings: Config, console: Console, *, keep: bool) -> None:
+    """Run it; ends by itself once everything sent is committed, with `keep` at Ctrl-C. Raises LogtwinError."""
+    with _master_process(settings.embedded_master) as master:
+        console.print(f"master: HA {master.ha}, remoting {master.remoting}, store {settings.embedded_master.store}")
+        config = parse(
+            {
+                "warehouse": settings.warehouse,
+                "spark": dict(settings.spark),
+                "logs": [{"id": LOG_ID, "master": master.ha, "remoting": master.remoting}],
+            },
+            where="demo",
+        )
+        console.print("starting Spark …")
+        spark = build_session(config.spark, name="logtwin demo")
+        job = Job(spark, config, available_now=False)
+        job.start()
+        workload = settings.workload.model_copy(update={"to": master.remoting})
+        _say_start(console, job.progress()[0], workload, keep)
+        seconds, acknowledged = _replicate(job, config.logs[0], workload, keep)
+        _summary(console, job.progress()[0], seconds, acknowledged)
+        _queries(console, spark, config.warehouse)
+
+
+def _replicate(job: Job, log: ReadOptions, workload: WorkloadConfig, keep: bool) -> tuple[float, int | None]:
+    """Send and replicate until both are done: seconds it took, and what the master counts as acknowledged."""
+    import time
+
+    from pipeline.cli import stop_by_signal
+
+    interrupted = threading.Event()
+    acknowledged: list[int | None] = [None]
+    started_s = time.monotonic()
+    with _sender_process(workload, keep) as sender, stop_by_signal(interrupted.set), Display(Console(stderr=True)) as show:
+
+        def go_on(logs: list[Progress]) -> bool:
+            show(logs)
+            if interrupted.is_set():
+                return False
+            if sender.poll() is None:
+                return True
+            if sender.returncode:
+                raise LogtwinError("the producer failed", found=f"exit code {sender.returncode}")
+            acknowledged[0] = open_log(log).acknowledged_by_master()
+            return acknowledged[0] != open_log(log).bounds().end
+
+        job.run(go_on)
+    return time.monotonic() - started_s, acknowledged[0]
+
+
+def _say_start(console: Console, progress: Progress, workload: WorkloadConfig, keep: bool) -> None:
+    if progress.position is None:
+        console.print("the table is empty: it begins at the master's oldest record")
+    else:
+        console.print(f"the table is complete up to offset {number(progress.position)}: it goes on from there")
+    rate = f"{workload.rate_per_s:,.0f} messages/s" if workload.rate_per_s else "messages as fast as it can"
+    until = "until Ctrl-C" if keep else f"for {workload.duration_s:,.0f} s"
+    console.print(f"a producer sends {rate} {until} (seed {workload.seed})\n")
+
+
+def _summary(console: Console, progress: Progress, seconds: float, acknowledged: int | None) -> None:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    start = progress.started_at or 0
+    for name, value in {
+        "range": f"[{number(start)}, {number(progress.position)})".replace("[", "\\[", 1),
+        "records": f"{progress.records:,} in {progress.batches:,} commits",
+        "throughput": f"{progress.bytes / 1e6 / max(seconds, 1e-9):,.1f} MB/s over {seconds:,.0f} s",
+        "lag": size(progress.lag_bytes),
+        "acknowledged": f"{number(acknowledged)}, as the master counts it",
+    }.items():
+        table.add_row(f"[bold]{name}[/]", value)
+    console.print(table)
+
+
+def _queries(console: Console, spark: SparkSession, warehouse: str) -> None:
+    for name in ("log", "ledger"):
+        spark.read.format("delta").load(f"{warehouse}/{name}").createOrReplaceTempView(name)
+    for title, query in QUERIES.items():
+        rows = spark.sql(query).collect()
+        table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+        for column in rows[0].__fields__ if rows else ["no rows"]:
+            table.add_column(column, justify="right" if rows and isinstance(rows[0][column], int | float) else "left")
+        for row in rows:
+            table.add_row(*(_cell(value) for value in row))
+        console.print()
+        console.print(table)
+    console.print(f"\ntables: {warehouse}/log and {warehouse}/ledger; run it again and they grow from where they end")
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool | str) or value is None:
+        return str(value)
+    return f"{value:,}" if isinstance(value, int | float) else f"{value:%Y-%m-%d %H:%M:%S}"
+
+
+@contextmanager
+def _master_process(settings: EmbeddedMasterConfig) -> Iterator[MasterProcess]:
+    command = [sys.executable, "-m", "pipeline", "master", "--store", settings.store, "--host", settings.host]
+    command += ["--port", "0", "--ha-port", "0", "--file-size-bytes", str(settings.file_size_bytes)]
+    with _process(command, stdout=subprocess.PIPE, text=True) as process:
+        line = process.stdout.readline() if process.stdout else ""
+        match = re.search(READY, line)
+        if match is None:
+            raise MasterError("the embedded master did not start", found=line.strip() or f"exit code {process.wait()}")
+        yield MasterProcess(remoting=match["remoting"], ha=match["ha"])
+
+
+@contextmanager
+def _sender_process(workload: WorkloadConfig, keep: bool) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "pipeline", "send", "--to", workload.to, "--seed", str(workload.seed)]
+    command += ["--rate-per-s", str(workload.rate_per_s)]
+    command += ["--duration-s", str(10**9 if keep else workload.duration_s)]
+    if workload.count is not None:
+        command += ["--count", str(workload.count)]
+    with _process(command, stdout=subprocess.DEVNULL, text=True) as process:
+        yield process
+
+
+@contextmanager
+def _process(command: list[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
+    # A session of its own: Ctrl-C is for us, and we end it in our order.
+    process = subprocess.Popen(command, start_new_session=True, **options)  # noqa: S603 - our own arguments
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

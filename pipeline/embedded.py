@@ -1,0 +1,43 @@
+"""``logtwin master`` and ``logtwin send``: the embedded master and its producer, as processes of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pipeline.config import EmbeddedMasterConfig, WorkloadConfig
+from sources.rocketmq.address import Address
+from sources.rocketmq.broker.master import EmbeddedMaster, MasterSettings
+from sources.rocketmq.workload import Summary, send_workload, workload
+
+READY = r"remoting (?P<remoting>\S+), HA (?P<ha>\S+),"
+"""What is said once the master takes requests; ports may have been free ones."""
+
+
+def serve(settings: EmbeddedMasterConfig, *, on_ready: Callable[[str], None]) -> None:
+    """Run the master until SIGTERM or SIGINT. Raises ConfigurationError (ports, store in use), LogError."""
+    master = EmbeddedMaster(
+        MasterSettings(
+            store=Path(settings.store),
+            host=settings.host,
+            port=settings.port,
+            ha_port=settings.ha_port,
+            file_size_bytes=settings.file_size_bytes,
+        )
+    )
+    master.run_forever(
+        on_ready=lambda: on_ready(
+            f"master embedded: remoting {master.address}, HA {master.ha_address}, store {settings.store}"
+        )
+    )
+
+
+def send_to(settings: WorkloadConfig) -> Summary:
+    """Send the workload to a broker, embedded or real. Raises MasterError."""
+    return send_workload(
+        Address.parse(settings.to),
+        workload(settings.seed),
+        count=settings.count,
+        duration_s=settings.duration_s,
+        rate_per_s=settings.rate_per_s or None,
+    )

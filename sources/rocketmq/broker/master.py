@@ -1,0 +1,250 @@
+"""The embedded master: store, HA service and remoting service in one event loop.
+
+A small but real RocketMQ broker: real slaves replicate from it, real clients send to it. It is the master of the
+demonstration and of the tests; it has no consumers, no name server and no replicas that it waits for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import signal
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from sources.errors import ConfigurationError
+from sources.rocketmq.address import Address
+from sources.rocketmq.broker.ha_service import HAService, HASettings
+from sources.rocketmq.broker.queries import Queries, Query
+from sources.rocketmq.broker.remoting_service import Handler, RemotingService
+from sources.rocketmq.broker.sending import Sending
+from sources.rocketmq.broker.store import DEFAULT_FILE_SIZE_BYTES, CommitLogStore
+from sources.rocketmq.broker.topics import TopicTable
+from sources.rocketmq.commitlog import Host
+from sources.rocketmq.remoting import RequestCode
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+SEND_CODES: Final = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MasterSettings:
+    """How to run an embedded master. Port 0 takes a free one."""
+
+    store: Path
+    ha_port: int = 10912
+    port: int = 10911
+    host: str = "127.0.0.1"  # what to listen on, and the store host of every record
+    broker_name: str = "embedded"
+    cluster_name: str = "DefaultCluster"
+    file_size_bytes: int = DEFAULT_FILE_SIZE_BYTES  # of a new store; an existing one keeps its own
+    max_message_bytes: int | None = None  # None: 4 MiB, or less where a file cannot hold that
+    auto_create_topics: bool = True
+    sync_flush: bool = False  # answer only when the message is on disk
+    flush_interval_ms: int = 500  # else: how long a message may be in memory only
+    ha: HASettings = field(default_factory=HASettings)
+
+
+class EmbeddedMaster:
+    """One master; `start` and `stop`, or `run_forever` for a process of its own."""
+
+    def __init__(self, settings: MasterSettings) -> None:
+        self.settings = settings
+        self._running = AsyncExitStack()
+        self._failed: asyncio.Future[None] | None = None  # done when the disk fails: nothing can be promised any more
+        self._address: Address | None = None
+        self._ha_address: Address | None = None
+
+    @property
+    def address(self) -> Address:
+        """Where it takes requests. Raises RuntimeError before the start."""
+        return _started(self._address)
+
+    @property
+    def ha_address(self) -> Address:
+        """Where it serves slaves. Raises RuntimeError before the start."""
+        return _started(self._ha_address)
+
+    async def start(self) -> None:
+        """Open the store and serve. Raises ConfigurationError (a port or the store is in use), LogError."""
+        async with AsyncExitStack() as opened:
+            await self._start(opened)
+            self._running = opened.pop_all()
+        log.info("master %s: clients at %s, slaves at %s", self.settings.broker_name, self.address, self.ha_address)
+
+    async def stop(self) -> None:
+        """Stop serving, flush, close. Idempotent. Raises OSError where the log could not be flushed."""
+        await self._running.aclose()
+
+    def run_forever(self) -> None:
+        """Run until SIGTERM or SIGINT, then stop cleanly. Raises what `start` raises, and OSError if the disk fails."""
+        asyncio.run(self.run_until_signal())
+
+    async def run_until_signal(self) -> None:
+        """`run_forever` for a caller that has an event loop, in the main thread."""
+        loop, asked_to_stop = asyncio.get_running_loop(), asyncio.Event()
+        for number in STOP_SIGNALS:
+            loop.add_signal_handler(number, asked_to_stop.set)
+        await self.start()
+        stop, failed = asyncio.ensure_future(asked_to_stop.wait()), _started(self._failed)
+        either: list[asyncio.Future[Any]] = [stop, failed]
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stop.cancel()
+            await self.stop()
+        if failed.done():
+            failed.result()
+        log.info("master %s has stopped", self.settings.broker_name)
+
+    async def _start(self, opened: AsyncExitStack) -> None:
+        """Everything that `opened` closes again, last first: clients go before slaves, slaves before the store."""
+        settings = self.settings
+        listener = opened.enter_context(_bound(settings.host, settings.port, "port"))
+        ha_listener = opened.enter_context(_bound(settings.host, settings.ha_port, "ha_port"))
+        self._address, self._ha_address = _address(listener), _address(ha_listener)
+        self._failed = asyncio.get_running_loop().create_future()
+        store_host = Host(ipaddress.ip_address(self._address.host).packed, self._address.port)
+        store = CommitLogStore(
+            settings.store,
+            store_host,
+            file_size_bytes=settings.file_size_bytes,
+            max_message_bytes=settings.max_message_bytes,
+        )
+        opened.callback(store.close)
+        opened.push_async_callback(self._start_flushing(store))
+        topics = TopicTable(settings.store / "config" / "topics.json", auto_create=settings.auto_create_topics)
+        topics.add_missing(store.queues)
+        ha = HAService(store, settings.ha)
+        sending = Sending(store, topics, store_host, settings.cluster_name)
+        remoting = RemotingService(
+            _handlers(sending, self._queries(store, ha, topics)), lambda: self._settle(store, ha)
+        )
+        opened.push_async_callback(ha.stop)
+        await ha.start(ha_listener)
+        opened.push_async_callback(remoting.stop)
+        await remoting.start(listener)
+
+    def _queries(self, store: CommitLogStore, ha: HAService, topics: TopicTable) -> Queries:
+        return Queries(
+            store=store,
+            ha=ha,
+            topics=topics,
+            config_directory=self.settings.store / "config",
+            config=self._config(store),
+            address=self.address,
+            ha_address=self.ha_address,
+            started_ms=time.time_ns() // 1_000_000,
+        )
+
+    def _config(self, store: CommitLogStore) -> dict[str, str]:
+        """What request 26 tells, in a broker's own words."""
+        settings = self.settings
+        return {
+            "autoCreateTopicEnable": str(settings.auto_create_topics).lower(),
+            "brokerClusterName": settings.cluster_name,
+            "brokerIP1": self.address.host,
+            "brokerId": "0",
+            "brokerName": settings.broker_name,
+            "brokerRole": "ASYNC_MASTER",
+            "flushDiskType": "SYNC_FLUSH" if settings.sync_flush else "ASYNC_FLUSH",
+            "flushIntervalCommitLog": str(settings.flush_interval_ms),
+            "haHousekeepingInterval": str(round(settings.ha.housekeeping_s * 1000)),
+            "haListenPort": str(self.ha_address.port),
+            "haSendHeartbeatInterval": str(round(settings.ha.heartbeat_s * 1000)),
+            "haTransferBatchSize": str(settings.ha.transfer_batch_bytes),
+            "listenPort": str(self.address.port),
+            "mappedFileSizeCommitLog": str(store.file_size_bytes),
+            "maxMessageSize": str(store.max_message_bytes),
+            "storePathCommitLog": str(settings.store / "commitlog"),
+            "storePathRootDir": str(settings.store),
+        }
+
+    def _settle(self, store: CommitLogStore, ha: HAService) -> None:
+        """After a lot of requests, before their answers leave."""
+        if self.settings.sync_flush:
+            self._flush(store)
+        ha.wake()
+
+    def _flush(self, store: CommitLogStore) -> None:
+        try:
+            store.flush()
+        except OSError as error:
+            log.critical("the commit log cannot be flushed: %s", error)
+            failed = _started(self._failed)
+            failed.get_loop().call_soon_threadsafe(_fail, failed, error)
+            raise
+
+    def _start_flushing(self, store: CommitLogStore) -> Callable[[], Awaitable[None]]:
+        """Flush in the background; returns how to end that."""
+        stopping = asyncio.Event()
+        flushing = asyncio.create_task(self._flush_until(stopping, store))
+
+        async def stop() -> None:
+            stopping.set()
+            await flushing
+
+        return stop
+
+    async def _flush_until(self, stopping: asyncio.Event, store: CommitLogStore) -> None:
+        while not stopping.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.settings.flush_interval_ms / 1000):
+                    await stopping.wait()
+            await asyncio.to_thread(self._flush, store)
+
+
+def _handlers(sending: Sending, queries: Queries) -> dict[int, Handler]:
+    handlers: dict[int, Handler] = {code: _without_sender(query) for code, query in queries.table().items()}
+    return handlers | dict.fromkeys(SEND_CODES, sending.answer)
+
+
+def _without_sender(query: Query) -> Handler:
+    return lambda request, _sender: query(request)
+
+
+def _started(value: T | None) -> T:
+    if value is None:
+        raise RuntimeError("the master has not been started")
+    return value
+
+
+def _fail(failed: asyncio.Future[None], error: OSError) -> None:
+    if not failed.done():
+        failed.set_exception(error)
+
+
+def _address(listener: socket.socket) -> Address:
+    host, port = listener.getsockname()[:2]
+    return Address(host, port)
+
+
+def _bound(host: str, port: int, key: str) -> socket.socket:
+    """A socket bound to `host` and `port`, for a service to listen on. Raises ConfigurationError."""
+    try:
+        family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(where)
+        except OSError:
+            listener.close()
+            raise
+    except OSError as error:
+        raise ConfigurationError(
+            f"the master cannot listen at {host}:{port}",
+            expected=f"a free {key}",
+            found=error.strerror or str(error),
+            hint=f"Stop what uses it, choose another {key}, or give 0 for a free one.",
+        ) from error
+    return listener

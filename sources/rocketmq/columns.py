@@ -1,0 +1,204 @@
+"""Many commit-log records at once: bytes <-> an Arrow batch of RECORD_SCHEMA. numpy and Arrow, no Spark.
+
+`commitlog` says what a record is; this module gives the same answers a few hundred thousand times a second. A record
+costs one step of a loop, one CRC of its body, and otherwise only its share of work on columns; a field never becomes a
+Python object, except where a body is compressed. The input is looked at in place and never copied as a whole, and
+nothing that is returned refers to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sources.errors import CorruptRecord
+from sources.master import BLANK, MESSAGE, RECORD_SCHEMA, TIMESTAMP
+from sources.offsets import Offset
+from sources.rocketmq import commitlog
+from sources.rocketmq.body_columns import BodyColumns
+from sources.rocketmq.host_columns import host_column
+from sources.rocketmq.layout import BLANK as BLANK_MAGIC
+from sources.rocketmq.layout import BORN_HOST_IPV6, DEFAULT_LIMITS, HEAD, STORE_HOST_IPV6, Buffer, Limits
+from sources.rocketmq.properties import DELAY, KEYS, SCHEDULE_TOPIC, TAGS, UNIQ_KEY, delay_ms, tags_code
+from sources.rocketmq.property_columns import PropertyColumns
+from sources.rocketmq.restore import encode
+from sources.rocketmq.scan import Heads, Messages, SuspectRecord, hop, scan
+from sources.rocketmq.spans import Ints, Rows, cut
+
+__all__ = ["Decoded", "decode", "encode"]
+
+_MAX_DATA_BYTES = 2**31 - 1  # Arrow's binary columns count bytes in 32 bits
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Whole records, one row each (RECORD_SCHEMA), in log order; `end` is the first byte that was not decoded."""
+
+    records: pa.RecordBatch
+    end: Offset
+
+
+def decode(data: Buffer, start: Offset, stop: Offset, limits: Limits = DEFAULT_LIMITS) -> Decoded:
+    """Every record that starts before `stop` and lies wholly in `data`, which begins with byte `start`, a boundary.
+
+    Where the decompressed bodies pass `limits.max_decompressed_bytes` it ends earlier, after at least one record: go
+    on at `end` as usual. A body that cannot be decompressed, or only to more than `limits.max_body_bytes`, is null in
+    `body` and whole in `stored_body`: brokers store what producers send and check neither.
+
+    Raises CorruptRecord, the one that `commitlog.decode` raises for the first record in which anything is wrong;
+    ValueError for 2 GiB of data or more.
+    """
+    view = memoryview(data).cast("B")
+    if len(view) > _MAX_DATA_BYTES:
+        raise ValueError(f"{len(view)} bytes at once; at most {_MAX_DATA_BYTES} can be decoded")
+    try:
+        return _decode(view, start, stop, limits)
+    finally:
+        # So that a memory map can be closed while an error of ours is on its way up. The traceback of an error that is
+        # not ours may still hold parts of it.
+        with contextlib.suppress(BufferError):
+            view.release()
+
+
+def _decode(view: memoryview, start: Offset, stop: Offset, limits: Limits) -> Decoded:
+    heads = hop(view, start, stop, limits)
+    decoded = None
+    with contextlib.suppress(SuspectRecord):
+        decoded = _decode_rows(view, start, heads, limits)
+    if decoded is None:
+        _raise_first_error(view, start, heads, limits)
+    if heads.error is not None and decoded.end == start + heads.end:
+        raise heads.error
+    return decoded
+
+
+def _raise_first_error(view: memoryview, start: Offset, heads: Heads, limits: Limits) -> NoReturn:
+    for at in heads.starts.tolist():
+        commitlog.decode(view, at, Offset(start + at), limits)
+    raise CorruptRecord("a record contradicts itself", offset=start, hint="Please report this log's bytes as a bug.")
+
+
+def _decode_rows(view: memoryview, start: Offset, heads: Heads, limits: Limits) -> Decoded:
+    at = np.flatnonzero(~heads.is_blank)
+    if not len(at):
+        return Decoded(_with_blanks(_NO_ROWS, view, start, heads), Offset(start + heads.end))
+    messages = scan(view, heads.starts[at], heads.ends[at], start)
+    bodies = BodyColumns.of(view, messages, limits)
+    records = _records(view, start, messages, bodies)
+    if len(at) < len(heads.starts):
+        records = _with_blanks(records, view, start, heads)
+    if bodies.complete == len(at):
+        return Decoded(records, Offset(start + heads.end))
+    complete = int(at[bodies.complete])
+    return Decoded(records.slice(0, complete), Offset(start + int(heads.starts[complete])))
+
+
+_NO_ROWS = pa.RecordBatch.from_pylist([], RECORD_SCHEMA)
+
+
+def _records(view: memoryview, start: Offset, messages: Messages, bodies: BodyColumns) -> pa.RecordBatch:
+    """RECORD_SCHEMA of messages only."""
+    buffer, count = pa.py_buffer(view), len(messages.starts)
+    topics = _topics(buffer, messages)
+    blocks = cut(pa.binary(), buffer, messages.properties_starts, messages.properties_ends)
+    properties = PropertyColumns.of(blocks)
+    tags = properties.values_of(TAGS)
+    columns = {
+        "offset": pa.array(start + messages.starts),
+        "size": pa.array((messages.properties_ends - messages.starts).astype(np.int32)),
+        "kind": pa.repeat(MESSAGE, count),
+        "topic": topics,
+        "tags": tags,
+        "keys": _keys(properties.values_of(KEYS)),
+        "unique_key": properties.values_of(UNIQ_KEY),
+        "store_timestamp": _timestamps(messages.store_timestamp_ms),
+        "born_timestamp": _timestamps(messages.lead["born_timestamp"].astype(np.int64)),
+        "body": bodies.body,
+        "properties": properties.column(),
+        "born_host": host_column(view, messages.born_host_at, messages.lead["sys_flag"] & BORN_HOST_IPV6 != 0),
+        "store_host": host_column(view, messages.store_host_at, messages.lead["sys_flag"] & STORE_HOST_IPV6 != 0),
+        "tags_code": _tags_codes(tags, topics, properties.values_of(DELAY), messages.store_timestamp_ms),
+        "stored_properties": blocks,
+        "stored_body": bodies.stored_body,
+    }
+    for name in ("queue_id", "queue_offset", "magic", "body_crc", "flag", "sys_flag"):
+        columns[name] = _native(messages.lead[name])
+    for name in ("reconsume_times", "prepared_transaction_offset"):
+        columns[name] = _native(messages.tail[name])
+    return pa.RecordBatch.from_arrays([columns[name] for name in RECORD_SCHEMA.names], schema=RECORD_SCHEMA)
+
+
+def _native(values: Rows) -> pa.Array:
+    return pa.array(values.astype(values.dtype.newbyteorder("=")))
+
+
+def _timestamps(times_ms: Ints) -> pa.Array:
+    return pa.array(times_ms * 1000).cast(TIMESTAMP)
+
+
+def _topics(buffer: pa.Buffer, messages: Messages) -> pa.Array:
+    try:
+        return cut(pa.binary(), buffer, messages.topic_starts, messages.topic_ends).cast(pa.string())
+    except pa.ArrowInvalid:
+        raise SuspectRecord from None
+
+
+def _keys(values: pa.Array) -> pa.Array:
+    """KEYS split at single spaces, empty parts dropped; null where it is."""
+    lists = pc.split_pattern(values, " ")
+    parts = lists.values
+    keep = pc.not_equal(parts, "").to_numpy(zero_copy_only=False)
+    if keep.all():
+        return lists
+    kept_before = np.concatenate(([0], np.cumsum(keep))).astype(np.int32)
+    offsets = kept_before[lists.offsets.to_numpy()]
+    return pa.ListArray.from_arrays(pa.array(offsets), parts.filter(pa.array(keep)), mask=values.is_null())
+
+
+def _tags_codes(tags: pa.Array, topics: pa.Array, delays: pa.Array, store_timestamp_ms: Ints) -> pa.Array:
+    """What the consume queue holds: hash of the tags; of a parked delay message its delivery time."""
+    codes = _per_distinct(tags, tags_code, 0)
+    is_parked = pc.and_(pc.equal(topics, SCHEDULE_TOPIC), delays.is_valid()).to_numpy(zero_copy_only=False)
+    if is_parked.any():
+        delays_ms = _per_distinct(delays, lambda delay: _NO_DELAY if (ms := delay_ms(delay)) is None else ms, _NO_DELAY)
+        codes = np.where(is_parked & (delays_ms != _NO_DELAY), store_timestamp_ms + delays_ms, codes)
+    return pa.array(codes)
+
+
+_NO_DELAY = -1
+
+
+def _per_distinct(texts: pa.Array, number_of: Callable[[str], int], of_null: int) -> Ints:
+    """A number for each text, worked out once per distinct text."""
+    encoded = texts.dictionary_encode()
+    numbers = np.array([*map(number_of, encoded.dictionary.to_pylist()), of_null], np.int64)
+    rows: Ints = numbers[encoded.indices.fill_null(len(numbers) - 1).to_numpy()]
+    return rows
+
+
+def _with_blanks(messages: pa.RecordBatch, view: memoryview, start: Offset, heads: Heads) -> pa.RecordBatch:
+    """The rows of `messages`, and between them a row for each blank."""
+    is_blank, starts, ends = heads.is_blank, heads.starts, heads.ends
+    blank = pa.array(is_blank)
+    rows = messages.take(pa.array(np.cumsum(~is_blank) - 1, mask=is_blank))
+    rests = [_rest(view[at + HEAD.size : end]) for at, end in zip(starts[is_blank], ends[is_blank], strict=True)]
+    filled = {
+        "offset": pa.array(start + starts),
+        "size": pa.array((ends - starts).astype(np.int32)),
+        "kind": pc.if_else(blank, BLANK, MESSAGE),
+        "magic": pc.if_else(blank, pa.scalar(BLANK_MAGIC, pa.int32()), rows.column("magic")),
+        "stored_body": pc.replace_with_mask(rows.column("stored_body"), blank, pa.array(rests, pa.binary())),
+    }
+    columns = [filled.get(name, rows.column(name)) for name in RECORD_SCHEMA.names]
+    return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
+
+
+def _rest(rest: memoryview) -> bytes | None:
+    """What a blank holds after its head; None for nothing but zeros."""
+    return bytes(rest) if np.frombuffer(rest, np.uint8).any() else None

@@ -1,0 +1,201 @@
+"""The HA reader and the acknowledging session against real brokers."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import pytest
+
+from sources.errors import AboveMaximum, MasterSilent
+from sources.master import Chunk
+from sources.offsets import LogId, Offset, OffsetRange
+from sources.rocketmq.address import Address
+from sources.rocketmq.client import RemotingClient
+from sources.rocketmq.ha_client import ReadOptions, read_stream
+from sources.rocketmq.log import RocketMQLog
+from sources.rocketmq.remoting import Command, RequestCode, ResponseCode, Serialization
+from sources.rocketmq.send_header import SendHeader, encode_send_header
+from tests.peers.rocketmq import Broker
+
+pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
+
+LOG_ID = LogId("rocketmq", "b1")
+PATIENCE_S = 20.0
+
+
+@pytest.fixture(params=["broker_497", "broker_550"])
+def broker(request: pytest.FixtureRequest) -> Broker:
+    """Each of the real brokers in turn; other tests may have written to them."""
+    running: Broker = request.getfixturevalue(request.param)
+    return running
+
+
+def client_of(broker: Broker) -> RemotingClient:
+    return RemotingClient(Address("127.0.0.1", broker.port), call_timeout_ms=10_000)
+
+
+def log_over_ha(broker: Broker, chunk_bytes: int = 300_000) -> RocketMQLog:
+    return RocketMQLog(
+        log_id=LOG_ID,
+        master=Address("127.0.0.1", broker.ha_port),
+        remoting=Address("127.0.0.1", broker.port),
+        chunk_bytes=chunk_bytes,
+    )
+
+
+def send(client: RemotingClient, topic: str, body: bytes, serialization: Serialization = Serialization.JSON) -> Command:
+    code = RequestCode.SEND_MESSAGE_V2
+    header = SendHeader(
+        producer_group="pg-ha",
+        topic=topic,
+        queue_id=0,
+        born_timestamp_ms=time.time_ns() // 1_000_000,
+        properties="TAGS\x01ha\x02",
+    )
+    return client.exchange(
+        Command(code, ext_fields=encode_send_header(header, code), body=body, serialization=serialization)
+    )
+
+
+def read_all(log: RocketMQLog, bounds: OffsetRange) -> list[Chunk]:
+    chunks = log.read(bounds, committed=None, boundary=True)
+    return [Chunk(chunk.covered, chunk.records, memoryview(bytes(chunk.raw))) for chunk in chunks]
+
+
+def bodies(chunks: list[Chunk], topic: str) -> list[bytes]:
+    rows = (row for chunk in chunks for row in chunk.records.select(["topic", "body"]).to_pylist())
+    return [row["body"] for row in rows if row["topic"] == topic]
+
+
+def eventually(holds: Callable[[], bool]) -> bool:
+    """Whether it comes true within the patience."""
+    deadline = time.monotonic() + PATIENCE_S
+    pause = threading.Event()
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        pause.wait(0.02)
+    return True
+
+
+def file_bytes(broker: Broker, bounds: OffsetRange) -> bytes:
+    """The broker's own files, as they lie on the disk."""
+    files = sorted(path for path in broker.commitlog.iterdir() if path.name.isdigit())
+    first = int(files[0].name)
+    return b"".join(path.read_bytes() for path in files)[bounds.start - first : bounds.end - first]
+
+
+@pytest.mark.parametrize("serialization", list(Serialization))
+def test_what_was_sent_comes_back_over_ha_and_from_the_files(broker: Broker, serialization: Serialization) -> None:
+    chance = random.Random(5)
+    topic = f"ha-{serialization.name}"
+    sent = [chance.randbytes(chance.choice((1, 10, 1000, 60_000))) for _ in range(100)]
+    with client_of(broker) as client:
+        answers = [send(client, topic, body, serialization) for body in sent]
+        assert {answer.code for answer in answers} == {ResponseCode.SUCCESS}
+        bounds = client.commit_log_bounds()
+
+    by_ha = read_all(log_over_ha(broker), bounds)
+    by_path = read_all(RocketMQLog(log_id=LOG_ID, path=str(broker.commitlog)), bounds)
+
+    assert bodies(by_ha, topic) == sent
+    assert b"".join(chunk.raw for chunk in by_ha) == file_bytes(broker, bounds)
+    for chunks in (by_ha, by_path):
+        assert (chunks[0].covered.start, chunks[-1].covered.end) == (bounds.start, bounds.end)
+    assert [row for chunk in by_ha for row in chunk.records.to_pylist()] == [
+        row for chunk in by_path for row in chunk.records.to_pylist()
+    ]
+
+
+def test_a_range_beyond_the_end_is_an_error_within_seconds(broker: Broker) -> None:
+    log = log_over_ha(broker)
+    end = log.bounds().end
+    started = time.monotonic()
+
+    with pytest.raises(AboveMaximum) as caught:
+        read_all(log, OffsetRange(Offset(end + 1_000_000), Offset(end + 1_000_001)))
+
+    assert time.monotonic() - started < 5
+    assert (caught.value.log, caught.value.offset) == ("rocketmq/b1", end + 1_000_000)
+    assert str(end) in str(caught.value.expected)
+
+
+def test_asking_beyond_the_end_all_the_same_is_the_stall_it_is_known_for(broker_550: Broker) -> None:
+    end = log_over_ha(broker_550).bounds().end
+    options = ReadOptions(silence_timeout_ms=7000)  # heartbeats come every 5 s
+
+    with (
+        closing(read_stream(Address("127.0.0.1", broker_550.ha_port), Offset(end), options)) as pieces,
+        pytest.raises(MasterSilent, match="sends heartbeats and no data") as caught,
+    ):
+        next(pieces)
+    assert caught.value.offset == end
+
+
+def test_an_acknowledgement_is_what_the_broker_counts(broker_550: Broker) -> None:
+    log = log_over_ha(broker_550)
+    with client_of(broker_550) as client, closing(log.open_session()) as session:
+        for _ in range(3):
+            assert send(client, "ha-ack", b"x" * 1000).code == ResponseCode.SUCCESS
+            end = client.commit_log_bounds().end
+            session.acknowledge(end)
+            assert eventually(lambda wanted=end: log.acknowledged_by_master() == wanted)  # type: ignore[misc]
+    assert eventually(lambda: log.acknowledged_by_master() is None)  # the session's connection is gone
+
+
+def test_a_broker_that_cannot_say_what_it_counts(broker_497: Broker) -> None:
+    assert log_over_ha(broker_497).acknowledged_by_master() is None
+
+
+@pytest.fixture(scope="module")
+def waiting_497(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A 4.9.7 master whose producers wait for a slave."""
+    with Broker("4.9.7", tmp_path_factory.mktemp("waiting"), {"brokerRole": "SYNC_MASTER"}) as broker:
+        yield broker
+
+
+def test_a_producer_waits_for_the_acknowledgement_and_for_nothing_else(waiting_497: Broker) -> None:
+    log = log_over_ha(waiting_497)
+    topic = "waits"
+    with (
+        client_of(waiting_497) as sender,
+        client_of(waiting_497) as observer,
+        ThreadPoolExecutor(1) as pool,
+        closing(log.open_session()) as session,
+    ):
+        assert send(sender, topic, b"nobody there").code == ResponseCode.SLAVE_NOT_AVAILABLE
+        start = observer.commit_log_bounds().end
+        session.acknowledge(start)
+        assert eventually(lambda: session.acknowledged == start)
+
+        # connected, nothing promised beyond `start`: the producer is told so after its time
+        assert eventually(lambda: send(sender, topic, b"unheard").code == ResponseCode.FLUSH_SLAVE_TIMEOUT)
+
+        for _ in range(5):
+            before = observer.commit_log_bounds().end
+            session.acknowledge(before)
+            answer = pool.submit(send, sender, topic, b"heard")
+            assert eventually(lambda end=before: observer.commit_log_bounds().end > end)  # type: ignore[misc]
+            assert not answer.done()
+            acknowledged_at = time.monotonic()
+            session.acknowledge(observer.commit_log_bounds().end)
+            assert answer.result(PATIENCE_S).code == ResponseCode.SUCCESS
+            assert time.monotonic() - acknowledged_at < 1
+
+
+def test_reading_promises_nothing_to_a_waiting_producer(waiting_497: Broker) -> None:
+    log = log_over_ha(waiting_497)
+    with client_of(waiting_497) as client:
+        bounds = client.commit_log_bounds()
+        with closing(read_stream(Address("127.0.0.1", waiting_497.ha_port), bounds.start)) as pieces:
+            taken = 0
+            while taken < bounds.size:
+                taken += len(next(pieces))
+            # everything is read and nothing acknowledged: the producer must not be told that a slave has it
+            assert send(client, "waits", b"read only").code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+    assert log.acknowledged_by_master() is None

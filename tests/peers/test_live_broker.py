@@ -1,0 +1,68 @@
+"""A live RocketMQ 5.5.0 broker is replicated while it is written to."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from pipeline.replicate import Job
+from sources.datasource import register
+from sources.rocketmq.address import Address
+from sources.rocketmq.client import RemotingClient
+from sources.rocketmq.workload import Summary, send_workload, workload
+from tests.peers.rocketmq import Broker
+from tests.pipeline.running import assert_complete, job_config, log_table
+
+pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.timeout(600)]
+
+MESSAGES = 50_000
+
+
+def test_fifty_thousand_messages_while_the_job_runs(spark: SparkSession, broker_550: Broker, tmp_path: Path) -> None:
+    register(spark)
+    remoting = Address("127.0.0.1", broker_550.port)
+    config = job_config(tmp_path, master=f"127.0.0.1:{broker_550.ha_port}", remoting=str(remoting))
+    job = Job(spark, config, available_now=False)
+    summaries: list[Summary] = []
+    producer = threading.Thread(target=lambda: summaries.append(send_workload(remoting, workload(11), count=MESSAGES)))
+    job.start()
+    producer.start()
+    acknowledged: list[int | None] = []
+
+    def go_on(_: object) -> bool:
+        if producer.is_alive():
+            return True
+        progress = job.progress()[0]
+        with RemotingClient(remoting) as client:
+            end = client.commit_log_bounds().end
+            slaves = (client.ha_status() or {}).get("haConnectionInfo", [])
+        acknowledged[:] = [max((slave["slaveAckOffset"] for slave in slaves), default=None)]
+        return progress.position != end or acknowledged != [end]
+
+    job.run(go_on)
+    producer.join()
+    progress = job.progress()[0]
+    assert summaries[0].messages == MESSAGES
+    # what the broker counts as acknowledged is the table's position, and that is the end of its log
+    assert acknowledged == [progress.position]
+
+    table = log_table(spark, tmp_path).where("kind = 'message'")
+    assert table.select(F.countDistinct("offset")).head() == (table.count(),)
+    sent = table.where("topic NOT LIKE 'rmq_sys%' AND topic NOT LIKE 'RMQ_SYS%' AND topic <> 'OFFSET_MOVED_EVENT'")
+    assert sent.count() == MESSAGES
+    # in order, per queue, without hole or repeat
+    queues = table.groupBy("topic", "queue_id").agg(
+        F.count("*").alias("n"), F.countDistinct("queue_offset").alias("d"),
+        F.min("queue_offset").alias("low"), F.max("queue_offset").alias("high"),
+    )  # fmt: skip
+    assert queues.where("n <> d OR low <> 0 OR high <> n - 1").count() == 0
+    assert_complete(spark, tmp_path, broker_log(broker_550, progress.position or 0))
+
+
+def broker_log(broker: Broker, end: int) -> bytes:
+    files = sorted(path for path in broker.commitlog.iterdir() if path.name.isdigit())
+    return b"".join(path.read_bytes() for path in files)[:end]

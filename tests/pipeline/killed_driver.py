@@ -1,0 +1,51 @@
+"""A driver that is killed: ``python -m tests.pipeline.killed_driver CONFIG STEP`` replicates until `STEP` is done once.
+
+STEP is one of the sink's steps (files, commit, acknowledge, ledger), or checkpoint: Spark's own mark that a batch is
+done. Then the process is gone, as with ``kill -9``: no handler, no flush, no goodbye to the JVM.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from pipeline import config as configuration
+from pipeline.replicate import Job
+from pipeline.session import build_session
+from sinks.replica import Step
+
+CHECKPOINT = "checkpoint"
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_when_marked(commits: Path, waiting: threading.Event) -> None:
+    while not any(commits.glob("[0-9]*")):
+        waiting.wait(0.005)
+    die()
+
+
+def main(config_file: str, step: str) -> None:
+    config = configuration.load(Path(config_file))
+    if step == CHECKPOINT:
+        commits = Path(config.checkpoint_root) / config.logs[0].id / "commits"
+        threading.Thread(target=die_when_marked, args=(commits, threading.Event()), daemon=True).start()
+    job = Job(
+        build_session(config.spark),
+        config,
+        available_now=True,
+        on_step=lambda done: die() if done.name.lower() == step else None,
+    )
+    job.start()
+    job.run()
+
+
+if __name__ == "__main__":
+    if sys.argv[2] != CHECKPOINT:
+        Step[sys.argv[2].upper()]  # a typo must not look like a driver that survived
+    main(*sys.argv[1:])

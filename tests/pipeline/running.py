@@ -1,0 +1,70 @@
+"""A job run inside the test process, and its tables read back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from pipeline.config import Config, parse
+from pipeline.replicate import Job
+from sinks.replica import Step
+from sinks.tables import LOG_SCHEMA
+from sources.datasource import register
+from sources.master import RECORD_SCHEMA
+from sources.rocketmq import columns
+
+
+def job_config(warehouse: Path, **log: Any) -> Config:
+    """A configuration of one log, ``rocketmq/test`` unless told otherwise."""
+    return parse(
+        {"warehouse": str(warehouse), "trigger_interval_s": 0.1, "logs": [{"id": "rocketmq/test", **log}]}, where="test"
+    )
+
+
+def replicate_now(spark: SparkSession, config: Config, on_step: Callable[[Step], None] | None = None) -> None:
+    """``logtwin replicate --available-now``. Raises what ended a log."""
+    register(spark)
+    job = Job(spark, config, available_now=True, on_step=on_step)
+    job.start()
+    job.run(poll_interval_s=0.02)
+
+
+def log_table(spark: SparkSession, warehouse: Path) -> DataFrame:
+    return spark.read.format("delta").load(f"{warehouse}/log")
+
+
+def ledger_table(spark: SparkSession, warehouse: Path) -> DataFrame:
+    return spark.read.format("delta").load(f"{warehouse}/ledger")
+
+
+def rows_of(spark: SparkSession, warehouse: Path) -> list[dict[str, Any]]:
+    """Every row of the log table, by offset."""
+    return [row.asDict() for row in log_table(spark, warehouse).orderBy("offset").collect()]
+
+
+def bytes_of(spark: SparkSession, warehouse: Path) -> bytes:
+    """The master's log, rebuilt from the table alone."""
+    table = log_table(spark, warehouse).orderBy("offset").toArrow()
+    records = table.select(RECORD_SCHEMA.names).cast(RECORD_SCHEMA)
+    return b"".join(columns.encode(batch) for batch in records.combine_chunks().to_batches())
+
+
+def assert_complete(spark: SparkSession, warehouse: Path, log: bytes, first: int = 0) -> None:
+    """The table is `log` from offset `first`, once; the ledger covers it, once, and its checksums are right."""
+    import hashlib
+
+    assert bytes_of(spark, warehouse) == log
+    rows = ledger_table(spark, warehouse).orderBy("start").collect()
+    at = first
+    for row in rows:
+        assert row["start"] == at
+        at = row["end"]
+        part = log[row["start"] - first : row["end"] - first]
+        assert row["checksum"] == "sha256:" + hashlib.sha256(part).hexdigest()
+        assert row["bytes"] == len(part)
+    assert at == first + len(log)
+    assert pa.schema(LOG_SCHEMA).names == log_table(spark, warehouse).columns

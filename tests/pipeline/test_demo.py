@@ -1,0 +1,77 @@
+"""``make run`` as a newcomer runs it, shortened; twice."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+
+PROJECT = Path(__file__).parents[2]
+
+
+def demo(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "pipeline", "demo", "--warehouse", str(folder / "warehouse")]
+    command += ["--store", str(folder / "store"), *arguments]
+    return subprocess.Popen(
+        command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
+    try:
+        out, err = process.communicate(timeout=180)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+    assert process.returncode == 0, f"{out}\n{err}"[-4000:]
+    return out, err
+
+
+def offsets_of(summary: str) -> tuple[int, int, int]:
+    """Start and end of the range, and the acknowledged offset, as the summary shows them."""
+    found = re.search(r"range\s+\[([\d,]+), ([\d,]+)\)", summary)
+    acknowledged = re.search(r"acknowledged\s+([\d,]+)", summary)
+    assert found, summary
+    assert acknowledged, summary
+    start, end, acked = (int(text.replace(",", "")) for text in (*found.groups(), acknowledged[1]))
+    return start, end, acked
+
+
+def test_it_ends_by_itself_and_goes_on_when_run_again(tmp_path: Path) -> None:
+    out, err = finish(demo(tmp_path, "--duration-s", "4", "--rate-per-s", "500"))
+    start, end, acknowledged = offsets_of(out)
+    assert start == 0
+    assert acknowledged == end
+    assert "lag           0 B" in out
+    assert "holes" in out
+    assert "Traceback" not in err
+    table = DeltaTable(str(tmp_path / "warehouse" / "log"))
+    assert table.transaction_version("logtwin/rocketmq/embedded@0") == end
+    assert table.to_pyarrow_dataset().count_rows() > 1000
+
+    out, _ = finish(demo(tmp_path, "--duration-s", "2", "--rate-per-s", "500"))
+    assert f"complete up to offset {end:,}" in out
+    again_start, again_end, acknowledged = offsets_of(out)
+    assert again_start == end
+    assert again_end > end
+    assert acknowledged == again_end
+
+
+def test_ctrl_c_stops_a_kept_demo_cleanly(tmp_path: Path) -> None:
+    process = demo(tmp_path, "--keep", "--rate-per-s", "300")
+    assert process.stderr is not None
+    for line in process.stderr:  # the display says a line now and then, once batches are committed
+        if re.search(r"running, offset [1-9]", line):
+            break
+    os.kill(process.pid, signal.SIGINT)
+    out, err = finish(process)
+    assert "Traceback" not in err
+    assert offsets_of(out)[1] > 0

@@ -1,0 +1,102 @@
+"""``kill -9`` of the driver after each step of a batch: a restart gives exactly one copy of everything."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.config import Config, load
+from sinks.position import LogTable
+from sources.offsets import LogId
+from tests.pipeline.running import assert_complete, ledger_table, log_table, replicate_now
+from tests.sources.rocketmq.broker.embedded import Embedded, embedded_master
+from tests.truth import Fixture
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+PROJECT = Path(__file__).parents[2]
+STEPS = ("files", "commit", "acknowledge", "ledger", "checkpoint")
+IS_COMMITTED = {"files": False, "commit": True, "acknowledge": True, "ledger": True, "checkpoint": True}
+HAS_LEDGER = {"files": False, "commit": False, "acknowledge": False, "ledger": True, "checkpoint": True}
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory, fixture_550: Fixture) -> Iterator[Embedded]:
+    with embedded_master(tmp_path_factory.mktemp("master"), commitlog=fixture_550.commitlog_path) as master:
+        yield master
+
+
+def config_file(folder: Path, master: Embedded) -> Path:
+    path = folder / "job.toml"
+    path.write_text(
+        f'warehouse = "{folder}/lake"\n[spark]\n"spark.master" = "local[2]"\n"spark.driver.memory" = "512m"\n'
+        f'[[logs]]\nid = "rocketmq/test"\nmaster = "127.0.0.1:{master.ha_port}"\nremoting = "127.0.0.1:{master.port}"\n'
+        "max_bytes_per_trigger = 1000000\n"
+    )
+    return path
+
+
+def kill_after(step: str, job: Path) -> None:
+    """Run a driver in a process group of its own until it kills itself; end whatever it leaves."""
+    command = [sys.executable, "-m", "tests.pipeline.killed_driver", str(job), step]
+    driver = subprocess.Popen(command, cwd=PROJECT, start_new_session=True, stderr=subprocess.PIPE, text=True)
+    try:
+        _, said = driver.communicate(timeout=240)
+        assert driver.returncode == -signal.SIGKILL, said[-3000:]
+    finally:
+        try:
+            os.killpg(driver.pid, signal.SIGKILL)  # the JVM, should it not have noticed yet
+        except ProcessLookupError:
+            pass
+
+
+def position(spark: SparkSession, config: Config) -> int:
+    state = LogTable(spark, f"{config.warehouse}/log", LogId.parse("rocketmq/test")).read().state
+    return 0 if state is None or state.offset is None else state.offset
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_restart_gives_exactly_one_copy(
+    spark: SparkSession, master: Embedded, fixture_550: Fixture, tmp_path: Path, step: str
+) -> None:
+    job = config_file(tmp_path, master)
+    kill_after(step, job)
+    config = load(job)
+    lake = Path(config.warehouse)
+
+    # what the dead driver left: all of the first batch or nothing of it
+    reached = position(spark, config)
+    assert (reached >= 1_000_000) == IS_COMMITTED[step]
+    assert (log_table(spark, lake).count() > 0) == IS_COMMITTED[step]
+    assert (ledger_table(spark, lake).count() > 0) == HAS_LEDGER[step]
+    assert all(acknowledged <= reached for acknowledged in master.acknowledged_ever())
+
+    # the same with the checkpoint deleted
+    without_checkpoint = tmp_path / "without-checkpoint"
+    shutil.copytree(lake, without_checkpoint)
+    shutil.rmtree(without_checkpoint / "_checkpoints")
+    for warehouse in (lake, without_checkpoint):
+        replicate_now(spark, config.model_copy(update={"warehouse": str(warehouse)}))
+        assert_complete(spark, warehouse, fixture_550.log)
+
+
+def test_a_checkpoint_that_disagrees_is_moved_aside_and_the_table_is_right(
+    spark: SparkSession, master: Embedded, fixture_550: Fixture, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = load(config_file(tmp_path, master))
+    lake = Path(config.warehouse)
+    replicate_now(spark, config)
+    shutil.rmtree(lake / "log")
+    shutil.rmtree(lake / "ledger")
+    replicate_now(spark, config)  # the table is empty again, the checkpoint is at the end
+    assert_complete(spark, lake, fixture_550.log)
+    assert "the table is right" in caplog.text
+    assert len(list((lake / "_checkpoints" / "rocketmq").glob("test.disagreed-*"))) == 1

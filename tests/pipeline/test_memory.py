@@ -1,0 +1,37 @@
+"""Replicating by path takes memory for what is in flight, not for the log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.large_log import write_large_log
+from tests.resident import Peak, run_measured
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+MB = 1_000_000
+GROWTH_MIB = 150
+"""What two runs of the same work may differ by: allocators keep pages, collectors run when they like."""
+
+
+def replicate(folder: Path, size_bytes: int, max_bytes_per_trigger: int) -> Peak:
+    log = folder / f"log-{size_bytes}"
+    end = write_large_log(log, size_bytes)
+    job = folder / "job.toml"
+    job.write_text(
+        f'warehouse = "{folder}/lake-{size_bytes}"\n[spark]\n"spark.master" = "local[2]"\n'
+        '"spark.driver.extraJavaOptions" = "-Xms512m"\n"spark.driver.memory" = "512m"\n'
+        f'[[logs]]\nid = "rocketmq/big"\npath = "{log}"\nmax_bytes_per_trigger = {max_bytes_per_trigger}\n'
+    )
+    peak = run_measured(["replicate", "--config", str(job), "--available-now"])
+    assert f"done at offset {end}" in peak.said
+    return peak
+
+
+def test_a_log_three_times_as_long_takes_no_more_memory(tmp_path: Path) -> None:
+    short = replicate(tmp_path, 300 * MB, 100 * MB)
+    long = replicate(tmp_path, 900 * MB, 100 * MB)
+    assert long.python_mib < short.python_mib + GROWTH_MIB
+    assert long.java_mib < short.java_mib + GROWTH_MIB

@@ -1,0 +1,61 @@
+"""Two jobs on one log: the newest owns it, the other stops with a clear error and leaves no row."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.config import Config
+from pipeline.replicate import Job, Phase
+from sources.datasource import register
+from sources.errors import TakenOver
+from sources.rocketmq.client import Address
+from sources.rocketmq.workload import send_workload, workload
+from tests.pipeline.running import assert_complete, job_config
+from tests.sources.rocketmq.broker.embedded import Embedded, embedded_master
+
+pytestmark = pytest.mark.spark
+
+
+def job_of(spark: SparkSession, lake: Path, master: Embedded, checkpoints: Path) -> Job:
+    config: Config = job_config(
+        lake, master=f"127.0.0.1:{master.ha_port}", remoting=f"127.0.0.1:{master.port}", max_bytes_per_trigger=200_000
+    )
+    return Job(spark, config.model_copy(update={"checkpoints": str(checkpoints)}), available_now=False)
+
+
+def send(master: Embedded, count: int, seed: int) -> None:
+    send_workload(Address("127.0.0.1", master.port), workload(seed), count=count)
+
+
+def run_until(job: Job, reached: threading.Event, offset: int) -> BaseException | None:
+    """Run in this thread until the position is at `offset` or the job fails; what it failed with."""
+    try:
+        job.run(lambda logs: (logs[0].position or 0) < offset or (reached.set() is not None), poll_interval_s=0.02)
+    except TakenOver as error:
+        return error
+    return None
+
+
+def test_the_newest_goes_on_and_the_older_one_stops(spark: SparkSession, tmp_path: Path) -> None:
+    register(spark)
+    with embedded_master(tmp_path / "store") as master:
+        send(master, 500, seed=1)
+        older = job_of(spark, tmp_path / "lake", master, tmp_path / "checkpoints-1")
+        older.start()
+        failures: list[BaseException | None] = []
+        thread = threading.Thread(target=lambda: failures.append(run_until(older, threading.Event(), 1 << 62)))
+        thread.start()
+        newer = job_of(spark, tmp_path / "lake", master, tmp_path / "checkpoints-2")
+        newer.start()
+        send(master, 500, seed=2)
+        assert run_until(newer, threading.Event(), master.max_offset()) is None
+        thread.join(60)
+        assert len(failures) == 1
+        assert isinstance(failures[0], TakenOver)
+        assert "another job writes this log" in str(failures[0])
+        assert older.progress()[0].phase is Phase.FAILED
+        assert_complete(spark, tmp_path / "lake", master.log())

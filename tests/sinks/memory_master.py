@@ -1,0 +1,180 @@
+"""A master log in memory: records of given sizes, one after the other. And masters that break the contract."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from sources.errors import CorruptRecord, LogtwinError
+from sources.master import BLANK, MESSAGE, RECORD_SCHEMA, Chunk, Session
+from sources.offsets import LogId, Offset, OffsetRange
+
+BROKER_A = LogId("rocketmq", "broker-a")
+FIRST_STORED = datetime(2024, 2, 29, 23, 59, 30, tzinfo=UTC)
+SCHEMA = RECORD_SCHEMA.remove_metadata()
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryMaster:
+    """Records of `sizes` bytes from `start` on; everything about a record follows from its offset and its number."""
+
+    sizes: tuple[int, ...]
+    start: int = 0
+    log_id: LogId = BROKER_A
+    topics: tuple[str, ...] = ("orders", "payments", "%RETRY%audit")
+    chunk_records: int = 3
+    cuts_at_records: bool = False
+
+    def records(self) -> list[dict[str, Any]]:
+        """All rows, in RECORD_SCHEMA's columns."""
+        rows, offset = [], self.start
+        for number, size in enumerate(self.sizes):
+            rows.append(_blank(offset, size) if number % 11 == 10 else self._message(number, offset, size))
+            offset += size
+        return rows
+
+    def bounds(self, known: Offset | None = None) -> OffsetRange:
+        return OffsetRange(Offset(self.start), Offset(self.start + sum(self.sizes)))
+
+    def boundary_after(self, offset: Offset, maximum: Offset) -> Offset:
+        starts = [row["offset"] for row in self.records() if offset <= row["offset"] < maximum]
+        return Offset(min(starts, default=maximum)) if self.cuts_at_records else offset
+
+    def plan(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
+        return wanted.in_pieces(100)
+
+    def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk]:
+        rows = [row for row in self.records() if row["offset"] in owned]
+        if boundary and (not rows or rows[0]["offset"] != owned.start):
+            raise CorruptRecord("no record starts here", offset=owned.start)
+        for at in range(0, len(rows), self.chunk_records):
+            yield chunk_of(rows[at : at + self.chunk_records])
+
+    def restore(self, records: pa.RecordBatch) -> bytes:
+        return b"".join(raw_bytes(row) for row in records.to_pylist())
+
+    def open_session(self) -> Session:
+        return RecordingSession()
+
+    def acknowledged_by_master(self) -> Offset | None:
+        return None
+
+    def _message(self, number: int, offset: int, size: int) -> dict[str, Any]:
+        stored = FIRST_STORED + timedelta(milliseconds=250 * number)
+        return _complete(
+            offset=offset,
+            size=size,
+            kind=MESSAGE,
+            topic=self.topics[number * len(self.topics) // len(self.sizes)],
+            queue_id=number % 4,
+            queue_offset=number // 4,
+            tags="TagA" if number % 2 else None,
+            keys=[f"key-{number}", "ключ"] if number % 3 else None,
+            unique_key=f"{number:032X}",
+            store_timestamp=stored,
+            born_timestamp=stored - timedelta(microseconds=1500),
+            body=bytes([number % 256]) * (number % 7),
+            properties={"TAGS": "TagA", "empty": ""} if number % 2 else {},
+            body_crc=zlib.crc32(bytes([number % 256]) * (number % 7)) & 0x7FFFFFFF,
+        )
+
+
+def _blank(offset: int, size: int) -> dict[str, Any]:
+    return _complete(offset=offset, size=size, kind=BLANK, magic=-875286124)
+
+
+def _complete(**values: Any) -> dict[str, Any]:
+    return {name: values.get(name) for name in SCHEMA.names}
+
+
+def raw_bytes(row: dict[str, Any]) -> bytes:
+    """The master's bytes of one record: its offset, over and over."""
+    size: int = row["size"]
+    return (b"%d|" % row["offset"] * size)[:size]
+
+
+def chunk_of(rows: list[dict[str, Any]]) -> Chunk:
+    """Consecutive rows as a chunk."""
+    records = pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
+    covered = OffsetRange(rows[0]["offset"], rows[-1]["offset"] + rows[-1]["size"])
+    return Chunk(covered, records, memoryview(b"".join(raw_bytes(row) for row in rows)))
+
+
+@dataclass(frozen=True, slots=True)
+class Holed(MemoryMaster):
+    """Leaves out the record at `hole`, and what is around it joins in the numbers it gives."""
+
+    hole: int = -1
+
+    def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk]:
+        for row in self.records():
+            if row["offset"] in owned and row["offset"] != self.hole:
+                yield chunk_of([row])
+
+
+@dataclass(frozen=True, slots=True)
+class HoledInside(MemoryMaster):
+    """Leaves out a row of a chunk and still claims to cover it."""
+
+    hole: int = -1
+
+    def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk]:
+        whole = chunk_of([row for row in self.records() if row["offset"] in owned])
+        rows = [row for row in whole.records.to_pylist() if row["offset"] != self.hole]
+        yield replace(whole, records=pa.RecordBatch.from_pylist(rows, schema=SCHEMA))
+
+
+@dataclass(frozen=True, slots=True)
+class Doubling(MemoryMaster):
+    """Hands every split the first record of the next one as well."""
+
+    def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk]:
+        rows = self.records()
+        mine = [at for at, row in enumerate(rows) if row["offset"] in owned]
+        yield chunk_of(rows[mine[0] : mine[-1] + 2])
+
+
+@dataclass(frozen=True, slots=True)
+class Short(MemoryMaster):
+    """Stops before the record at `stop`, as a master does whose end was misread."""
+
+    stop: int = 0
+
+    def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk]:
+        rows = [row for row in self.records() if row["offset"] in owned and row["offset"] < self.stop]
+        if rows:
+            yield chunk_of(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Failing(MemoryMaster):
+    """Yields one chunk, then raises `error`."""
+
+    error: LogtwinError = field(default_factory=lambda: CorruptRecord("the body's checksum is wrong"))
+
+    def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk]:
+        yield chunk_of([row for row in self.records() if row["offset"] in owned][:1])
+        raise self.error
+
+
+class RecordingSession:
+    """Remembers what was acknowledged."""
+
+    def __init__(self) -> None:
+        self.promises: list[Offset] = []
+        self.is_closed = False
+
+    @property
+    def acknowledged(self) -> Offset | None:
+        return self.promises[-1] if self.promises else None
+
+    def acknowledge(self, committed: Offset) -> None:
+        self.promises.append(committed)
+
+    def close(self) -> None:
+        self.is_closed = True

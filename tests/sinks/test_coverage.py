@@ -1,0 +1,124 @@
+"""The proof of coverage against a model that counts every offset."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sinks.coverage import Covered, check_records, prove
+from sources.errors import CoverageError
+from sources.offsets import Offset, OffsetRange
+
+
+def span(start: int, end: int) -> OffsetRange:
+    return OffsetRange(Offset(start), Offset(end))
+
+
+def piece(start: int, end: int, last: int) -> Covered:
+    return Covered(span(start, end), Offset(last))
+
+
+def test_pieces_that_join() -> None:
+    assert prove(span(10, 50), [piece(10, 30, 25), piece(30, 50, 49)]) == span(10, 50)
+
+
+def test_the_order_of_the_reports_does_not_matter() -> None:
+    assert prove(span(10, 50), [piece(30, 50, 49), piece(10, 30, 25)]) == span(10, 50)
+
+
+def test_the_last_record_may_reach_past_the_end() -> None:
+    assert prove(span(10, 50), [piece(10, 77, 49)]) == span(10, 77)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "problem", "offset"),
+    [
+        ([], "the tasks stopped short of the batch's end", 10),
+        ([piece(10, 40, 30)], "the tasks stopped short of the batch's end", 40),
+        ([piece(11, 50, 30)], "a hole of 1 between what the tasks read", 10),
+        ([piece(9, 50, 30)], "the tasks read a range twice", 9),
+        ([piece(10, 20, 10), piece(25, 50, 30)], "a hole of 5 between what the tasks read", 20),
+        ([piece(10, 20, 10), piece(15, 50, 30)], "the tasks read a range twice", 15),
+        ([piece(10, 50, 30), piece(10, 50, 30)], "the tasks read a range twice", 10),
+        ([piece(10, 60, 50)], "the tasks read records that the batch does not own", 50),
+        ([piece(10, 50, 40), piece(50, 60, 55)], "the tasks read records that the batch does not own", 50),
+        ([piece(10, 50, 50)], "a task reported a last record outside what it covered", 10),
+    ],
+)
+def test_what_does_not_cover(pieces: list[Covered], problem: str, offset: int) -> None:
+    with pytest.raises(CoverageError) as caught:
+        prove(span(10, 50), pieces)
+    assert (caught.value.problem, caught.value.offset) == (problem, offset)
+    assert caught.value.expected
+    assert caught.value.found
+    assert caught.value.hint
+
+
+sizes = st.lists(st.integers(min_value=1, max_value=6), min_size=1, max_size=12)
+
+
+@given(sizes, st.data())
+def test_an_honest_read_in_any_splits_covers(record_sizes: list[int], data: st.DataObject) -> None:
+    """Records of any sizes, splits of any size (smaller than a record too): each split reports what starts in it."""
+    starts = [sum(record_sizes[:number]) for number in range(len(record_sizes) + 1)]
+    end = data.draw(st.integers(min_value=1, max_value=starts[-1]))
+    split = data.draw(st.integers(min_value=1, max_value=8))
+    pieces = []
+    for owned in span(0, end).in_pieces(split):
+        mine = [number for number, start in enumerate(starts[:-1]) if start in owned]
+        if mine:
+            pieces.append(piece(starts[mine[0]], starts[mine[-1] + 1], starts[mine[-1]]))
+    covered = prove(span(0, end), data.draw(st.permutations(pieces)))
+    assert covered == span(0, min(start for start in starts if start >= end))
+
+
+pieces_of_anything = st.tuples(
+    st.integers(min_value=0, max_value=8), st.integers(min_value=1, max_value=8), st.integers(min_value=0, max_value=7)
+).map(lambda drawn: piece(drawn[0], drawn[0] + drawn[1], drawn[0] + drawn[2]))
+
+
+@given(st.lists(pieces_of_anything, max_size=4), st.integers(min_value=0, max_value=4), st.integers(5, 12))
+def test_like_counting_every_offset(pieces: list[Covered], start: int, end: int) -> None:
+    counted: list[int] = sorted(at for one in pieces for at in range(one.range.start, one.range.end))
+    reached = counted[-1] + 1 if counted else start
+    honest = (
+        counted == list(range(start, reached))
+        and reached >= end
+        and all(one.last_record_start in one.range and one.last_record_start < end for one in pieces)
+    )
+    if honest:
+        assert prove(span(start, end), pieces) == span(start, reached)
+    else:
+        with pytest.raises(CoverageError):
+            prove(span(start, end), pieces)
+
+
+def rows(*records: tuple[int, int]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [pa.array([at for at, _ in records], pa.int64()), pa.array([size for _, size in records], pa.int32())],
+        ["offset", "size"],
+    )
+
+
+def test_rows_that_fill_their_range() -> None:
+    check_records(rows((10, 5), (15, 1), (16, 4)), span(10, 20))
+    check_records(rows(), span(10, 10))
+
+
+@pytest.mark.parametrize(
+    ("records", "offset"),
+    [
+        (rows((10, 5), (16, 4)), 15),
+        (rows((10, 5), (14, 6)), 15),
+        (rows((11, 9)), 10),
+        (rows((10, 9)), 19),
+        (rows((10, 11)), 21),
+        (rows(), 10),
+    ],
+)
+def test_rows_that_do_not(records: pa.RecordBatch, offset: int) -> None:
+    with pytest.raises(CoverageError) as caught:
+        check_records(records, span(10, 20))
+    assert caught.value.offset == offset

@@ -1,0 +1,87 @@
+"""Files as any Parquet reader sees them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sinks.files import FileWriter, discard, new_name, open_folder
+from sinks.tables import LOG
+from sources.offsets import Offset
+from tests.sinks.memory_master import MemoryMaster, chunk_of
+
+MASTER = MemoryMaster((100,) * 25)
+
+
+def table_rows(first: int, last: int) -> pa.RecordBatch:
+    records = chunk_of(MASTER.records()[first:last]).records
+    identity = [pa.array(["rocketmq/broker-a"] * records.num_rows), pa.array([0] * records.num_rows, pa.int32())]
+    return pa.RecordBatch.from_arrays([*identity, *records.columns], schema=LOG.schema.remove_metadata())
+
+
+def test_a_file_holds_what_was_written(tmp_path: Path) -> None:
+    name = new_name(Offset(0))
+    with FileWriter(LOG, str(tmp_path), name) as writer:
+        writer.write(table_rows(0, 10))
+        writer.write(table_rows(10, 25))
+        file = writer.finish()
+    path = tmp_path / name
+    assert (file.name, file.size_bytes, file.records) == (name, path.stat().st_size, 25)
+    expected = pa.Table.from_batches([table_rows(0, 10), table_rows(10, 25)])
+    assert pq.read_table(path).cast(expected.schema).equals(expected)
+
+
+def test_physical_types_are_deltas(tmp_path: Path) -> None:
+    with FileWriter(LOG, str(tmp_path), "one.parquet") as writer:
+        writer.write(table_rows(0, 25))
+        writer.finish()
+    file = pq.ParquetFile(tmp_path / "one.parquet")
+    columns = {file.schema.column(at).path: file.schema.column(at) for at in range(len(file.schema))}
+    assert columns["store_timestamp"].physical_type == "INT64"
+    assert "isAdjustedToUTC=true, timeUnit=microseconds" in str(columns["store_timestamp"].logical_type)
+    assert columns["topic"].logical_type.type == "STRING"
+    assert columns["body"].logical_type.type == "NONE"
+    assert {"keys.list.element", "properties.key_value.key", "properties.key_value.value"} <= set(columns)
+    assert file.metadata.row_group(0).column(0).compression == "ZSTD"
+
+
+def test_each_batch_is_a_row_group(tmp_path: Path) -> None:
+    with FileWriter(LOG, str(tmp_path), "one.parquet") as writer:
+        writer.write(table_rows(0, 10))
+        writer.write(table_rows(10, 25))
+        writer.finish()
+    metadata = pq.ParquetFile(tmp_path / "one.parquet").metadata
+    assert [metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)] == [10, 15]
+
+
+def test_a_file_that_is_given_up_is_gone(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), FileWriter(LOG, str(tmp_path), "one.parquet") as writer:
+        writer.write(table_rows(0, 10))
+        raise KeyError("the master's bytes are wrong")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_names_are_not_to_be_guessed() -> None:
+    names = {new_name(Offset(17)) for _ in range(100)}
+    assert len(names) == 100
+    assert all(name.startswith("part-00000000000000000017-") for name in names)
+
+
+def test_discard_takes_what_is_there_and_minds_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    (tmp_path / "b").touch()
+    discard(str(tmp_path), ["a", "missing"])
+    assert [path.name for path in tmp_path.iterdir()] == ["b"]
+
+
+def test_a_folder_may_be_a_uri_with_spaces(tmp_path: Path) -> None:
+    folder = tmp_path / "a b"
+    folder.mkdir()
+    with FileWriter(LOG, folder.as_uri(), "one.parquet") as writer:
+        writer.write(table_rows(0, 1))
+        writer.finish()
+    assert (folder / "one.parquet").exists()
+    assert open_folder(str(folder))[1] == str(folder)

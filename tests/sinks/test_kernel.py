@@ -1,0 +1,104 @@
+"""Delta Kernel as this project drives it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sinks import kernel
+from sinks.kernel import KernelConflict, KernelTable, Snapshot
+from sinks.tables import LOG
+from sinks.warehouse import ensure_tables
+from sources.errors import ReplicaError
+from tests.sinks.test_position import file_of
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> KernelTable:
+    ensure_tables(spark, str(tmp_path))
+    return KernelTable(spark, LOG.path(str(tmp_path)))
+
+
+def newest(table: KernelTable) -> Snapshot:
+    snapshot = table.snapshot()
+    assert snapshot is not None
+    return snapshot
+
+
+def test_no_table_is_none(spark: SparkSession, tmp_path: Path) -> None:
+    assert KernelTable(spark, str(tmp_path)).snapshot() is None
+
+
+def test_one_commit_carries_all_there_is(table: KernelTable) -> None:
+    file = file_of(table.path, 0, 5)
+    assert table.commit(newest(table), [file], transaction=("app", 7), domain=("place", '{"a": "ä\\n"}')) == 1
+    snapshot = newest(table)
+    assert snapshot.version == 1
+    assert snapshot.domain("place") == '{"a": "ä\\n"}'
+    assert snapshot.domain("elsewhere") is None
+    assert snapshot.transaction_version("app") == 7
+    assert snapshot.transaction_version("other") is None
+    text = Path(f"{table.path}/_delta_log/{1:020d}.json").read_text()
+    (added,) = [json.loads(line)["add"] for line in text.splitlines() if '"add"' in line]
+    assert (added["path"], added["size"], added["dataChange"]) == (file.name, file.size_bytes, True)
+    assert json.loads(added["stats"]) == json.loads(file.statistics)
+
+
+@pytest.mark.parametrize("version", [6, 7])
+def test_a_transaction_version_only_grows(table: KernelTable, version: int) -> None:
+    table.commit(newest(table), transaction=("app", 7))
+    with pytest.raises(KernelConflict):
+        table.commit(newest(table), transaction=("app", version))
+    assert newest(table).version == 1
+
+
+def test_one_domain_is_written_by_one_of_two(table: KernelTable) -> None:
+    both = newest(table)
+    table.commit(both, domain=("place", "1"))
+    with pytest.raises(KernelConflict, match="place"):
+        table.commit(both, domain=("place", "2"))
+    table.commit(both, domain=("elsewhere", "3"))
+    assert (newest(table).domain("place"), newest(table).domain("elsewhere")) == ("1", "3")
+
+
+def test_checkpoints_appear_when_the_hooks_run(table: KernelTable) -> None:
+    for number in range(10):
+        table.commit(newest(table), transaction=("app", number + 1))
+    log = Path(f"{table.path}/_delta_log")
+    assert not list(log.glob("*.checkpoint.parquet"))
+    table.run_hooks()
+    assert [path.name for path in log.glob("*.checkpoint.parquet")] == [f"{10:020d}.checkpoint.parquet"]
+    table.run_hooks()
+    assert newest(table).transaction_version("app") == 10
+
+
+def test_a_hook_that_fails_is_logged_and_no_more(table: KernelTable, caplog: pytest.LogCaptureFixture) -> None:
+    table.commit(newest(table), transaction=("app", 1))
+    log = Path(f"{table.path}/_delta_log")
+    log.rename(f"{table.path}/elsewhere")
+    log.touch()  # no folder to write a checksum into
+    table.run_hooks()
+    assert "post-commit hook failed" in caplog.text
+
+
+def test_a_commit_is_synced_before_anybody_hears_of_it(table: KernelTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(kernel, "sync", lambda path: synced.append(path.name))
+    table.commit(newest(table), transaction=("app", 1))
+    assert synced[0] == f"{1:020d}.json"
+    assert synced[-1] == "_delta_log"
+
+
+def test_a_broken_table_is_the_replicas_failure(table: KernelTable) -> None:
+    for path in Path(f"{table.path}/_delta_log").iterdir():
+        if path.is_file():
+            path.unlink()
+    Path(f"{table.path}/_delta_log/{0:020d}.json").write_text('{"protocol": 7}')
+    with pytest.raises(ReplicaError, match="Delta Kernel failed") as caught:
+        table.snapshot()
+    assert caught.value.hint

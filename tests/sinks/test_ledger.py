@@ -1,0 +1,95 @@
+"""The ledger: idempotent, and complete after a crash."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sinks.ledger import Ledger, LedgerRow
+from sinks.tables import LEDGER
+from sinks.warehouse import ensure_tables
+from sources.offsets import Offset, OffsetRange, Position
+from tests.sinks.batches import ledger
+from tests.sinks.memory_master import BROKER_A
+from tests.sinks.test_position import BROKER_B, ROW, in_parallel
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def path(spark: SparkSession, tmp_path: Path) -> str:
+    ensure_tables(spark, str(tmp_path))
+    return LEDGER.path(str(tmp_path))
+
+
+def position(offset: int, epoch: int = 0) -> Position:
+    return Position(BROKER_A, epoch, Offset(offset))
+
+
+def row(start: int, end: int) -> LedgerRow:
+    return replace(ROW, start=Offset(start), end=Offset(end))
+
+
+def test_a_row_says_all_there_is(spark: SparkSession, path: str, tmp_path: Path) -> None:
+    # 2024-01-01T00:00:00Z is 1704067200 s after the epoch
+    entry = replace(ROW, first_store_timestamp=1_704_067_200_000_000, committed_at=1_704_067_200_000_001)
+    assert Ledger(spark, path).append(position(500), [entry])
+    assert ledger(tmp_path) == [
+        {
+            "log_id": "rocketmq/broker-a",
+            "epoch": 0,
+            "start": 0,
+            "end": 500,
+            "records": 5,
+            "bytes": 500,
+            "checksum": "sha256:00",
+            "first_store_timestamp": datetime(2024, 1, 1, tzinfo=UTC),
+            "last_store_timestamp": None,
+            "committed_at": datetime(2024, 1, 1, 0, 0, 0, 1, tzinfo=UTC),
+            "origin": "stream",
+        }
+    ]
+    assert entry.range == OffsetRange(Offset(0), Offset(500))
+
+
+def test_an_append_repeated_is_none(spark: SparkSession, path: str, tmp_path: Path) -> None:
+    mine = Ledger(spark, path)
+    assert mine.append(position(500), [row(0, 200), row(200, 500)])
+    assert not mine.append(position(500), [row(0, 200), row(200, 500)])
+    assert not mine.append(position(200), [row(0, 200)])
+    assert mine.append(position(700), [row(500, 700)])
+    assert [entry["start"] for entry in ledger(tmp_path)] == [0, 200, 500]
+
+
+def test_nothing_to_append_is_nothing(spark: SparkSession, path: str, tmp_path: Path) -> None:
+    assert not Ledger(spark, path).append(position(500), [])
+    assert ledger(tmp_path) == []
+
+
+def test_a_new_epoch_starts_again(spark: SparkSession, path: str, tmp_path: Path) -> None:
+    mine = Ledger(spark, path)
+    mine.append(position(500), [row(0, 500)])
+    assert mine.append(position(300, epoch=1), [row(0, 300)])
+    assert sorted((entry["epoch"], entry["end"]) for entry in ledger(tmp_path)) == [(0, 500), (1, 300)]
+
+
+def test_the_same_row_by_two_at_once_is_there_once(spark: SparkSession, path: str, tmp_path: Path) -> None:
+    """The job that committed it, late, and the one that took over and restores it. And another log, undisturbed."""
+    together = threading.Barrier(3)
+    added: list[bool] = []
+
+    def append(at: Position) -> None:
+        mine = Ledger(spark, path)
+        together.wait()
+        added.append(mine.append(at, [row(0, 500)]))
+
+    places = [position(500), position(500), Position(BROKER_B, 0, Offset(500))]
+    in_parallel([threading.Thread(target=append, args=(at,)) for at in places])
+    assert sorted(added) == [False, True, True]
+    assert [entry["log_id"] for entry in ledger(tmp_path)] == ["rocketmq/broker-a", "rocketmq/broker-b"]
+    assert len(list(Path(path).glob("*.parquet"))) == 2

@@ -1,0 +1,206 @@
+"""Who owns a log, and who may move its position: real Kernel transactions on real tables."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sinks.files import DataFile, FileWriter, new_name
+from sinks.kernel import KernelTable
+from sinks.ledger import LedgerRow
+from sinks.position import Held, LogState, LogTable, Writer
+from sinks.tables import LOG
+from sinks.warehouse import ensure_tables
+from sources.errors import ReplicaError, TakenOver
+from sources.offsets import LogId, Offset
+from tests.sinks.batches import offsets
+from tests.sinks.memory_master import BROKER_A
+from tests.sinks.test_files import table_rows
+
+BROKER_B = LogId("rocketmq", "broker-b")
+ROW = LedgerRow(
+    start=Offset(0),
+    end=Offset(500),
+    records=5,
+    bytes=500,
+    checksum="sha256:00",
+    first_store_timestamp=1,
+    last_store_timestamp=None,
+    committed_at=2,
+)
+
+
+def test_the_state_survives_its_json() -> None:
+    state = LogState(writer=Writer.of_this_process(), commit="c", epoch=3, offset=Offset(2**40), first=Offset(0))
+    for one in (state, replace(state, ledger=(ROW, ROW)), LogState(writer=state.writer, commit="")):
+        assert LogState.from_json(one.as_json()) == one
+
+
+def test_a_move_keeps_where_the_replica_began() -> None:
+    fresh = LogState(writer=Writer.of_this_process(), commit="")
+    begun = fresh.moved_to(Offset(500), first=Offset(100), ledger=[ROW])
+    later = begun.moved_to(Offset(900), first=Offset(500), ledger=[])
+    assert (begun.first, later.first, later.offset) == (100, 100, 900)
+    assert len({fresh.commit, begun.commit, later.commit}) == 3
+
+
+@pytest.fixture
+def path(spark: SparkSession, tmp_path: Path) -> str:
+    ensure_tables(spark, str(tmp_path))
+    return LOG.path(str(tmp_path))
+
+
+def file_of(path: str, first: int, last: int) -> DataFile:
+    """A file with records `first` to `last` of a log of records of 100 bytes."""
+    with FileWriter(LOG, path, new_name(Offset(first * 100))) as writer:
+        writer.write(table_rows(first, last))
+        return writer.finish()
+
+
+@pytest.mark.spark
+def test_a_claim_moves_no_position(spark: SparkSession, path: str) -> None:
+    table = LogTable(spark, path, BROKER_A)
+    assert table.read().state is None
+    first = table.claim(Writer.of_this_process())
+    assert (first.offset, first.epoch) == (None, 0)
+    moved = first.moved_to(Offset(500), first=Offset(0), ledger=[ROW])
+    table.commit(table.read(), moved, [file_of(path, 0, 5)])
+    claimed = table.claim(Writer.of_this_process())
+    assert (claimed.offset, claimed.first, claimed.ledger) == (500, 0, (ROW,))
+    assert table.read().state == claimed
+    snapshot = table.read().snapshot
+    assert snapshot.transaction_version("logtwin/rocketmq/broker-a@0") == 500
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("ends", [(500, 500), (500, 700), (700, 500)])
+def test_two_transactions_on_one_version_make_one_commit(
+    spark: SparkSession, path: str, tmp_path: Path, ends: tuple[int, int]
+) -> None:
+    """The same run twice, as after a network split: not even the writer tells them apart."""
+    table = LogTable(spark, path, BROKER_A)
+    mine = table.claim(Writer.of_this_process())
+    held = table.read()
+    states = [mine.moved_to(Offset(end), first=Offset(0), ledger=[]) for end in ends]
+    table.commit(held, states[0], [file_of(path, 0, ends[0] // 100)])
+    with pytest.raises(TakenOver):
+        LogTable(spark, path, BROKER_A).commit(held, states[1], [file_of(path, 0, ends[1] // 100)])
+    assert table.read().state == states[0]
+    assert offsets(tmp_path) == list(range(0, ends[0], 100))
+
+
+@pytest.mark.spark
+def test_a_claim_in_between_stops_the_commit(spark: SparkSession, path: str, tmp_path: Path) -> None:
+    old, new = LogTable(spark, path, BROKER_A), LogTable(spark, path, BROKER_A)
+    mine = old.claim(Writer.of_this_process())
+    held = old.read()
+    theirs = new.claim(Writer.of_this_process())
+    with pytest.raises(TakenOver) as caught:
+        old.commit(held, mine.moved_to(Offset(500), first=Offset(0), ledger=[]), [file_of(path, 0, 5)])
+    assert caught.value.expected == str(mine.writer)
+    assert caught.value.found == str(theirs.writer)
+    assert "Stop one of the two" in (caught.value.hint or "")
+    assert offsets(tmp_path) == []
+
+
+@pytest.mark.spark
+def test_claims_at_once_leave_one_owner(spark: SparkSession, path: str) -> None:
+    tables = [LogTable(spark, path, BROKER_A) for _ in range(3)]
+    writers = [Writer.of_this_process() for _ in tables]
+    claims: list[LogState] = []
+    together = threading.Barrier(len(tables))
+
+    def claim(table: LogTable, writer: Writer) -> None:
+        together.wait()
+        claims.append(table.claim(writer))
+
+    in_parallel([threading.Thread(target=claim, args=pair) for pair in zip(tables, writers, strict=True)])
+    assert len(claims) == 3
+    owners = [claim for claim in claims if tables[0].read().state == claim]
+    assert len(owners) == 1
+
+
+@pytest.mark.spark
+def test_other_logs_commit_to_the_same_table_at_once(spark: SparkSession, path: str, tmp_path: Path) -> None:
+    """Each builds its transaction on a version that the other has overtaken by then."""
+    together = threading.Barrier(2)
+
+    def run(log_id: LogId) -> None:
+        table = LogTable(spark, path, log_id)
+        state = table.claim(Writer.of_this_process())
+        for number in range(5):
+            held = table.read()
+            file = file_of(path, number, number + 1)
+            together.wait()
+            state = state.moved_to(Offset(100 * number + 100), first=Offset(0), ledger=[])
+            table.commit(held, state, [file])
+
+    in_parallel([threading.Thread(target=run, args=(one,)) for one in (BROKER_A, BROKER_B)])
+    for one in (BROKER_A, BROKER_B):
+        state = LogTable(spark, path, one).read().state
+        assert state is not None
+        assert state.offset == 500
+    assert offsets(tmp_path) == sorted([0, 100, 200, 300, 400] * 2)
+
+
+def in_parallel(threads: list[threading.Thread]) -> None:
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+
+
+@pytest.mark.spark
+def test_a_change_of_the_table_in_between_does_not_disturb(spark: SparkSession, path: str, tmp_path: Path) -> None:
+    table = LogTable(spark, path, BROKER_A)
+    mine = table.claim(Writer.of_this_process())
+    held = table.read()
+    spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.logRetentionDuration' = 'interval 8 days')")
+    table.commit(held, mine.moved_to(Offset(500), first=Offset(0), ledger=[]), [file_of(path, 0, 5)])
+    assert offsets(tmp_path) == [0, 100, 200, 300, 400]
+
+
+@pytest.mark.spark
+def test_a_commit_that_landed_unheard_is_a_success(spark: SparkSession, path: str, tmp_path: Path) -> None:
+    """Kernel asks again after a lost answer, and finds the version taken: by itself."""
+    table = LogTable(spark, path, BROKER_A)
+    mine = table.claim(Writer.of_this_process())
+    held, state = table.read(), mine.moved_to(Offset(500), first=Offset(0), ledger=[])
+    file = file_of(path, 0, 5)
+    table.commit(held, state, [file])
+    table.commit(held, state, [file])
+    assert offsets(tmp_path) == [0, 100, 200, 300, 400]
+
+
+@pytest.mark.spark
+def test_a_table_that_contradicts_itself_is_refused(spark: SparkSession, path: str) -> None:
+    table = LogTable(spark, path, BROKER_A)
+    mine = table.claim(Writer.of_this_process())
+    lying = replace(mine, offset=Offset(900))
+    held: Held = table.read()
+    KernelTable(spark, path).commit(
+        held.snapshot,
+        transaction=("logtwin/rocketmq/broker-a@0", 500),
+        domain=("logtwin.rocketmq/broker-a", lying.as_json()),
+    )
+    with pytest.raises(ReplicaError) as caught:
+        table.read()
+    assert (caught.value.log, caught.value.found) == ("rocketmq/broker-a", "900")
+
+
+@pytest.mark.spark
+def test_a_position_nobody_can_read_is_refused(spark: SparkSession, path: str) -> None:
+    table = LogTable(spark, path, BROKER_A)
+    KernelTable(spark, path).commit(table.read().snapshot, domain=("logtwin.rocketmq/broker-a", '{"offset": 1}'))
+    with pytest.raises(ReplicaError, match="cannot be read"):
+        table.read()
+
+
+@pytest.mark.spark
+def test_a_table_that_is_gone_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(ReplicaError, match="is gone"):
+        LogTable(spark, str(tmp_path / "nothing"), BROKER_A).read()

@@ -1,0 +1,128 @@
+"""The tables as other engines read them, and queries that skip files without losing rows."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars
+import pytest
+from delta.tables import DeltaTable as SparkDeltaTable
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from sinks.position import LogTable
+from sinks.tables import LOG
+from tests.sinks.batches import log, offsets, opened, ranges
+from tests.sinks.memory_master import BROKER_A, FIRST_STORED, MemoryMaster
+
+pytestmark = pytest.mark.spark
+
+APP_ID = "logtwin/rocketmq/broker-a@0"
+MASTER = MemoryMaster((40, 60) * 60, cuts_at_records=True, chunk_records=50)  # 120 records, 6000 bytes
+ROWS = MASTER.records()
+FILES = 12
+LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """12 files of 10 records each, in four batches."""
+    folder = tmp_path_factory.mktemp("warehouse")
+    replica = opened(spark, folder, MASTER)
+    for number in range(4):
+        replica(ranges(spark, number * 1500, number * 1500 + 1500, 500), number)
+    return folder
+
+
+def files_read(frame: Any) -> int:
+    return len(frame.inputFiles())
+
+
+def test_delta_rs_reads_rows_and_position(warehouse: Path) -> None:
+    table = DeltaTable(LOG.path(str(warehouse)))
+    assert table.transaction_version(APP_ID) == 6000
+    found = sorted(table.to_pyarrow_table().to_pylist(), key=lambda row: row["offset"])
+    for row in found:
+        row["properties"] = None if row["properties"] is None else dict(row["properties"])
+    assert found == [{"log_id": "rocketmq/broker-a", "epoch": 0, **row} for row in ROWS]
+
+
+def test_polars_reads_the_same(warehouse: Path) -> None:
+    found = polars.scan_delta(LOG.path(str(warehouse))).filter(polars.col("topic") == "payments")
+    rows = found.select("offset", "store_timestamp", "keys", "body").sort("offset").collect().to_dicts()
+    names = ("offset", "store_timestamp", "keys", "body")
+    assert rows == [{name: row[name] for name in names} for row in ROWS if row["topic"] == "payments"]
+
+
+def test_duckdb_reads_the_same(warehouse: Path) -> None:
+    dataset = DeltaTable(LOG.path(str(warehouse))).to_pyarrow_dataset()
+    with duckdb.connect() as connection:
+        connection.register("log", dataset)
+        found = connection.execute("SELECT kind, count(*), sum(size) FROM log GROUP BY kind ORDER BY kind").fetchall()
+    kinds = {kind: [row["size"] for row in ROWS if row["kind"] == kind] for kind in ("blank", "message")}
+    assert found == [(kind, len(sizes), sum(sizes)) for kind, sizes in kinds.items()]
+
+
+@pytest.mark.parametrize(
+    ("condition", "most"),
+    [
+        ("offset = 2540", 1),
+        ("offset >= 1000 AND offset < 2000", 2),
+        ("topic = 'orders'", 4),
+        ("store_timestamp < TIMESTAMP '2024-02-29 23:59:33Z'", 2),
+        ("unique_key = '0000000000000000000000000000004D'", 1),
+        ("log_id = 'rocketmq/broker-b'", 0),
+        ("queue_offset > 28", 1),
+    ],
+)
+def test_a_query_skips_files(spark: SparkSession, warehouse: Path, condition: str, most: int) -> None:
+    frame = spark.read.format("delta").load(LOG.path(str(warehouse)))
+    assert files_read(frame) == FILES
+    assert 0 <= files_read(frame.where(condition)) <= most
+
+
+def test_skipping_never_loses_a_row(spark: SparkSession, warehouse: Path) -> None:
+    """Random conditions, each against a look at every row."""
+    frame = spark.read.format("delta").load(LOG.path(str(warehouse)))
+    source = random.Random(20240229)
+    for _ in range(12):
+        row = source.choice(ROWS)
+        moment = FIRST_STORED + timedelta(microseconds=source.randrange(31_000_000))
+        if source.random() < 0.5:
+            moment = row["born_timestamp"] or moment
+        condition, holds = source.choice(conditions(row, moment))
+        found = [hit["offset"] for hit in frame.where(condition).select("offset").collect()]
+        assert sorted(found) == [one["offset"] for one in ROWS if holds(one)], condition
+
+
+def conditions(row: dict[str, Any], moment: datetime) -> list[tuple[str, Callable[[dict[str, Any]], bool]]]:
+    """Conditions in SQL and in Python, of which most rows of the log fail each."""
+    literal = f"TIMESTAMP '{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}Z'"
+    start, topic = row["offset"], row["topic"] or "orders"
+    return [
+        (f"offset >= {start} AND offset < {start + 300}", lambda one: 0 <= one["offset"] - start < 300),
+        (f"topic <= '{topic}'", lambda one: one["topic"] is not None and one["topic"] <= topic),
+        (f"store_timestamp >= {literal}", lambda one: (one["store_timestamp"] or LONG_AGO) >= moment),
+        (f"born_timestamp = {literal}", lambda one: one["born_timestamp"] == moment),
+        (f"born_timestamp > {literal}", lambda one: (one["born_timestamp"] or LONG_AGO) > moment),
+        ("topic IS NULL", lambda one: one["topic"] is None),
+    ]
+
+
+def test_optimize_keeps_position_and_rows(spark: SparkSession, tmp_path: Path) -> None:
+    replica = opened(spark, tmp_path, MASTER)
+    replica(ranges(spark, 0, 3000, 500), 0)
+    before = log(spark, tmp_path).collect()
+    metrics = SparkDeltaTable.forPath(spark, LOG.path(str(tmp_path))).optimize().executeCompaction().collect()[0]
+    assert metrics["metrics"]["numFilesRemoved"] == 6
+    assert log(spark, tmp_path).collect() == before
+    state = LogTable(spark, LOG.path(str(tmp_path)), BROKER_A).read().state
+    assert state is not None
+    assert state.offset == DeltaTable(LOG.path(str(tmp_path))).transaction_version(APP_ID) == 3000
+    replica(ranges(spark, 3000, 6000, 1000), 1)
+    assert offsets(tmp_path) == [row["offset"] for row in ROWS]

@@ -1,0 +1,342 @@
+"""Batches end to end: real Spark jobs, real Delta tables, a master in memory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chispa import assert_df_equality
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from sinks.position import LogTable
+from sinks.replica import Replica, Step
+from sinks.tables import LOG, log_schema, spark_schema
+from sinks.tasks import RANGES_SCHEMA
+from sources.errors import (
+    CorruptRecord,
+    CoverageError,
+    Gap,
+    LogtwinError,
+    MasterUnreachable,
+    ReplicaError,
+    TakenOver,
+    find_error,
+)
+from sources.offsets import Offset, OffsetRange
+from tests.sinks.batches import ledger, log, offsets, opened, ranges
+from tests.sinks.memory_master import (
+    BROKER_A,
+    Doubling,
+    Failing,
+    Holed,
+    HoledInside,
+    MemoryMaster,
+    RecordingSession,
+    Short,
+    raw_bytes,
+)
+
+pytestmark = pytest.mark.spark
+
+SIZES = (10, 90, 300, 5, 5, 90) * 4  # records start at 0, 10, 100, 400, 405, 410, then again from 500, 1000, 1500
+MASTER = MemoryMaster(SIZES)
+STARTS = [row["offset"] for row in MASTER.records()]
+
+
+class Killed(BaseException):
+    """The end of the process, as far as the code under test can tell."""
+
+
+def table_position(spark: SparkSession, warehouse: Path) -> Offset | None:
+    state = LogTable(spark, LOG.path(str(warehouse)), BROKER_A).read().state
+    return None if state is None else state.offset
+
+
+def data_files(warehouse: Path) -> int:
+    return len(list((warehouse / "log").glob("*.parquet")))
+
+
+def check_ledger(warehouse: Path, end: int) -> None:
+    """Its ranges join from 0 to `end`, and each says what the master's bytes say."""
+    rows = MASTER.records()
+    reached = 0
+    for entry in ledger(warehouse):
+        mine = [row for row in rows if entry["start"] <= row["offset"] < entry["end"]]
+        digest = hashlib.sha256(b"".join(raw_bytes(row) for row in mine)).hexdigest()
+        assert entry["start"] == reached
+        assert (entry["records"], entry["bytes"]) == (len(mine), sum(row["size"] for row in mine))
+        assert entry["checksum"] == f"sha256:{digest}"
+        assert (entry["log_id"], entry["epoch"], entry["origin"]) == ("rocketmq/broker-a", 0, "stream")
+        reached = entry["end"]
+    assert reached == end
+
+
+def test_every_field_of_every_record_arrives(spark: SparkSession, tmp_path: Path) -> None:
+    replica = opened(spark, tmp_path, MASTER)
+    replica(ranges(spark, 0, 1100, 250), 0)
+    replica(ranges(spark, 1100, 2000), 1)
+    rows = [{"log_id": "rocketmq/broker-a", "epoch": 0, **row} for row in MASTER.records()]
+    expected = spark.createDataFrame([tuple(row.values()) for row in rows], log_schema())
+    assert_df_equality(log(spark, tmp_path), expected, ignore_metadata=True)
+
+
+def test_append_overlap_replay(spark: SparkSession, tmp_path: Path) -> None:
+    session = RecordingSession()
+    replica = opened(spark, tmp_path, MASTER, session)
+    replica(ranges(spark, 0, 150, 40), 0)
+    assert replica.position() == 400  # the record at 100 belongs to the batch and reaches past its end
+    assert replica.last is not None
+    assert (replica.last.range, replica.last.records, replica.last.is_overlap) == (span(0, 400), 3, False)
+    replica(ranges(spark, 150, 600, 100), 1)
+    assert (replica.last.range, replica.last.is_overlap) == (span(400, 600), True)
+    replica(ranges(spark, 150, 600, 100), 1)
+    assert (replica.last.range, replica.last.records) == (span(600, 600), 0)
+    assert session.promises == [400, 600, 600]
+    assert offsets(tmp_path) == [start for start in STARTS if start < 600]
+    assert table_position(spark, tmp_path) == 600
+    check_ledger(tmp_path, 600)
+
+
+def test_a_warehouse_may_have_any_name(spark: SparkSession, tmp_path: Path) -> None:
+    warehouse = tmp_path / "100% ä b#c"
+    opened(spark, warehouse, MASTER)(ranges(spark, 0, 2000), 0)
+    assert [row["offset"] for row in log(spark, warehouse).select("offset").collect()] == STARTS
+    assert len(ledger(warehouse)) == 1
+
+
+def span(start: int, end: int) -> OffsetRange:
+    return OffsetRange(Offset(start), Offset(end))
+
+
+def test_a_replica_may_begin_in_the_middle(spark: SparkSession, tmp_path: Path) -> None:
+    replica = opened(spark, tmp_path, MASTER)
+    replica(ranges(spark, 500, 1000), 0)
+    state = LogTable(spark, LOG.path(str(tmp_path)), BROKER_A).read().state
+    assert state is not None
+    assert (state.first, state.offset) == (500, 1000)
+
+
+def test_splits_that_are_cut_at_records(spark: SparkSession, tmp_path: Path) -> None:
+    replica = opened(spark, tmp_path, MemoryMaster(SIZES, cuts_at_records=True))
+    replica(ranges(spark, 0, 2000, 500), 0)
+    assert offsets(tmp_path) == STARTS
+    assert len(ledger(tmp_path)) == 4
+
+
+def test_a_batch_without_rows_is_a_replay(spark: SparkSession, tmp_path: Path) -> None:
+    session = RecordingSession()
+    replica = opened(spark, tmp_path, MASTER, session)
+    replica(ranges(spark, 0, 0), 0)
+    assert session.promises == []
+    replica(ranges(spark, 0, 100), 1)
+    replica(ranges(spark, 100, 100), 2)
+    assert session.promises == [100, 100]
+
+
+def refused(spark: SparkSession, warehouse: Path, master: MemoryMaster, start: int, end: int) -> LogtwinError:
+    """A batch after [0, 100) that must not become visible in any way."""
+    session = RecordingSession()
+    opened(spark, warehouse, MASTER)(ranges(spark, 0, 100), 0)
+    replica = opened(spark, warehouse, master, session)
+    files = data_files(warehouse)
+    with pytest.raises(LogtwinError) as caught:
+        replica(ranges(spark, start, end, 500), 1)
+    assert session.promises == []
+    assert table_position(spark, warehouse) == replica.position() == 100
+    assert offsets(warehouse) == [0, 10]
+    assert data_files(warehouse) == files
+    assert len(ledger(warehouse)) == 1
+    assert caught.value.log == "rocketmq/broker-a"
+    return caught.value
+
+
+def test_a_gap_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    error = refused(spark, tmp_path, MASTER, 400, 1000)
+    assert isinstance(error, Gap)
+    assert error.offset == 100
+
+
+@pytest.mark.parametrize(
+    ("master", "offset"),
+    [
+        (Holed(SIZES, hole=405), 405),
+        (HoledInside(SIZES, hole=405), 405),
+        (Doubling(SIZES), 600),
+        (Short(SIZES, stop=410), 410),
+    ],
+    ids=lambda given: type(given).__name__ if isinstance(given, MemoryMaster) else "",
+)
+def test_nothing_is_visible_before_the_coverage_is_proven(
+    spark: SparkSession, tmp_path: Path, master: MemoryMaster, offset: int
+) -> None:
+    error = refused(spark, tmp_path, master, 100, 1000)
+    assert isinstance(error, CoverageError)
+    assert error.offset == offset
+
+
+def test_a_corrupt_record_comes_back_as_what_it_is(spark: SparkSession, tmp_path: Path) -> None:
+    error = refused(spark, tmp_path, Failing(SIZES, error=CorruptRecord("bad checksum", offset=410)), 100, 1000)
+    assert isinstance(error, CorruptRecord)
+    assert error.offset == 410
+
+
+def test_a_master_that_is_away_comes_back_as_transient(spark: SparkSession, tmp_path: Path) -> None:
+    error = refused(spark, tmp_path, Failing(SIZES, error=MasterUnreachable("no connection")), 100, 1000)
+    assert isinstance(error, MasterUnreachable)
+    assert error.is_transient
+
+
+def test_any_other_failure_of_a_task_is_the_replicas(spark: SparkSession, tmp_path: Path) -> None:
+    error = refused(spark, tmp_path, Failing(SIZES, error=KeyError("a defect")), 100, 1000)  # type: ignore[arg-type]
+    assert isinstance(error, ReplicaError)
+    assert error.offset == 100
+
+
+def test_splits_of_two_batches_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    replica = opened(spark, tmp_path, MASTER)
+    with pytest.raises(CoverageError, match="several batches"):
+        replica(ranges(spark, 0, 100).union(ranges(spark, 0, 400)), 0)
+    assert offsets(tmp_path) == []
+    assert data_files(tmp_path) == 0
+
+
+def test_what_is_acknowledged_is_committed(spark: SparkSession, tmp_path: Path) -> None:
+    class Checking(RecordingSession):
+        def acknowledge(self, committed: Offset) -> None:
+            assert table_position(spark, tmp_path) == committed
+            assert offsets(tmp_path) == [start for start in STARTS if start < committed]
+            super().acknowledge(committed)
+
+    session = Checking()
+    replica = opened(spark, tmp_path, MASTER, session)
+    replica(ranges(spark, 0, 500, 100), 0)
+    replica(ranges(spark, 500, 1000), 1)
+    assert session.promises == [500, 1000]
+
+
+def killed_at(spark: SparkSession, warehouse: Path, step: Step, session: RecordingSession) -> None:
+    """[0, 500) committed; the job dies after `step` of [500, 1000)."""
+
+    def die(reached: Step) -> None:
+        if reached is step and replica.last is not None:
+            raise Killed
+
+    replica = opened(spark, warehouse, MASTER, session, on_step=die)
+    replica(ranges(spark, 0, 500), 0)
+    with pytest.raises(Killed):
+        replica(ranges(spark, 500, 1000, 100), 1)
+
+
+@pytest.mark.parametrize("restart_at", ["checkpoint", "position"])
+@pytest.mark.parametrize("step", list(Step), ids=lambda step: step.value)
+def test_a_crash_after_any_step_leaves_one_copy(
+    spark: SparkSession, tmp_path: Path, step: Step, restart_at: str
+) -> None:
+    session = RecordingSession()
+    killed_at(spark, tmp_path, step, session)
+    if step in (Step.FILES, Step.COMMIT):
+        assert session.promises == [500]
+    replica = Replica(spark, str(tmp_path), MASTER, session)
+    position = replica.open()
+    assert position == (500 if step is Step.FILES else 1000)
+    if restart_at == "checkpoint":
+        replica(ranges(spark, 500, 1000, 100), 1)
+        assert session.promises[-1] == 1000
+        position = Offset(1000)
+    replica(ranges(spark, position, 2000, 300), 2)
+    assert offsets(tmp_path) == STARTS
+    assert session.promises[-1] == table_position(spark, tmp_path) == 2000
+    check_ledger(tmp_path, 2000)
+
+
+def test_the_job_that_started_last_owns_the_log(spark: SparkSession, tmp_path: Path) -> None:
+    sessions = RecordingSession(), RecordingSession()
+    old = opened(spark, tmp_path, MASTER, sessions[0])
+    old(ranges(spark, 0, 500), 0)
+    new = opened(spark, tmp_path, MASTER, sessions[1])
+    with pytest.raises(TakenOver):
+        old(ranges(spark, 500, 1000), 1)
+    with pytest.raises(TakenOver):
+        old.open()
+    new(ranges(spark, 500, 1500), 0)
+    with pytest.raises(TakenOver):
+        old(ranges(spark, 500, 1000), 1)
+    assert [session.promises for session in sessions] == [[500], [1500]]
+    assert offsets(tmp_path) == [start for start in STARTS if start < 1500]
+    check_ledger(tmp_path, 1500)
+
+
+def test_a_job_that_starts_while_files_are_written_wins(spark: SparkSession, tmp_path: Path) -> None:
+    """The older one has checked, read and written, and is about to commit."""
+    newer: list[Replica] = []
+
+    def interfere(step: Step) -> None:
+        if step is Step.FILES:
+            newer.append(opened(spark, tmp_path, MASTER))
+            newer[0](ranges(spark, 0, 1000, 300), 0)
+
+    session = RecordingSession()
+    old = opened(spark, tmp_path, MASTER, session, on_step=interfere)
+    with pytest.raises(TakenOver):
+        old(ranges(spark, 0, 500), 0)
+    assert session.promises == []
+    newer[0](ranges(spark, 1000, 2000), 1)
+    assert offsets(tmp_path) == STARTS
+    check_ledger(tmp_path, 2000)
+
+
+def test_opening_again_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    replica = opened(spark, tmp_path, MASTER)
+    replica(ranges(spark, 0, 500), 0)
+    assert replica.open() == 500
+    replica(ranges(spark, 500, 1000), 1)
+    assert offsets(tmp_path) == [start for start in STARTS if start < 1000]
+
+
+def test_a_replica_that_is_not_open_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    replica = Replica(spark, str(tmp_path), MASTER, RecordingSession())
+    with pytest.raises(ReplicaError, match="not open"):
+        replica.position()
+
+
+def test_an_error_leaves_foreach_batch_with_its_facts(spark: SparkSession, tmp_path: Path) -> None:
+    """From the task through the report, the driver and py4j into the query's exception."""
+    folder = tmp_path / "ranges"
+    folder.mkdir()
+    row = dict(zip(RANGES_SCHEMA.names, ("rocketmq/broker-a", 0, 500, 0, 500), strict=True))
+    (folder / "0.json").write_text(json.dumps(row))
+    replica = opened(spark, tmp_path / "warehouse", Failing(SIZES, error=CorruptRecord("bad checksum", offset=10)))
+    stream = spark.readStream.schema(spark_schema(RANGES_SCHEMA)).json(str(folder))
+    writer = stream.writeStream.foreachBatch(replica).trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    with pytest.raises(StreamingQueryException) as caught:
+        query.awaitTermination(60)
+    error = find_error(str(caught.value))
+    assert isinstance(error, CorruptRecord)
+    assert (error.log, error.offset) == ("rocketmq/broker-a", 10)
+
+
+def test_the_token_is_in_the_traceback(spark: SparkSession, tmp_path: Path) -> None:
+    replica = opened(spark, tmp_path, MASTER)
+    replica(ranges(spark, 0, 500), 0)
+    with pytest.raises(Gap) as caught:
+        replica(ranges(spark, 1000, 1500), 1)
+    text = "".join(traceback.format_exception(caught.value))
+    found: Any = find_error(text)
+    assert found.facts() == caught.value.facts()
+
+
+def test_each_step_is_timed(spark: SparkSession, tmp_path: Path) -> None:
+    steps: list[Step] = []
+    replica = opened(spark, tmp_path, MASTER, on_step=steps.append)
+    replica(ranges(spark, 0, 500), 0)
+    assert steps == list(Step)
+    assert replica.last is not None
+    assert list(replica.last.durations_s) == list(Step)
+    assert all(duration >= 0 for duration in replica.last.durations_s.values())
+    assert (replica.last.records, replica.last.bytes) == (6, 500)

@@ -1,0 +1,47 @@
+"""The contract with analysts: names, order, types, comments."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from sinks.tables import LEDGER, LOG, TableSpec, log_schema, spark_schema
+
+# the issue's own list
+COLUMNS = (
+    "log_id string, epoch int, offset bigint, size int, kind string, topic string, queue_id int, queue_offset bigint, "
+    "tags string, keys array<string>, unique_key string, store_timestamp timestamp, born_timestamp timestamp, "
+    "body binary, properties map<string,string>, magic int, body_crc int, flag int, sys_flag int, born_host string, "
+    "store_host string, reconsume_times int, prepared_transaction_offset bigint, tags_code bigint, "
+    "stored_properties binary, stored_body binary"
+)
+
+
+def test_the_columns_of_the_log_table() -> None:
+    assert ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in log_schema()) == COLUMNS
+
+
+@pytest.mark.parametrize("spec", [LOG, LEDGER], ids=lambda spec: spec.name)
+def test_every_column_has_a_comment(spec: TableSpec) -> None:
+    for field in spark_schema(spec.schema):
+        assert len(field.metadata["comment"]) > 10, field.name
+
+
+@pytest.mark.parametrize("spec", [LOG, LEDGER], ids=lambda spec: spec.name)
+def test_clustering_columns_have_statistics(spec: TableSpec) -> None:
+    assert set(spec.clustering) <= set(spec.statistics) <= set(spec.schema.names)
+    assert len(spec.clustering) <= 4
+
+
+@pytest.mark.parametrize("spec", [LOG, LEDGER], ids=lambda spec: spec.name)
+def test_positions_never_expire(spec: TableSpec) -> None:
+    assert "delta.setTransactionRetentionDuration" not in spec.properties
+
+
+def test_a_schema_without_comments_is_fine_too() -> None:
+    assert spark_schema(pa.schema([("a", pa.int64())])).simpleString() == "struct<a:bigint>"
+
+
+def test_paths_lie_in_the_warehouse() -> None:
+    assert LOG.path("/data/warehouse/") == "/data/warehouse/log"
+    assert LEDGER.path("s3a://bucket/twin") == "s3a://bucket/twin/ledger"

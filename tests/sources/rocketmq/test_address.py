@@ -1,0 +1,36 @@
+"""Addresses as an operator writes them."""
+
+from __future__ import annotations
+
+import pytest
+
+from sources.errors import ConfigurationError
+from sources.rocketmq.address import Address
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        ("127.0.0.1:10912", "127.0.0.1", 10912),
+        ("broker-a.example:1", "broker-a.example", 1),
+        ("[::1]:10911", "::1", 10911),
+        ("[fe80::1%eth0]:65535", "fe80::1%eth0", 65535),
+    ],
+)
+def test_an_address_is_host_and_port(text: str, host: str, port: int) -> None:
+    assert Address.parse(text) == Address(host, port)
+    assert str(Address(host, port)) == text
+
+
+def test_blanks_around_it_do_not_matter() -> None:
+    assert Address.parse(" a:1 ") == Address("a", 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "localhost", "10912", ":10912", "a:", "a:b", "a:0", "a:65536", "a:-1", "::1:10911", "a b:1", "http://a:1"],
+)
+def test_anything_else_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"expected host:port, found .*127\.0\.0\.1:10912") as caught:
+        Address.parse(text)
+    assert caught.value.found == repr(text)

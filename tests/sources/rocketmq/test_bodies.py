@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import hashlib
+import random
+import tracemalloc
+import zlib
+
+import lz4.frame
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sources.rocketmq.bodies import Compression, body_crc, compress, decompress
+from sources.rocketmq.layout import Limits
+from tests import truth
+
+BODY = b"a body that is worth it " * 400
+ZLIB, LZ4, ZSTD = Compression.ZLIB, Compression.LZ4, Compression.ZSTD
+
+
+def zstd_stream(body: bytes) -> bytes:
+    """As ZstdOutputStream of Java writes it: the frame's header has no content size."""
+    writer = zstandard.ZstdCompressor().compressobj()
+    return writer.compress(body[: len(body) // 2]) + writer.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK) + (
+        writer.compress(body[len(body) // 2 :]) + writer.flush()
+    )  # fmt: skip
+
+
+def test_the_crc_of_a_brokers_body() -> None:
+    assert body_crc(b"hello") == 0x3610A686
+    assert body_crc(b"") == 0
+    assert body_crc(b"a") == 0xE8B7BE43 & 0x7FFFFFFF  # CRC-32 of "a" has its top bit set
+
+
+@pytest.mark.parametrize(
+    ("sys_flag", "stored"),
+    [
+        (0x0, BODY),
+        (0x300, BODY),  # type bits without the compressed bit mean nothing
+        (0x1, zlib.compress(BODY)),
+        (0x301, zlib.compress(BODY, 9)),
+        (0x301 | 0x30 | 0x8, zlib.compress(BODY)),
+        (0x301, zlib.compress(BODY) + b"what follows the stream, Java does not read"),
+        (0x101, lz4.frame.compress(BODY)),
+        (0x101, lz4.frame.compress(BODY, content_checksum=True, store_size=False)),
+        (0x101, lz4.frame.compress(BODY[:100]) + lz4.frame.compress(BODY[100:])),
+        (0x201, zstandard.ZstdCompressor().compress(BODY)),
+        (0x201, zstd_stream(BODY)),
+        (0x201, zstd_stream(BODY[:100]) + zstandard.ZstdCompressor(write_checksum=True).compress(BODY[100:])),
+    ],
+)
+def test_a_body_as_a_producer_may_send_it(sys_flag: int, stored: bytes) -> None:
+    assert decompress(stored, sys_flag) == BODY
+    assert decompress(memoryview(stored), sys_flag, Limits(max_body_bytes=len(BODY))) == BODY
+
+
+def test_a_streamed_zstd_frame_has_no_content_size() -> None:
+    for stored in (zstd_stream(BODY), compress(BODY, ZSTD)):
+        assert zstandard.get_frame_parameters(stored).content_size == zstandard.CONTENTSIZE_UNKNOWN
+
+
+@pytest.mark.parametrize("kind", list(Compression))
+@pytest.mark.parametrize("body", [b"x", BODY, bytes(1_000_000), hashlib.sha512(b"").digest() * 3000])
+def test_every_kind_comes_back(kind: Compression, body: bytes) -> None:
+    assert decompress(compress(body, kind), kind.sys_flag) == body
+
+
+def test_the_flags_of_each_kind() -> None:
+    assert [kind.sys_flag for kind in (LZ4, ZSTD, ZLIB)] == [0x101, 0x201, 0x301]
+
+
+@pytest.mark.parametrize("sys_flag", [0x1, 0x101, 0x201, 0x301, 0x401, 0x701])
+def test_an_empty_body_is_empty_whatever_its_flags(sys_flag: int) -> None:
+    assert decompress(b"", sys_flag) == b""
+
+
+@pytest.mark.parametrize("kind", list(Compression))
+def test_a_body_that_is_not_what_it_claims(kind: Compression) -> None:
+    whole = compress(BODY, kind)
+    for stored in (b"hello", whole[:-1], whole[: len(whole) // 2], whole[:1], b"\xff" + whole[1:]):
+        assert decompress(stored, kind.sys_flag) is None
+
+
+@pytest.mark.parametrize("kind", [LZ4, ZSTD])
+def test_junk_after_a_frame(kind: Compression) -> None:
+    assert decompress(compress(BODY, kind) + b"junk", kind.sys_flag) is None
+
+
+@pytest.mark.parametrize("sys_flag", [0x401, 0x501, 0x601, 0x701])
+def test_kinds_that_do_not_exist(sys_flag: int) -> None:
+    assert decompress(zlib.compress(BODY), sys_flag) is None
+
+
+@pytest.mark.parametrize("kind", list(Compression))
+def test_the_limit_is_the_last_size_that_passes(kind: Compression) -> None:
+    stored = compress(BODY, kind)
+    assert decompress(stored, kind.sys_flag, Limits(max_body_bytes=len(BODY))) == BODY
+    assert decompress(stored, kind.sys_flag, Limits(max_body_bytes=len(BODY) - 1)) is None
+
+
+@pytest.mark.parametrize("kind", list(Compression))
+def test_a_bomb_never_unfolds(kind: Compression) -> None:
+    stored = compress(bytes(200_000_000), kind)
+    tracemalloc.start()
+    assert decompress(stored, kind.sys_flag, Limits(max_body_bytes=1_000_000)) is None
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 8_000_000
+
+
+@given(st.binary(max_size=200), st.sampled_from(list(Compression)), st.data())
+def test_a_damaged_body_is_another_one_or_none(body: bytes, kind: Compression, data: st.DataObject) -> None:
+    damaged = bytearray(compress(body, kind))
+    damaged[data.draw(st.integers(0, len(damaged) - 1))] ^= data.draw(st.integers(1, 255))
+    assert len(decompress(bytes(damaged), kind.sys_flag, Limits(max_body_bytes=1000)) or b"") <= 1000
+
+
+def test_a_large_body_that_does_not_compress() -> None:
+    body = random.Random(1).randbytes(8_000_000)
+    assert decompress(compress(body, ZSTD), ZSTD.sys_flag) == body
+
+
+def test_the_kinds_in_a_brokers_log(fixture_log: truth.Fixture) -> None:
+    kinds = {row["sys_flag"] & 0x701 for row in fixture_log.rows if not row.get("blank")}
+    assert kinds == {0, 0x1, 0x101, 0x201, 0x301}

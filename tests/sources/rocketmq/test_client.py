@@ -1,0 +1,240 @@
+"""The remoting client against brokers that answer as told."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+
+import pytest
+
+from sources.errors import LogtwinError, MasterError, MasterSilent, MasterUnreachable, ProtocolViolation
+from sources.offsets import Offset, OffsetRange
+from sources.rocketmq.address import Address
+from sources.rocketmq.client import RemotingClient, connect
+from sources.rocketmq.remoting import Command, RequestCode, encode_command
+from tests.sources.rocketmq.scripted_master import ScriptedBroker, answer_as, holding
+from tests.truth import Fixture
+
+QUICK = {"connect_timeout_ms": 1000, "connect_attempts": 2, "call_timeout_ms": 2000}
+
+
+def answering(*, code: int = 0, body: str = "", remark: str | None = None) -> Callable[[Command], bytes]:
+    return lambda request: encode_command(request.response(code, body=body.encode(), remark=remark))
+
+
+def closed_port() -> Address:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return Address("127.0.0.1", listener.getsockname()[1])
+
+
+def test_a_real_runtime_info_is_read(fixture_log: Fixture) -> None:
+    with (
+        ScriptedBroker(answer_as(fixture_log.wire("28.resp.bin"))) as broker,
+        RemotingClient(broker.address, **QUICK) as client,
+    ):
+        info = client.runtime_info()
+
+    assert [request.code for request in broker.requests] == [28]
+    assert info["brokerVersionDesc"] == {"4.9.7": "V4_9_7", "5.5.0": "V5_5_0"}[fixture_log.version]
+    assert info["commitLogMinOffset"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("minimum", "maximum", "expected"), [(-1, 0, (0, 0)), (0, 229, (0, 229)), (4096, 4096, (4096, 4096))]
+)
+def test_bounds_are_the_brokers_and_of_an_empty_one_nothing(
+    minimum: int, maximum: int, expected: tuple[int, int]
+) -> None:
+    with ScriptedBroker(holding(minimum, maximum)) as broker, RemotingClient(broker.address, **QUICK) as client:
+        assert client.commit_log_bounds() == OffsetRange(Offset(expected[0]), Offset(expected[1]))
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ('{"table":{"commitLogMaxOffset":"5"}}', "commitLogMinOffset"),
+        ('{"table":{"commitLogMinOffset":"0","commitLogMaxOffset":"many"}}', "commitLogMaxOffset"),
+        ('{"table":{"commitLogMinOffset":"9","commitLogMaxOffset":"5"}}', "at or above 9"),
+        ('{"rows":{}}', "table"),
+        ("[]", "table"),
+        ("{", "JSON"),
+    ],
+)
+def test_a_runtime_info_without_bounds_is_a_protocol_violation(body: str, named: str) -> None:
+    with (
+        ScriptedBroker(answering(body=body)) as broker,
+        RemotingClient(broker.address, **QUICK) as client,
+        pytest.raises(ProtocolViolation, match=named),
+    ):
+        client.commit_log_bounds()
+
+
+def test_a_refusal_names_request_code_and_remark() -> None:
+    with (
+        ScriptedBroker(answering(code=16, remark="no permission")) as broker,
+        RemotingClient(broker.address, **QUICK) as client,
+        pytest.raises(MasterError) as caught,
+    ):
+        client.runtime_info()
+
+    assert "28 GET_BROKER_RUNTIME_INFO" in caught.value.problem
+    assert caught.value.found == "code 16 NO_PERMISSION: no permission"
+
+
+def test_a_broker_that_has_just_booted_is_asked_again() -> None:
+    codes = iter([1, 1])
+    bounds = holding(0, 229)
+
+    def answer(request: Command) -> bytes:
+        for code in codes:
+            return encode_command(request.response(code, remark="java.util.NoSuchElementException"))
+        return bounds(request)
+
+    with ScriptedBroker(answer) as broker, RemotingClient(broker.address, **QUICK) as client:
+        assert client.commit_log_bounds() == OffsetRange(Offset(0), Offset(229))
+
+
+def test_a_broker_that_fails_for_good_is_not_asked_for_ever() -> None:
+    with (
+        ScriptedBroker(answering(code=1, remark="java.lang.Error")) as broker,
+        RemotingClient(broker.address, call_timeout_ms=300) as client,
+        pytest.raises(MasterError) as caught,
+    ):
+        client.runtime_info()
+
+    assert caught.value.found == "code 1 SYSTEM_ERROR: java.lang.Error"
+    assert len(broker.requests) > 1
+
+
+def test_what_the_broker_sends_unasked_is_not_taken_for_an_answer() -> None:
+    def answer(request: Command) -> bytes:
+        push = Command(40, opaque=request.opaque)
+        late = Command(0, opaque=request.opaque - 1, flag=1, body=b"late")
+        return b"".join(map(encode_command, (push, late, request.response(0, body=b"right"))))
+
+    with ScriptedBroker(answer) as broker, RemotingClient(broker.address, **QUICK) as client:
+        assert client.call(Command(RequestCode.GET_BROKER_CONFIG)).body == b"right"
+        assert client.call(Command(RequestCode.GET_BROKER_CONFIG)).body == b"right"
+
+
+def test_an_answer_that_does_not_come_is_silence() -> None:
+    with (
+        ScriptedBroker(lambda _: b"") as broker,
+        RemotingClient(broker.address, call_timeout_ms=100) as client,
+        pytest.raises(MasterSilent) as caught,
+    ):
+        client.runtime_info()
+
+    assert caught.value.expected == "an answer within 0.1 s"
+    assert str(broker.address) in caught.value.problem
+    assert caught.value.is_transient
+
+
+def test_chatter_does_not_prolong_the_wait_for_an_answer() -> None:
+    class Chatting(ScriptedBroker):
+        def serve(self, sock: socket.socket) -> None:
+            while True:
+                sock.sendall(encode_command(Command(40)))
+
+    with Chatting(lambda _: b"") as broker, RemotingClient(broker.address, call_timeout_ms=200) as client:
+        started = time.monotonic()
+        with pytest.raises(MasterSilent):
+            client.runtime_info()
+    assert time.monotonic() - started < 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [(encode_command(Command(0, flag=1))[:9], MasterUnreachable), (b"HTTP/1.1 400 Bad Request", ProtocolViolation)],
+)
+def test_a_broken_conversation_is_an_error(answer: bytes, kind: type[LogtwinError]) -> None:
+    class Hanging(ScriptedBroker):
+        def serve(self, sock: socket.socket) -> None:
+            sock.recv(4096)
+            sock.sendall(answer)
+
+    with Hanging(lambda _: b"") as broker, RemotingClient(broker.address, **QUICK) as client, pytest.raises(kind):
+        client.runtime_info()
+
+
+def test_a_port_where_nobody_listens_is_unreachable_after_all_attempts() -> None:
+    address = closed_port()
+
+    with pytest.raises(MasterUnreachable) as caught:
+        connect(address, timeout_ms=1000, attempts=3)
+
+    assert caught.value.problem == f"cannot connect to {address}, 3 attempts"
+    assert "refused" in str(caught.value.found)
+    assert caught.value.hint
+
+
+def test_a_host_that_does_not_exist_is_unreachable() -> None:
+    with pytest.raises(MasterUnreachable, match=r"cannot connect to nowhere\.invalid:1"):
+        connect(Address("nowhere.invalid", 1), timeout_ms=1000)
+
+
+def test_a_later_attempt_may_succeed(monkeypatch: pytest.MonkeyPatch) -> None:
+    look_up = socket.getaddrinfo
+    answers = iter([OSError("name server away"), OSError("still away")])
+
+    def failing_at_first(host: str, port: int, **options: socket.SocketKind) -> object:
+        for error in answers:
+            raise error
+        return look_up(host, port, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", failing_at_first)
+    with ScriptedBroker(lambda _: b"") as broker, connect(broker.address, timeout_ms=1000, attempts=3) as connection:
+        assert connection.getpeername()[1] == broker.address.port
+
+
+def test_ha_status_is_none_where_the_broker_does_not_know_it() -> None:
+    with ScriptedBroker(answering(code=3)) as broker, RemotingClient(broker.address, **QUICK) as client:
+        assert client.ha_status() is None
+        assert client.highest_slave_offset() is None
+
+
+def test_a_real_ha_status_is_read(fixture_550: Fixture) -> None:
+    with (
+        ScriptedBroker(answer_as(fixture_550.wire("907-with-slave.resp.bin"))) as broker,
+        RemotingClient(broker.address, **QUICK) as client,
+    ):
+        status = client.ha_status()
+        assert status is not None
+        assert status["master"] is True
+        assert client.highest_slave_offset() == status["haConnectionInfo"][0]["slaveAckOffset"]
+
+
+def test_without_slaves_nothing_is_acknowledged(fixture_550: Fixture) -> None:
+    with (
+        ScriptedBroker(answer_as(fixture_550.wire("907.resp.bin"))) as broker,
+        RemotingClient(broker.address, **QUICK) as client,
+    ):
+        assert client.highest_slave_offset() is None
+
+
+@pytest.mark.parametrize("body", ["[]", '{"haConnectionInfo":[{}]}', '{"haConnectionInfo":[{"slaveAckOffset":"x"}]}'])
+def test_an_ha_status_that_is_none_is_a_protocol_violation(body: str) -> None:
+    with (
+        ScriptedBroker(answering(body=body)) as broker,
+        RemotingClient(broker.address, **QUICK) as client,
+        pytest.raises(ProtocolViolation),
+    ):
+        client.highest_slave_offset()
+
+
+def test_the_highest_slave_counts() -> None:
+    body = '{"haConnectionInfo":[{"slaveAckOffset":5},{"slaveAckOffset":100},{"slaveAckOffset":-1}]}'
+    with ScriptedBroker(answering(body=body)) as broker, RemotingClient(broker.address, **QUICK) as client:
+        assert client.highest_slave_offset() == 100
+
+
+def test_the_brokers_configuration_is_read_from_its_properties() -> None:
+    body = "brokerName=b1\nbrokerRole=SYNC_MASTER\nmessageDelayLevel=1s 5s\nextra=a=b\n\n"
+    with ScriptedBroker(answering(body=body)) as broker, RemotingClient(broker.address, **QUICK) as client:
+        assert client.broker_config() == {
+            "brokerName": "b1",
+            "brokerRole": "SYNC_MASTER",
+            "messageDelayLevel": "1s 5s",
+            "extra": "a=b",
+        }

@@ -1,0 +1,409 @@
+from __future__ import annotations
+
+import gc
+import hashlib
+import mmap
+import random
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sources.errors import CorruptRecord
+from sources.master import RECORD_SCHEMA
+from sources.offsets import Offset
+from sources.rocketmq import columns, commitlog, layout
+from sources.rocketmq.commitlog import Blank, Compression, Host, Limits, Message
+from sources.rocketmq.scan import LEAD_FIELDS, TAIL_FIELDS, SuspectRecord
+from tests import truth
+from tests.sources.rocketmq import plain_decoder
+from tests.sources.rocketmq.plain_decoder import rows_of
+from tests.sources.rocketmq.records import VECTORS, Log, log_of, logs, message
+
+
+def decode_all(log: Log, limits: Limits | None = None) -> list[dict[str, Any]]:
+    """The rows of a whole log."""
+    decoded = columns.decode(log.stored, log.start, log.end, limits or Limits())
+    decoded.records.validate(full=True)
+    assert decoded.end == log.end
+    return rows_of(decoded.records)
+
+
+def one_row(sent: Message, limits: Limits | None = None) -> dict[str, Any]:
+    rows = decode_all(log_of([sent]), limits)
+    assert len(rows) == 1
+    return rows[0]
+
+
+def test_every_column_of_every_record_is_what_java_says(fixture_log: truth.Fixture) -> None:
+    end = Offset(fixture_log.max_offset)
+    decoded = columns.decode(fixture_log.log, Offset(0), end)
+    decoded.records.validate(full=True)
+    assert decoded.end == end
+    assert decoded.records.schema.equals(RECORD_SCHEMA, check_metadata=True)
+    rows = rows_of(decoded.records)
+    assert len(rows) == len(fixture_log.rows)
+    for row, java in zip(rows, fixture_log.rows, strict=True):
+        check_against_java(row, java, fixture_log.log)
+
+
+def check_against_java(row: dict[str, Any], java: dict[str, Any], log: bytes) -> None:
+    expected = expected_blank(java) if java.get("blank") else expected_message(java)
+    assert {name: row[name] for name in expected} == expected
+    if java.get("blank"):
+        return
+    stored = row["body"] if row["stored_body"] is None else row["stored_body"]
+    assert hashlib.sha256(row["body"]).hexdigest() == java["body_sha256_decompressed"]
+    assert hashlib.sha256(stored).hexdigest() == java["body_sha256_raw"]
+    assert (row["stored_body"] is not None) == bool(java["sys_flag"] & 1)
+    end = row["offset"] + row["size"]
+    assert row["stored_properties"] == log[end - len(row["stored_properties"]) : end]
+    length = len(row["stored_properties"])
+    assert log[end - length - 2 : end - length] == length.to_bytes(2, "big")
+    store_host = Host.parse(row["store_host"], ipv6=bool(row["sys_flag"] & 0x20))
+    assert (store_host.pack() + row["offset"].to_bytes(8, "big")).hex().upper() == java["msg_id"]
+
+
+def expected_blank(java: dict[str, Any]) -> dict[str, Any]:
+    given = {"offset": java["physical_offset"], "size": java["size"], "kind": "blank", "magic": java["magic"]}
+    return {**dict.fromkeys(RECORD_SCHEMA.names), **given}  # the fixtures' blanks hold zeros only
+
+
+def expected_message(java: dict[str, Any]) -> dict[str, Any]:
+    """Every column whose value the truth has; the other three are body, stored_body and stored_properties."""
+    same = ("size", "topic", "queue_id", "queue_offset", "properties", "magic", "body_crc", "flag", "sys_flag",
+            "born_host", "store_host", "reconsume_times", "prepared_transaction_offset", "tags_code")  # fmt: skip
+    keys = java["properties"].get("KEYS")
+    expected = {
+        **{name: java[name] for name in same},
+        "offset": java["physical_offset"],
+        "kind": "message",
+        "tags": java["properties"].get("TAGS"),
+        "keys": None if keys is None else [key for key in keys.split(" ") if key],
+        "unique_key": java["properties"].get("UNIQ_KEY"),
+        "store_timestamp": java["store_timestamp"] * 1000,
+        "born_timestamp": java["born_timestamp"] * 1000,
+    }
+    assert len(expected) == len(RECORD_SCHEMA.names) - 3
+    return expected
+
+
+def test_tags_codes_are_those_of_the_consume_queues(fixture_log: truth.Fixture) -> None:
+    decoded = columns.decode(fixture_log.log, Offset(0), Offset(fixture_log.max_offset))
+    codes = dict(zip(*(decoded.records.column(name).to_pylist() for name in ("offset", "tags_code")), strict=True))
+    entries = [entry for queue in fixture_log.consume_queues for entry in queue["entries"]]
+    assert len(entries) > 3000
+    for offset, _size, tags_code in entries:
+        assert codes[offset] == tags_code
+
+
+def test_a_brokers_log_equals_the_record_by_record_decoder(fixture_log: truth.Fixture) -> None:
+    end = fixture_log.max_offset
+    decoded = columns.decode(fixture_log.log, Offset(0), Offset(end))
+    assert (rows_of(decoded.records), decoded.end) == plain_decoder.decode(fixture_log.log, 0, end)
+
+
+@pytest.mark.parametrize("chunk_bytes", [200_000, 1 << 20])
+def test_a_brokers_log_in_chunks_gives_the_same_rows(fixture_log: truth.Fixture, chunk_bytes: int) -> None:
+    log, end = memoryview(fixture_log.log), Offset(fixture_log.max_offset)
+    chosen = random.Random(chunk_bytes)
+    parts, at, have = [], Offset(0), 0
+    while at < end:
+        have = min(max(have, at) + chosen.randrange(1, chunk_bytes), end)
+        decoded = columns.decode(log[at:have], at, end)
+        parts.append(decoded.records)
+        at = decoded.end
+    whole = columns.decode(log, Offset(0), end).records
+    assert pa.Table.from_batches(parts).combine_chunks().equals(pa.Table.from_batches([whole]).combine_chunks())
+
+
+@given(logs())
+def test_any_log_equals_the_record_by_record_decoder(log: Log) -> None:
+    assert decode_all(log) == plain_decoder.decode(log.stored, log.start, log.end)[0]
+
+
+@given(logs(), st.data())
+def test_bytes_cut_anywhere(log: Log, data: st.DataObject) -> None:
+    cut = data.draw(st.integers(0, len(log.stored)))
+    first = columns.decode(log.stored[:cut], log.start, log.end)
+    assert first.end == max(at for at in log.boundaries if at <= log.start + cut)
+    second = columns.decode(log.stored[first.end - log.start :], first.end, log.end)
+    assert rows_of(first.records) + rows_of(second.records) == decode_all(log)
+
+
+def test_bytes_cut_at_every_place() -> None:
+    records: list[Message | Blank] = [vector.message for vector in VECTORS[:2]]
+    log = log_of([records[0], Blank(Offset(0), 8, b""), records[1], Blank(Offset(0), 20, bytes(12))], 7)
+    rows = decode_all(log)
+    for cut in range(len(log.stored) + 1):
+        whole = [at for at in log.boundaries if at <= 7 + cut]
+        decoded = columns.decode(log.stored[:cut], Offset(7), log.end)
+        assert decoded.end == whole[-1]
+        assert rows_of(decoded.records) == rows[: len(whole) - 1]
+
+
+@given(logs(), st.data())
+def test_records_that_start_at_or_after_stop_are_left(log: Log, data: st.DataObject) -> None:
+    stop = data.draw(st.integers(log.start, log.end + 10))
+    decoded = columns.decode(log.stored, log.start, Offset(stop))
+    assert (rows_of(decoded.records), decoded.end) == plain_decoder.decode(log.stored, log.start, stop)
+
+
+@pytest.mark.parametrize("data", [b"", b"\0\0\0\x5b\xda\xa3\x20"])
+def test_no_record_at_all(data: bytes) -> None:
+    decoded = columns.decode(data, Offset(5), Offset(1000))
+    assert (decoded.records.num_rows, decoded.end) == (0, 5)
+    assert decoded.records.schema.equals(RECORD_SCHEMA, check_metadata=True)
+
+
+@given(logs(max_records=5), st.data())
+def test_damage_is_reported_as_the_record_by_record_decoder_reports_it(log: Log, data: st.DataObject) -> None:
+    damaged = bytearray(log.stored)
+    for _ in range(data.draw(st.integers(1, 3)) if damaged else 0):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] ^= data.draw(st.integers(1, 255))
+    limits = Limits(max_record_bytes=10_000)
+    assert outcome(columns_decode, damaged, log, limits) == outcome(plain_decoder.decode, damaged, log, limits)
+
+
+def columns_decode(data: bytes, start: int, stop: int, limits: Limits) -> tuple[list[dict[str, Any]], int]:
+    decoded = columns.decode(data, Offset(start), Offset(stop), limits)
+    return rows_of(decoded.records), decoded.end
+
+
+def outcome(decode: Any, damaged: bytearray, log: Log, limits: Limits) -> Any:
+    try:
+        return decode(bytes(damaged), log.start, log.end, limits)
+    except CorruptRecord as error:
+        return error.facts()
+
+
+# One byte of the second of three records, and what must be found wrong; offsets into HELLO_533, from the specification.
+@pytest.mark.parametrize(
+    ("at", "mask"),
+    [(3, 1), (0, 0x80), (0, 0x40), (4, 1), (11, 1), (35, 1), (39, 0x10), (39, 0x20), (40, 0x40), (40, 0x80), (56, 0x40),
+     (84, 0x80), (87, 1), (88, 1), (93, 0x80), (93, 1), (94, 0x80), (96, 0x80), (97, 1)],
+)  # fmt: skip
+def test_each_kind_of_damage(at: int, mask: int) -> None:
+    log = log_of([vector.message for vector in (VECTORS[1], VECTORS[0], VECTORS[2])])
+    damaged = bytearray(log.stored)
+    damaged[log.records[1].offset + at] ^= mask
+    expected = outcome(plain_decoder.decode, damaged, log, Limits())
+    assert expected["offset"] == log.records[1].offset
+    assert outcome(columns_decode, damaged, log, Limits()) == expected
+
+
+def test_the_first_of_two_damaged_records_is_reported() -> None:
+    log = log_of([message(body=b"first"), message(body=b"second"), message(body=b"third")])
+    damaged = bytearray(log.stored)
+    damaged[log.records[1].offset + 88] ^= 1  # its body
+    damaged[log.records[2].offset + 4] ^= 1  # its magic, which is met first
+    with pytest.raises(CorruptRecord, match="its CRC") as caught:
+        columns.decode(damaged, Offset(0), log.end)
+    assert caught.value.offset == log.records[1].offset
+
+
+def test_a_suspicion_that_the_record_by_record_decoder_does_not_share_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def suspect(*_: object) -> None:
+        raise SuspectRecord
+
+    monkeypatch.setattr(columns, "scan", suspect)
+    log = log_of([message()], 77)
+    with pytest.raises(CorruptRecord, match="contradicts itself") as caught:
+        columns.decode(log.stored, log.start, log.end)
+    assert caught.value.offset == 77
+
+
+def test_bytes_that_were_never_written() -> None:
+    log = log_of([message()])
+    with pytest.raises(CorruptRecord, match="nothing was written") as caught:
+        columns.decode(log.stored + bytes(100), Offset(0), Offset(log.end + 100))
+    assert caught.value.offset == log.end
+    assert columns.decode(log.stored + bytes(100), Offset(0), log.end).end == log.end
+
+
+@pytest.mark.parametrize(
+    ("topic", "pairs", "tags_code"),
+    [
+        ("T1", b"TAGS\x01tagA\x02DELAY\x013\x02", 3552231),
+        ("T1", b"", 0),
+        ("SCHEDULE_TOPIC_XXXX", b"TAGS\x01tagA\x02DELAY\x013\x02", 1_795_000_000_001 + 10_000),
+        ("SCHEDULE_TOPIC_XXXX", b"DELAY\x0199\x02", 1_795_000_000_001 + 7_200_000),
+        ("SCHEDULE_TOPIC_XXXX", b"DELAY\x01soon\x02", 1_795_000_000_001 + 1_000),
+        ("SCHEDULE_TOPIC_XXXX", b"TAGS\x01tagA\x02DELAY\x010\x02", 3552231),
+        ("SCHEDULE_TOPIC_XXXX", b"TAGS\x01tagA\x02", 3552231),
+    ],
+)
+def test_tags_codes(topic: str, pairs: bytes, tags_code: int) -> None:
+    assert one_row(message(topic=topic, properties=pairs))["tags_code"] == tags_code
+
+
+@pytest.mark.parametrize(
+    ("pairs", "keys"),
+    [
+        (b"", None),
+        (b"KEYS\x01\x02", None),
+        (b"KEYS\x01k1 k2\x02", ["k1", "k2"]),
+        (b"KEYS\x01  k1   k2 \x02", ["k1", "k2"]),
+        (b"KEYS\x01 \x02", []),
+        (b"KEYS\x01k1\tk2\x02", ["k1\tk2"]),
+    ],
+)
+def test_keys(pairs: bytes, keys: list[str] | None) -> None:
+    assert one_row(message(properties=pairs))["keys"] == keys
+
+
+def test_keys_side_by_side() -> None:
+    blocks = (b"KEYS\x01 a\x02", b"", b"KEYS\x01 \x02", b"KEYS\x01b  c\x02")
+    rows = decode_all(log_of([message(properties=block) for block in blocks]))
+    assert [row["keys"] for row in rows] == [["a"], None, [], ["b", "c"]]
+
+
+def test_a_repeated_property_has_its_last_value_everywhere() -> None:
+    blocks = (b"TAGS\x01a\x02KEYS\x01x\x02TAGS\x01b\x02", b"TAGS\x01c\x02", b"KEYS\x01x\x02KEYS\x01y\x02")
+    rows = decode_all(log_of([message(properties=block) for block in blocks]))
+    assert [row["properties"] for row in rows] == [{"TAGS": "b", "KEYS": "x"}, {"TAGS": "c"}, {"KEYS": "y"}]
+    assert [row["tags"] for row in rows] == ["b", "c", None]
+    assert [row["stored_properties"] for row in rows] == list(blocks)
+
+
+def test_more_names_than_fit_16_bits() -> None:
+    count, width = 140, 500
+    blocks = [
+        b"".join(b"%d\x01%d\x02" % (number * width + i, i) for i in range(width)) + b"%d\x01last\x02" % (number * width)
+        for number in range(count)
+    ]
+    rows = decode_all(log_of([message(properties=block) for block in blocks]))
+    for number, row in enumerate(rows):
+        expected = {str(number * width + i): str(i) for i in range(width)} | {str(number * width): "last"}
+        assert row["properties"] == expected
+
+
+@pytest.mark.parametrize("sys_flag", [0, 0x10, 0x20, 0x30])
+def test_hosts_of_both_widths_side_by_side(sys_flag: int) -> None:
+    mapped, long = Host(bytes(10) + b"\xff\xff\x0a\0\0\x01", 80), Host(bytes(15) + b"\x01", 81)
+    short = Host(bytes((10, 0, 0, 1)), 80)
+    wide = message(
+        sys_flag=sys_flag,
+        born_host=mapped if sys_flag & 0x10 else short,
+        store_host=long if sys_flag & 0x20 else short,
+    )
+    rows = decode_all(log_of([message(), wide, message(born_host=short)]))
+    assert [row["born_host"] for row in rows] == ["127.0.0.1:60828", "10.0.0.1:80", "10.0.0.1:80"]
+    store_host = "[0:0:0:0:0:0:0:1]:81" if sys_flag & 0x20 else "10.0.0.1:80"
+    assert [row["store_host"] for row in rows] == ["127.0.0.1:20911", store_host, "127.0.0.1:20911"]
+
+
+@pytest.mark.parametrize("kind", list(Compression))
+def test_compressed_bodies_among_others(kind: Compression) -> None:
+    stored = commitlog.compress(b"body " * 100, kind)
+    flags, bodies = (0, kind.sys_flag, kind.sys_flag, 0, kind.sys_flag), (b"a", stored, b"junk", b"", b"")
+    sent = [message(sys_flag=flag, body=body) for flag, body in zip(flags, bodies, strict=True)]
+    rows = decode_all(log_of(list(sent)))
+    assert [row["body"] for row in rows] == [b"a", b"body " * 100, None, b"", b""]
+    assert [row["stored_body"] for row in rows] == [None, stored, b"junk", None, None]
+
+
+def test_a_body_above_the_limit_stays_stored() -> None:
+    stored = commitlog.compress(bytes(1000), Compression.ZLIB)
+    sent = message(sys_flag=0x301, body=stored)
+    assert one_row(sent, Limits(max_body_bytes=1000))["body"] == bytes(1000)
+    row = one_row(sent, Limits(max_body_bytes=999))
+    assert (row["body"], row["stored_body"]) == (None, stored)
+
+
+def test_decompressed_bodies_above_the_limit_of_a_batch_end_it_early() -> None:
+    packed = message(sys_flag=0x301, body=commitlog.compress(bytes(1000), Compression.ZLIB))
+    log = log_of([packed, message(), packed, Blank(Offset(0), 8, b""), packed, packed])
+    limits = Limits(max_decompressed_bytes=2500)
+    first = columns.decode(log.stored, log.start, log.end, limits)
+    assert first.end == log.records[4].offset
+    parts, at = [], log.start
+    while at < log.end:
+        decoded = columns.decode(log.stored[at:], at, log.end, Limits(max_decompressed_bytes=1))
+        parts += rows_of(decoded.records)
+        at = decoded.end
+    assert parts == decode_all(log)
+
+
+def test_an_early_end_comes_before_an_error_that_lies_beyond_it() -> None:
+    packed = message(sys_flag=0x301, body=commitlog.compress(bytes(1000), Compression.ZLIB))
+    log = log_of([packed, packed])
+    limits = Limits(max_decompressed_bytes=1500)
+    decoded = columns.decode(log.stored + b"\xff" * 8, log.start, Offset(log.end + 8), limits)
+    assert decoded.end == log.records[1].offset
+    with pytest.raises(CorruptRecord, match="no record starts here"):
+        columns.decode(log.stored[decoded.end :] + b"\xff" * 8, decoded.end, Offset(log.end + 8), limits)
+
+
+@pytest.mark.parametrize("rest", [b"", bytes(50), b"\0\0\0\x01", b"left by whoever had the disk before"])
+def test_a_blank_row(rest: bytes) -> None:
+    log = log_of([message(), Blank(Offset(0), 8 + len(rest), rest), message()])
+    row = decode_all(log)[1]
+    filled = {name: value for name, value in row.items() if value is not None}
+    expected: dict[str, Any] = {"offset": log.records[1].offset, "size": 8 + len(rest), "kind": "blank"}
+    expected["magic"] = -875286124
+    assert filled == expected | ({"stored_body": rest} if any(rest) else {})
+
+
+def test_only_blanks() -> None:
+    rows = decode_all(log_of([Blank(Offset(0), 8, b""), Blank(Offset(0), 9, b"x")], 3))
+    assert [(row["offset"], row["kind"], row["stored_body"]) for row in rows] == [
+        (3, "blank", None),
+        (11, "blank", b"x"),
+    ]
+
+
+def test_two_gibibytes_at_once_are_too_many(tmp_path: Path) -> None:
+    with (tmp_path / "sparse").open("w+b") as file:
+        file.truncate(2**31)
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+            with pytest.raises(ValueError, match="2147483648 bytes at once"):
+                columns.decode(mapped, Offset(0), Offset(100))
+            with memoryview(mapped)[1:] as view, pytest.raises(CorruptRecord, match="nothing was written"):
+                columns.decode(view, Offset(0), Offset(100))
+
+
+def test_the_input_is_not_copied_as_a_whole_and_not_kept(tmp_path: Path) -> None:
+    log = log_of([vector.message for vector in VECTORS])
+    path = tmp_path / "log"
+    path.write_bytes(log.stored)
+    with path.open("r+b") as file:
+        file.truncate(256 * 1024 * 1024)
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        gc.collect()
+        before = pa.total_allocated_bytes()
+        tracemalloc.start()
+        decoded = columns.decode(mapped, log.start, log.end)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 1_000_000
+        assert pa.total_allocated_bytes() - before < 1_000_000
+        mapped.close()  # raises BufferError if anything still refers to it
+    assert len(rows_of(decoded.records)) == len(VECTORS)
+
+
+def test_a_memory_map_can_be_closed_while_the_error_is_held(tmp_path: Path) -> None:
+    damaged = bytearray(log_of([vector.message for vector in VECTORS]).stored)
+    damaged[229 + 88] ^= 1  # the body of the second
+    (tmp_path / "log").write_bytes(damaged)
+    with (tmp_path / "log").open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        with pytest.raises(CorruptRecord) as held:
+            columns.decode(mapped, Offset(0), Offset(len(damaged)))
+        mapped.close()
+    assert held.value.offset == 229
+
+
+def test_the_gathered_fields_are_those_of_the_layout() -> None:
+    assert LEAD_FIELDS.itemsize == layout.LEAD.size
+    assert TAIL_FIELDS.itemsize == layout.TAIL.size + layout.BODY_LENGTH.size
+    numbers = range(9)
+    lead = np.frombuffer(layout.LEAD.pack(*numbers), LEAD_FIELDS)[0].tolist()
+    assert lead == tuple(numbers)

@@ -1,0 +1,244 @@
+"""The HA reader against masters that fail on demand. What it reports is asserted as much as what it reads."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from sources.errors import MasterError, MasterSilent, MasterUnreachable, ProtocolViolation
+from sources.offsets import Offset
+from sources.rocketmq.address import Address
+from sources.rocketmq.ha import encode_frame
+from sources.rocketmq.ha_client import ReadOptions, read_stream
+from tests.sources.rocketmq.scripted_master import HAScript, ScriptedMaster, SlaveConnection, serve_log
+from tests.truth import Fixture
+
+LOG = b"\0" + random.Random(7).randbytes(200_000)
+QUICK = ReadOptions(connect_timeout_ms=1000, connect_attempts=3, silence_timeout_ms=300, report_interval_ms=50)
+
+
+def take(pieces: Iterator[bytes], count: int) -> bytes:
+    """`count` bytes or a little more of the stream, cut to `count`."""
+    taken = bytearray()
+    while len(taken) < count:
+        taken += next(pieces)
+    return bytes(taken[:count])
+
+
+def read(master: Address, start: int, count: int, options: ReadOptions = QUICK) -> bytes:
+    with closing(read_stream(master, Offset(start), options)) as pieces:
+        return take(pieces, count)
+
+
+def failure(*scripts: HAScript, start: int = 4096, count: int = 10, options: ReadOptions = QUICK) -> MasterError:
+    """How reading from masters that do `scripts` fails. It must fail soon, and have promised `start` at most."""
+    with ScriptedMaster(*scripts) as master:
+        started = time.monotonic()
+        with pytest.raises(MasterError) as caught:
+            read(master.address, start, count, options)
+        assert time.monotonic() - started < 5
+        assert set(master.reports) <= {start}
+    return caught.value
+
+
+def test_bytes_come_from_the_start_on() -> None:
+    with ScriptedMaster(serve_log(LOG)) as master:
+        assert read(master.address, 4096, 100_000) == LOG[4096:104_096]
+        assert set(master.reports) == {4096}
+
+
+def test_the_first_byte_is_put_back() -> None:
+    with ScriptedMaster(serve_log(LOG)) as master:
+        assert read(master.address, 0, len(LOG)) == LOG
+        assert set(master.reports) == {1}
+
+
+@pytest.mark.parametrize("start", [0, 1])
+def test_a_real_masters_stream_is_its_log(fixture_log: Fixture, start: int) -> None:
+    stream = fixture_log.wire("ha-stream-from-1.bin")
+
+    def replay(connection: SlaveConnection) -> None:
+        assert connection.await_reports() == [1]
+        connection.send(stream)
+        connection.await_end()
+
+    with ScriptedMaster(replay) as master:
+        assert read(master.address, start, 200_000) == fixture_log.log[start : start + 200_000]
+
+
+def test_a_trickle_is_a_stream() -> None:
+    frames = encode_frame(Offset(4096)) + encode_frame(Offset(4096), b"hello") + encode_frame(Offset(4101), b"world")
+
+    def trickle(connection: SlaveConnection) -> None:
+        connection.await_reports()
+        connection.send_bytewise(frames)
+        connection.await_end()
+
+    with ScriptedMaster(trickle) as master:
+        assert read(master.address, 4096, 10) == b"helloworld"
+
+
+def test_a_body_on_its_way_is_no_silence() -> None:
+    body = bytes(20)
+
+    def slow(connection: SlaveConnection) -> None:
+        connection.await_reports()
+        frame = encode_frame(Offset(4096), body)
+        connection.send(frame[:13])
+        for at in range(13, len(frame)):
+            connection.await_reports(at - 11)  # one more report, 50 ms later
+            connection.send(frame[at : at + 1])
+        connection.await_end()
+
+    with ScriptedMaster(slow) as master:
+        assert read(master.address, 4096, len(body)) == body  # 1 s, three times the silence that is allowed
+
+
+def test_a_reader_that_waits_repeats_its_first_report_and_no_other() -> None:
+    def late(connection: SlaveConnection) -> None:
+        connection.await_reports()
+        connection.send(encode_frame(Offset(4096), b"some"))
+        connection.await_reports(4)
+        connection.send(encode_frame(Offset(4100), b"more"))
+        connection.await_end()
+
+    with ScriptedMaster(late) as master:
+        assert read(master.address, 4096, 8) == b"somemore"
+        assert len(master.reports) >= 4
+        assert set(master.reports) == {4096}
+
+
+def test_a_closed_connection_is_made_anew_from_the_same_start() -> None:
+    with ScriptedMaster(serve_log(LOG, stop_after=50_000), serve_log(LOG)) as master:
+        assert read(master.address, 4096, 100_000) == LOG[4096:104_096]
+        assert len(master.connections) == 2
+        assert set(master.reports) == {4096}
+
+
+def test_a_hundred_random_disconnects_lose_and_repeat_nothing() -> None:
+    chance = random.Random(42)
+    cuts = [chance.randrange(len(LOG)) for _ in range(100)]
+    options = ReadOptions(connect_attempts=101, silence_timeout_ms=2000)
+    scripts = [serve_log(LOG, frame_bytes=100, stop_after=cut) for cut in sorted(cuts)]
+
+    with ScriptedMaster(*scripts, serve_log(LOG)) as master:
+        assert read(master.address, 0, len(LOG), options) == LOG
+        assert len(master.connections) > 50
+        assert set(master.reports) == {1}
+
+
+def test_a_master_that_keeps_closing_is_unreachable() -> None:
+    error = failure(serve_log(LOG, stop_after=1012), count=100_000)
+
+    assert isinstance(error, MasterUnreachable)
+    assert error.is_transient
+    assert "3 times" in error.problem
+    assert error.hint
+
+
+def test_a_master_that_closes_at_once_is_unreachable() -> None:
+    error = failure(lambda _: None)
+
+    assert isinstance(error, MasterUnreachable)
+    assert error.offset == 4096
+
+
+def test_a_port_where_nobody_listens_is_unreachable() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = Address("127.0.0.1", listener.getsockname()[1])
+
+    with pytest.raises(MasterUnreachable, match="cannot connect"):
+        read(address, 0, 1)
+
+
+def sending(data: bytes) -> HAScript:
+    def script(connection: SlaveConnection) -> None:
+        connection.await_reports()
+        connection.send(data)
+        connection.await_end()
+
+    return script
+
+
+@pytest.mark.parametrize(
+    ("data", "expected", "found"),
+    [
+        (encode_frame(Offset(4095), b"x"), "a frame at 4096", "one at 4095"),
+        (encode_frame(Offset(4097), b"x"), "a frame at 4096", "one at 4097"),
+        (encode_frame(Offset(4096), b"ab") + encode_frame(Offset(4096), b"ab"), "a frame at 4098", "one at 4096"),
+        (encode_frame(Offset(5000)), "a frame at 4096", "one at 5000"),
+        (struct.pack(">qi", 4096, -1), "0 to 4194304 bytes", "-1 bytes"),
+        (struct.pack(">qi", 4096, 4194305), "0 to 4194304 bytes", "4194305 bytes"),
+    ],
+)
+def test_what_no_master_sends_is_a_violation(data: bytes, expected: str, found: str) -> None:
+    error = failure(sending(data))
+
+    assert isinstance(error, ProtocolViolation)
+    assert (error.expected, error.found) == (expected, found)
+    assert error.offset is not None
+    assert error.hint
+
+
+def test_a_master_that_says_nothing_is_silent() -> None:
+    error = failure(sending(b""))
+
+    assert isinstance(error, MasterSilent)
+    assert (error.offset, error.found) == (4096, "nothing")
+    assert error.expected == "data or a heartbeat within 0.3 s"
+
+
+def test_heartbeats_without_data_are_the_stall_of_an_offset_out_of_range() -> None:
+    def heartbeats(connection: SlaveConnection) -> None:
+        for count in itertools.count(1):
+            connection.await_reports(count)
+            connection.send(encode_frame(Offset(4096)))
+
+    error = failure(heartbeats)
+
+    assert isinstance(error, MasterSilent)
+    assert error.problem.endswith("sends heartbeats and no data")
+    assert error.offset == 4096
+    assert "expired" in str(error.hint)
+
+
+def test_half_a_heartbeat_again_and_again_is_no_progress() -> None:
+    def halves(connection: SlaveConnection) -> None:
+        frame = encode_frame(Offset(4096))
+        for count in itertools.count(1):
+            connection.await_reports(count)
+            connection.send(frame[6:] + frame[:6] if count > 1 else frame[:6])
+
+    assert isinstance(failure(halves), MasterSilent)
+
+
+def test_silence_in_mid_stream_names_where() -> None:
+    error = failure(sending(encode_frame(Offset(4096), b"hello")), count=6)
+
+    assert isinstance(error, MasterSilent)
+    assert error.offset == 4101
+
+
+def test_a_reader_that_is_closed_leaves_at_once() -> None:
+    with ScriptedMaster(serve_log(LOG)) as master:
+        pieces = read_stream(master.address, Offset(0), QUICK)
+        take(pieces, 10)
+        pieces.close()
+        connection = master.await_connection(1)
+        connection.await_end()
+
+
+def test_the_time_between_two_reads_is_the_callers_own() -> None:
+    with ScriptedMaster(serve_log(LOG)) as master, closing(read_stream(master.address, Offset(1), QUICK)) as pieces:
+        first = take(pieces, 1000)
+        master.await_connection(1).await_reports()
+        time.sleep(1.2 * QUICK.silence_timeout_ms / 1000)  # the caller decodes and writes
+        assert first
+        assert next(pieces)

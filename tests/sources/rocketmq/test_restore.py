@@ -1,0 +1,81 @@
+"""`columns.encode`: rows back to the master's bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+
+from sources.errors import CorruptRecord
+from sources.master import RECORD_SCHEMA
+from sources.offsets import Offset
+from sources.rocketmq import columns
+from sources.rocketmq.commitlog import Blank, Host
+from tests import truth
+from tests.sources.rocketmq.records import VECTORS, Log, log_of, logs, message
+
+
+def test_the_brokers_files_come_back_to_the_byte(fixture_log: truth.Fixture) -> None:
+    decoded = columns.decode(fixture_log.log, Offset(0), Offset(fixture_log.max_offset))
+    assert columns.encode(decoded.records) == fixture_log.log
+
+
+@given(logs())
+def test_any_log_comes_back(log: Log) -> None:
+    assert columns.encode(columns.decode(log.stored, log.start, log.end).records) == log.stored
+
+
+def test_a_part_of_a_batch() -> None:
+    log = log_of([vector.message for vector in VECTORS])
+    records = columns.decode(log.stored, log.start, log.end).records
+    assert columns.encode(records.slice(1, 2)) == log.stored[log.boundaries[1] : log.boundaries[3]]
+    assert columns.encode(records.slice(0, 0)) == b""
+
+
+def test_a_mapped_ipv4_host_comes_back_in_16_bytes() -> None:
+    mapped = Host(bytes(10) + b"\xff\xff\x0a\0\0\x01", 80)
+    log = log_of([message(sys_flag=0x30, born_host=mapped, store_host=mapped)])
+    records = columns.decode(log.stored, log.start, log.end).records
+    assert records.column("born_host").to_pylist() == ["10.0.0.1:80"]
+    assert columns.encode(records) == log.stored
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"body": None},
+        {"topic": None},
+        {"born_host": "nowhere"},
+        {"sys_flag": None},
+        {"magic": 1},
+        {"topic": "t" * 200},
+        {"born_timestamp": None},
+        {"size": 100},
+        {"body": b"another length"},
+    ],
+)
+def test_a_row_that_no_decoder_made(changes: dict[str, Any]) -> None:
+    log = log_of([message()], 77)
+    (row,) = columns.decode(log.stored, log.start, log.end).records.to_pylist()
+    with pytest.raises(CorruptRecord) as caught:
+        columns.encode(pa.RecordBatch.from_pylist([row | changes], RECORD_SCHEMA))
+    assert caught.value.offset == 77
+    assert caught.value.hint is not None
+
+
+def test_a_blank_row_of_the_wrong_size() -> None:
+    log = log_of([Blank(Offset(0), 12, b"abcd")])
+    (row,) = columns.decode(log.stored, log.start, log.end).records.to_pylist()
+    with pytest.raises(CorruptRecord, match="another size") as caught:
+        columns.encode(pa.RecordBatch.from_pylist([row | {"size": 13}], RECORD_SCHEMA))
+    assert (caught.value.expected, caught.value.found) == ("13 bytes", "12 bytes")
+
+
+def test_times_below_a_millisecond_are_not_dropped_silently() -> None:
+    log = log_of([message()])
+    (row,) = columns.decode(log.stored, log.start, log.end).records.to_pylist()
+    later = row["store_timestamp"].replace(microsecond=row["store_timestamp"].microsecond + 1)
+    with pytest.raises(CorruptRecord, match="no record"):
+        columns.encode(pa.RecordBatch.from_pylist([row | {"store_timestamp": later}], RECORD_SCHEMA))

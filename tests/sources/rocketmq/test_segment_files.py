@@ -1,0 +1,158 @@
+"""Which segment files there are, and one of them in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from sources.errors import ConfigurationError, SegmentError
+from sources.offsets import Offset
+from sources.rocketmq import segment_files
+from sources.rocketmq.segment_files import Segment, list_segments, mapped
+
+
+def make(path: Path, files: dict[int, int]) -> Path:
+    """Files named by offset, of so many bytes each."""
+    for start, size in files.items():
+        (path / f"{start:020d}").write_bytes(bytes(size))
+    return path
+
+
+@pytest.mark.parametrize(
+    "files",
+    [{0: 100}, {0: 100, 100: 100, 200: 100}, {700: 100, 800: 100}, {0: 1 << 20, 1 << 20: 1 << 20}],
+    ids=["one", "three", "retention took the first ones", "megabytes"],
+)
+def test_files_are_listed_in_log_order(tmp_path: Path, files: dict[int, int]) -> None:
+    listed = list_segments(make(tmp_path, files))
+    assert [(segment.path.name, segment.start, segment.size) for segment in listed] == [
+        (f"{start:020d}", start, size) for start, size in sorted(files.items())
+    ]
+    assert [segment.end for segment in listed] == [start + size for start, size in sorted(files.items())]
+
+
+def test_other_names_are_ignored(tmp_path: Path) -> None:
+    make(tmp_path, {0: 100, 100: 100})
+    for name in (".hidden", "lock", "00000000000000000050.bak", "123", "0000000000000000005x"):
+        (tmp_path / name).write_bytes(b"x")
+    assert [segment.start for segment in list_segments(tmp_path)] == [0, 100]
+
+
+def test_an_empty_last_file_is_ignored_as_a_broker_does(tmp_path: Path) -> None:
+    assert [segment.start for segment in list_segments(make(tmp_path, {0: 100, 100: 100, 200: 0}))] == [0, 100]
+
+
+@pytest.mark.parametrize("files", [{}, {0: 0}])
+def test_a_directory_without_segment_files_is_an_error_naming_it(tmp_path: Path, files: dict[int, int]) -> None:
+    make(tmp_path, files)
+    (tmp_path / "readme").write_bytes(b"x")
+    with pytest.raises(ConfigurationError, match="no segment file") as raised:
+        list_segments(tmp_path)
+    assert str(tmp_path) in str(raised.value)
+    assert "20 digits" in str(raised.value)
+
+
+def test_a_directory_that_is_not_there_is_an_error_naming_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        list_segments(tmp_path / "commitlgo")
+    assert str(tmp_path / "commitlgo") in str(raised.value)
+    assert raised.value.found == "No such file or directory"
+
+
+def test_a_file_instead_of_a_directory_is_an_error(tmp_path: Path) -> None:
+    make(tmp_path, {0: 100})
+    with pytest.raises(ConfigurationError, match="Not a directory"):
+        list_segments(tmp_path / f"{0:020d}")
+
+
+@pytest.mark.parametrize("files", [{0: 100, 200: 100}, {0: 100, 100: 100, 300: 100}, {0: 100, 500: 100}])
+def test_a_missing_middle_file_is_named(tmp_path: Path, files: dict[int, int]) -> None:
+    missing = next(start for start in range(0, 500, 100) if start not in files)
+    with pytest.raises(SegmentError, match=f"{missing:020d} is missing") as raised:
+        list_segments(make(tmp_path, files))
+    assert raised.value.offset == missing
+
+
+@pytest.mark.parametrize(
+    ("files", "wrong", "word"),
+    [
+        ({0: 100, 100: 60, 200: 100}, 100, "shorter"),
+        ({0: 60, 100: 100}, 0, "shorter"),
+        ({0: 100, 100: 60}, 100, "shorter"),
+        ({0: 100, 100: 0, 200: 100}, 100, "shorter"),
+        ({0: 100, 100: 101}, 100, "longer"),
+    ],
+)
+def test_a_file_of_another_length_is_named(tmp_path: Path, files: dict[int, int], wrong: int, word: str) -> None:
+    with pytest.raises(SegmentError, match=f"{wrong:020d} is {word} than its neighbours") as raised:
+        list_segments(make(tmp_path, files))
+    assert (raised.value.expected, raised.value.found) == ("100 bytes", f"{files[wrong]} bytes")
+
+
+def test_files_closer_than_their_length_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(SegmentError, match=f"{100:020d} is missing"):
+        list_segments(make(tmp_path, {0: 100, 50: 100}))
+
+
+def test_a_file_that_appears_during_the_scan_is_no_missing_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path, {0: 100, 100: 100, 200: 100})
+    scan = segment_files._scan
+    partial = [[segment for segment in scan(tmp_path) if segment.start != 100]]
+    monkeypatch.setattr(segment_files, "_scan", lambda path: partial.pop() if partial else scan(path))
+    assert [segment.start for segment in list_segments(tmp_path)] == [0, 100, 200]
+
+
+def segment(tmp_path: Path, data: bytes, start: int = 4096) -> Segment:
+    path = tmp_path / f"{start:020d}"
+    path.write_bytes(data)
+    return Segment(path, Offset(start), len(data))
+
+
+def test_a_map_gives_views_by_offset(tmp_path: Path) -> None:
+    with mapped(segment(tmp_path, bytes(range(200)))) as file:
+        with file.view(Offset(4096 + 3), Offset(4096 + 6)) as view:
+            assert bytes(view) == bytes([3, 4, 5])
+            assert view.readonly
+        with file.rest(Offset(4096 + 198)) as rest:
+            assert bytes(rest) == bytes([198, 199])
+
+
+def test_a_view_is_good_until_its_with_ends(tmp_path: Path) -> None:
+    with mapped(segment(tmp_path, bytes(200))) as file, file.rest(Offset(4096)) as view:
+        pass
+    with pytest.raises(ValueError, match="released"):
+        view[0]
+
+
+def test_a_view_that_somebody_holds_on_to_is_left_to_him(tmp_path: Path) -> None:
+    with mapped(segment(tmp_path, bytes(range(200)))) as file, file.rest(Offset(4096)) as view:
+        buffer = pa.py_buffer(view)
+    assert buffer.to_pybytes() == bytes(range(200))
+
+
+def test_a_map_outlives_its_with_where_an_array_still_needs_it(tmp_path: Path) -> None:
+    with mapped(segment(tmp_path, bytes(range(200)))) as file, file.rest(Offset(4096)) as view:
+        array = np.frombuffer(view, np.uint8)
+    assert array.sum() == sum(range(200))
+
+
+def test_forgotten_pages_can_be_read_again(tmp_path: Path) -> None:
+    data = np.arange(1 << 14, dtype=np.uint32).tobytes()
+    with mapped(segment(tmp_path, data)) as file:
+        file.forget(Offset(4096 + 40_000))
+        file.forget(Offset(4096 + len(data)))
+        with file.rest(Offset(4096)) as view:
+            assert bytes(view) == data
+
+
+def test_a_file_that_changed_its_length_since_it_was_listed_is_an_error(tmp_path: Path) -> None:
+    listed = segment(tmp_path, bytes(200))
+    listed.path.write_bytes(bytes(100))
+    with pytest.raises(SegmentError, match="changed its length") as raised, mapped(listed):
+        pass
+    assert (raised.value.expected, raised.value.found) == ("200 bytes", "100 bytes")

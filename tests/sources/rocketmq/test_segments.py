@@ -1,0 +1,328 @@
+"""A commit log read from its files: its bounds while it is written, and every record exactly once."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sources.errors import AboveMaximum, BelowMinimum, CorruptRecord, SegmentError
+from sources.master import Chunk
+from sources.offsets import Offset, OffsetRange
+from sources.rocketmq.segments import Segments
+from tests.sources.rocketmq.synthetic_log import BLANK_HEAD, SyntheticLog, filled, record_bytes
+from tests.truth import Fixture
+
+MIB = 1024 * 1024
+SIZES = st.lists(st.integers(0, 1500), max_size=40)
+
+
+def segments(log: SyntheticLog) -> Segments:
+    return Segments(log.path, settle_s=0.05)
+
+
+def owned(start: int, end: int) -> OffsetRange:
+    return OffsetRange(Offset(start), Offset(end))
+
+
+def read(
+    source: Segments, start: int, end: int, *, boundary: bool = True, chunk_bytes: int = 1000
+) -> Iterator[tuple[OffsetRange, bytes, list[int]]]:
+    """Per chunk: what it covers, its bytes, the offsets of its records. Checks that the three agree and join."""
+    at: int | None = None
+    for chunk in source.chunks(owned(start, end), boundary, chunk_bytes):
+        offsets, sizes = chunk.records["offset"].to_pylist(), chunk.records["size"].to_pylist()
+        assert len(chunk.raw) == chunk.covered.size == sum(sizes) > 0
+        assert offsets[0] == chunk.covered.start
+        assert at in (None, chunk.covered.start)
+        at = chunk.covered.end
+        yield chunk.covered, bytes(chunk.raw), offsets
+
+
+def test_chunks_of_a_real_log_are_its_records_and_its_bytes(fixture_log: Fixture) -> None:
+    source = Segments(fixture_log.commitlog_path)
+    chunks = list(read(source, 0, fixture_log.max_offset, chunk_bytes=300_000))
+    assert b"".join(data for _, data, _ in chunks) == fixture_log.log
+    assert [at for _, _, offsets in chunks for at in offsets] == [row["physical_offset"] for row in fixture_log.rows]
+    assert len(chunks) > 10
+
+
+@pytest.mark.parametrize("pieces", [64 * 1024, 500_000, MIB])
+def test_a_real_log_in_pieces_is_read_once(fixture_log: Fixture, pieces: int) -> None:
+    source, found = Segments(fixture_log.commitlog_path), []
+    for piece in owned(0, fixture_log.max_offset).in_pieces(pieces):
+        for _, _, offsets in read(source, piece.start, piece.end, boundary=False, chunk_bytes=100_000):
+            found += offsets
+    assert found == [row["physical_offset"] for row in fixture_log.rows]
+
+
+@given(
+    sizes=SIZES.filter(bool),
+    first_file=st.integers(0, 2),
+    cuts=st.lists(st.integers(0, 60_000), max_size=8),
+    chunk_bytes=st.integers(1, 6000),
+)
+def test_every_record_belongs_to_exactly_one_range(
+    sizes: list[int], first_file: int, cuts: list[int], chunk_bytes: int
+) -> None:
+    with tempfile.TemporaryDirectory() as path:
+        log = filled(Path(path), *sizes, minimum=4096 * first_file)
+        edges = sorted({log.minimum, log.end, *(log.minimum + cut % (log.end - log.minimum) for cut in cuts)})
+        data = b""
+        found: list[int] = []
+        covered: list[OffsetRange] = []
+        for start, end in pairwise(edges):
+            for part, raw, offsets in read(
+                segments(log), start, end, boundary=start == log.minimum, chunk_bytes=chunk_bytes
+            ):
+                assert start <= part.start < end
+                data, found, covered = data + raw, found + offsets, [*covered, part]
+        assert (data, found) == (log.data(), log.starts)
+        assert all(before.end == after.start for before, after in pairwise(covered))
+
+
+def test_a_chunk_is_about_as_large_as_asked_and_holds_whole_records(tmp_path: Path) -> None:
+    log = filled(tmp_path, 10, 10, 500, 3000, 10, file_bytes=8192)
+    sizes = [part.size for part, _, _ in read(segments(log), 0, log.end, chunk_bytes=250)]
+    small, middle, large = (len(record_bytes(0, bytes(size))) for size in (10, 500, 3000))
+    assert sizes == [2 * small, middle, large, small]
+
+
+def test_the_last_record_of_a_range_may_reach_past_it(tmp_path: Path) -> None:
+    log = filled(tmp_path, 100, 100, 100)
+    (only,) = read(segments(log), 0, log.starts[1] + 1)
+    assert only[2] == log.starts[:2]
+    assert only[0].end == log.starts[2]
+
+
+def test_a_range_inside_one_record_owns_nothing(tmp_path: Path) -> None:
+    log = filled(tmp_path, 1000, 1000)
+    assert list(read(segments(log), 10, 900, boundary=False)) == []
+
+
+def test_an_empty_range_has_no_chunks(tmp_path: Path) -> None:
+    log = filled(tmp_path, 100)
+    assert list(read(segments(log), log.end, log.end)) == []
+
+
+def test_reading_with_a_boundary_finds_one_only_where_a_record_starts(tmp_path: Path) -> None:
+    log = filled(tmp_path, 20, 300, 400, 20, file_bytes=768)
+    assert log.blanks
+    for start in range(log.end):
+        if start in log.starts:
+            assert next(read(segments(log), start, log.end))[0].start == start
+            continue
+        with pytest.raises(CorruptRecord, match="no record starts at the offset to read from") as raised:
+            next(read(segments(log), start, log.end))
+        assert raised.value.offset == start
+
+
+def test_without_a_boundary_reading_begins_at_the_next_record(tmp_path: Path) -> None:
+    log = filled(tmp_path, 20, 300, 400, 20, file_bytes=768)
+    for start in range(log.end):
+        following = [at for at in log.starts if at >= start]
+        found = [at for _, _, offsets in read(segments(log), start, log.end, boundary=False) for at in offsets]
+        assert found == following
+
+
+def test_what_looks_like_a_record_inside_a_record_is_none(tmp_path: Path) -> None:
+    """A copy of a record of another place, and a blank that leads to the next record but ends before its file."""
+    log = filled(tmp_path, 10)
+    body_at, next_at = log.end + 88, log.end + len(record_bytes(0, bytes(400)))
+    copy = record_bytes(body_at + 1, b"a copy of another place").ljust(200, b"x")
+    log.append(copy + BLANK_HEAD.pack(next_at - body_at - 200, 0xCBD43194).ljust(200, b"x"))
+    log.append(b"last")
+    assert log.starts[2] == next_at
+    for start in range(log.starts[1] + 1, next_at):
+        assert next(read(segments(log), start, log.end, boundary=False))[0].start == next_at
+
+
+def test_a_forged_record_in_its_very_place_does_not_mislead(tmp_path: Path) -> None:
+    """A producer may guess the offset of its own body: the record in it passes every check a record can pass."""
+    log = filled(tmp_path, 10, 10)
+    forged_at = log.end + 88 + 50
+    log.append(b"x" * 50 + record_bytes(forged_at, b"forged") * 2 + b"x" * 300)
+    log.append(b"last")
+    for start in range(log.starts[2] + 1, log.starts[3]):
+        assert segments(log).boundary_after(Offset(start), Offset(log.end)) == log.starts[3]
+        assert next(read(segments(log), start, log.end, boundary=False))[0].start == log.starts[3]
+
+
+def test_a_boundary_after_damage_is_found(tmp_path: Path) -> None:
+    log = filled(tmp_path, *[100] * 8)
+    log.write(log.starts[3], b"\xff" * 8)
+    for start, boundary in ((log.starts[4] - 1, log.starts[4]), (log.starts[6] + 1, log.starts[7])):
+        assert segments(log).boundary_after(Offset(start), Offset(log.end)) == boundary
+
+
+def test_the_boundary_after_an_offset(fixture_log: Fixture) -> None:
+    starts = [row["physical_offset"] for row in fixture_log.rows]
+    source = Segments(fixture_log.commitlog_path)
+    for offset in range(0, fixture_log.max_offset, 9973):
+        expected = min((start for start in starts if start >= offset), default=fixture_log.max_offset)
+        assert source.boundary_after(Offset(offset), Offset(fixture_log.max_offset)) == expected
+
+
+def test_the_boundary_after_an_offset_is_at_most_the_maximum(tmp_path: Path) -> None:
+    log = filled(tmp_path, 100, 100)
+    for offset, maximum in ((log.starts[1] + 1, log.end), (log.end, log.end), (log.end + 9, log.end), (0, 0)):
+        assert segments(log).boundary_after(Offset(offset), Offset(maximum)) == maximum
+
+
+def test_there_is_no_boundary_after_what_retention_took(tmp_path: Path) -> None:
+    log = filled(tmp_path, *[1000] * 12)
+    log.file(0).unlink()
+    with pytest.raises(BelowMinimum):
+        segments(log).boundary_after(Offset(5), Offset(log.end))
+
+
+def test_what_stands_behind_a_blank_is_not_read(tmp_path: Path) -> None:
+    log = filled(tmp_path, 100)
+    blank = log.end
+    log.append_blank()
+    log.append(b"next")
+    log.write(blank + 8, b"\xda\xa3\x20\xa7" * 500)
+    for start in (blank + 1, blank + 8, blank + 1000, 4095):
+        assert next(read(segments(log), start, log.end, boundary=False))[2] == [4096]
+
+
+def test_a_live_log_is_read_without_a_false_alarm(tmp_path: Path) -> None:
+    log = SyntheticLog(tmp_path)
+
+    def produce() -> None:
+        for number in range(300):
+            log.append(bytes([1 + number % 250]) * (number * 7 % 900), piece_bytes=13)
+
+    producer = threading.Thread(target=produce)
+    producer.start()
+    source, ends, found = Segments(tmp_path), [Offset(0)], []
+    while producer.is_alive() or ends[-1] < log.end:
+        ends.append(source.bounds(ends[-1]).end)
+        assert ends[-2] <= ends[-1]
+        found += [offset for _, _, offsets in read(source, ends[-2], ends[-1]) for offset in offsets]
+    producer.join()
+    assert set(ends) <= set(log.boundaries)
+    assert found == log.starts
+
+
+# chunks of a log that is not what was asked for
+
+
+def test_below_the_first_file_is_below_the_minimum(tmp_path: Path) -> None:
+    log = filled(tmp_path, *[1000] * 12)
+    log.file(0).unlink()
+    with pytest.raises(BelowMinimum) as raised:
+        list(read(segments(log), 0, log.end))
+    assert raised.value.offset == 0
+    assert "4096" in str(raised.value)
+
+
+def test_retention_may_overtake_the_reader(tmp_path: Path) -> None:
+    log = filled(tmp_path, *[1000] * 12)
+    chunks = read(segments(log), 0, log.end)
+    next(chunks)
+    for start in (0, 4096):
+        log.file(start).unlink()
+    with pytest.raises(BelowMinimum) as raised:
+        list(chunks)
+    assert raised.value.offset == 4096
+    assert "8192" in str(raised.value)
+
+
+def test_a_later_file_that_goes_away_is_no_retention(tmp_path: Path) -> None:
+    log = filled(tmp_path, *[1000] * 5)
+    chunks = read(segments(log), 0, log.end)
+    next(chunks)
+    for start in (4096, 8192):
+        log.file(start).unlink()
+    with pytest.raises(SegmentError, match=f"{4096:020d} has gone"):
+        list(chunks)
+
+
+@pytest.mark.parametrize("beyond", [1, 5000, 1 << 40])
+def test_beyond_the_end_is_above_the_maximum(tmp_path: Path, beyond: int) -> None:
+    log = filled(tmp_path, 100, 100)
+    for upto in (None, Offset(log.end)):
+        with pytest.raises(AboveMaximum) as raised:
+            list(segments(log).chunks(owned(0, log.end + beyond), True, 1000, upto))
+        assert raised.value.offset == log.end + beyond
+    assert f"{log.end} or less" in str(raised.value)
+
+
+def test_a_start_beyond_the_end_is_above_the_maximum(tmp_path: Path) -> None:
+    log = filled(tmp_path, 100)
+    for start in (log.end + 1, 1 << 40):
+        with pytest.raises(AboveMaximum) as raised:
+            list(segments(log).chunks(owned(start, start), True, 1000, Offset(log.end)))
+        assert raised.value.offset == start
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 1000, 1 << 20])
+@pytest.mark.parametrize("upto_known", [True, False])
+def test_a_hole_is_an_error_naming_both_files(tmp_path: Path, chunk_bytes: int, upto_known: bool) -> None:
+    log = filled(tmp_path, *[1000] * 5)
+    (blank,) = log.blanks
+    log.write(blank, bytes(8))
+    chunks = segments(log).chunks(owned(0, log.end), True, chunk_bytes, Offset(log.end) if upto_known else None)
+    with pytest.raises(CorruptRecord, match="hole") as raised:
+        list(chunks)
+    assert raised.value.offset == blank
+    assert log.file(0).name in str(raised.value)
+    assert log.file(4096).name in str(raised.value)
+
+
+@pytest.mark.parametrize(("byte", "what"), [(2, "size"), (5, "magic"), (30, "physical offset"), (150, "body")])
+@pytest.mark.parametrize("chunk_bytes", [1, 1 << 20])
+def test_a_damaged_record_is_an_error_naming_file_and_offset(
+    tmp_path: Path, byte: int, what: str, chunk_bytes: int
+) -> None:
+    log = filled(tmp_path, 300, 300, 300)
+    log.write(log.starts[1] + byte, b"\x5a")
+    with pytest.raises(CorruptRecord) as raised:
+        list(read(segments(log), 0, log.end, chunk_bytes=chunk_bytes))
+    assert raised.value.offset == log.starts[1], what
+    assert str(log.file(0)) in str(raised.value)
+    assert raised.value.hint is not None
+
+
+# memory
+
+
+def test_batches_stay_good_and_views_do_not(tmp_path: Path) -> None:
+    log = filled(tmp_path, *[100] * 30)
+    chunks: list[Chunk] = list(segments(log).chunks(owned(0, log.end), True, 500))
+    for path in tmp_path.iterdir():
+        path.write_bytes(bytes(4096))
+    bodies = [body for chunk in chunks for body in chunk.records["body"].to_pylist() if body is not None]
+    assert bodies == [bytes([1 + number]) * 100 for number in range(30)]
+    with pytest.raises(ValueError, match="released"):
+        bytes(chunks[0].raw)
+
+
+def test_a_consumer_that_keeps_an_array_over_the_bytes_does_no_harm(tmp_path: Path) -> None:
+    log = filled(tmp_path, *[100] * 60)
+    arrays = [np.frombuffer(chunk.raw, np.uint8) for chunk in segments(log).chunks(owned(0, log.end), True, 500)]
+    assert b"".join(array.tobytes() for array in arrays) == log.data()
+
+
+def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
+    log = SyntheticLog(tmp_path, file_bytes=128 * MIB)
+    body = np.random.default_rng(1).bytes(64 * 1024)
+    while log.left > 2 * len(body):
+        log.append(body)
+    process = psutil.Process()
+    source, peak = segments(log), 0
+    list(source.chunks(owned(0, log.starts[20]), True, MIB))  # what is loaded once is not growth
+    before = process.memory_info().rss
+    assert source.bounds().end == log.end
+    for _ in source.chunks(owned(0, log.end), True, MIB):
+        peak = max(peak, process.memory_info().rss - before)
+    assert peak < 48 * MIB

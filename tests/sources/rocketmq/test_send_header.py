@@ -1,0 +1,84 @@
+"""The ext fields of a send, against section 6.5 of the RocketMQ notes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sources.errors import ProtocolViolation
+from sources.rocketmq.remoting import RequestCode
+from sources.rocketmq.send_header import SendHeader, decode_send_header, encode_send_header
+
+HEADER = SendHeader(
+    producer_group="PG",
+    topic="T1",
+    queue_id=2,
+    sys_flag=4,
+    born_timestamp_ms=1795253573458,
+    flag=-5,
+    properties="KEYS\x01k1\x02",
+    reconsume_times=1,
+    default_topic="TBW102",
+    default_topic_queue_nums=4,
+    unit_mode=True,
+    max_reconsume_times=16,
+    batch=False,
+    broker_name="b1",
+)
+LONG = {
+    "producerGroup": "PG",
+    "topic": "T1",
+    "defaultTopic": "TBW102",
+    "defaultTopicQueueNums": "4",
+    "queueId": "2",
+    "sysFlag": "4",
+    "bornTimestamp": "1795253573458",
+    "flag": "-5",
+    "properties": "KEYS\x01k1\x02",
+    "reconsumeTimes": "1",
+    "unitMode": "true",
+    "maxReconsumeTimes": "16",
+    "batch": "false",
+    "brokerName": "b1",
+}
+SHORT = dict(zip("abcdefghijklmn", LONG.values(), strict=True))
+
+
+def test_request_10_spells_the_names_out() -> None:
+    assert encode_send_header(HEADER, RequestCode.SEND_MESSAGE) == LONG
+    assert decode_send_header(LONG, RequestCode.SEND_MESSAGE) == HEADER
+
+
+@pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE])
+def test_requests_310_and_320_use_letters(code: RequestCode) -> None:
+    assert encode_send_header(HEADER, code) == SHORT
+    assert decode_send_header(SHORT, code) == HEADER
+
+
+def test_what_is_not_given_is_not_sent_and_gets_its_default() -> None:
+    least = SendHeader(producer_group="PG", topic="T1")
+
+    assert {"l", "n"}.isdisjoint(encode_send_header(least, RequestCode.SEND_MESSAGE_V2))
+    assert decode_send_header({"a": "PG", "b": "T1", "zz": "?"}, RequestCode.SEND_MESSAGE_V2) == least
+
+
+@pytest.mark.parametrize(("fields", "named"), [({"a": "PG"}, "topic"), ({"a": "PG", "b": "T1", "e": "first"}, "first")])
+def test_a_missing_or_broken_field_is_named(fields: dict[str, str], named: str) -> None:
+    with pytest.raises(ProtocolViolation, match=named):
+        decode_send_header(fields, RequestCode.SEND_MESSAGE_V2)
+
+
+@given(
+    header=st.builds(
+        SendHeader,
+        producer_group=st.text(),
+        topic=st.text(),
+        properties=st.text(),
+        broker_name=st.none() | st.text(),
+        max_reconsume_times=st.none() | st.integers(),
+    ),
+    code=st.sampled_from([RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2]),
+)
+def test_any_header_comes_back(header: SendHeader, code: RequestCode) -> None:
+    assert decode_send_header(encode_send_header(header, code), code) == header

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from sources.datasource import RECORDS_SCHEMA, StreamReader, from_json, register, to_json
+from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, LogtwinError, find_error
+from sources.offsets import Offset
+from tests.truth import Fixture
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _registered(spark: SparkSession) -> None:
+    register(spark)
+
+
+def read(spark: SparkSession, fixture: Fixture, **options: Any) -> DataFrame:
+    return spark.read.format("logtwin").option("path", str(fixture.commitlog_path)).options(**options).load()
+
+
+def offsets(frame: DataFrame) -> list[int]:
+    return [row.offset for row in frame.select("offset").collect()]
+
+
+def truth_offsets(fixture: Fixture) -> list[int]:
+    return [row["physical_offset"] for row in fixture.rows]
+
+
+def error_of(action: Any) -> LogtwinError:
+    with pytest.raises(PySparkException) as caught:
+        action()
+    error = find_error(str(caught.value))
+    assert error is not None, str(caught.value)[:2000]
+    return error
+
+
+def test_a_batch_read_yields_every_record_once(spark: SparkSession, fixture_log: Fixture) -> None:
+    frame = read(spark, fixture_log, id="rocketmq/b", splitBytes=100_000)
+    assert frame.columns == RECORDS_SCHEMA.names
+    # each split is 100 kB and what its last record, of up to 200 kB, has beyond that
+    assert fixture_log.max_offset / 300_000 < frame.rdd.getNumPartitions() <= fixture_log.max_offset / 100_000
+    assert sorted(offsets(frame)) == truth_offsets(fixture_log)
+    assert frame.select("log_id").distinct().collect() == [Row(log_id="rocketmq/b")]
+
+
+def test_splits_of_any_size_never_lose_or_repeat(spark: SparkSession, fixture_550: Fixture) -> None:
+    # a split smaller than the largest record holds the start of none, or of one
+    for split_bytes in (60_011, 1_048_576):
+        frame = read(spark, fixture_550, splitBytes=split_bytes, startingOffset=2_000_000)
+        assert sorted(offsets(frame)) == [at for at in truth_offsets(fixture_550) if at >= 2_000_000]
+
+
+def test_a_read_starts_at_the_record_at_or_after_its_offset(spark: SparkSession, fixture_550: Fixture) -> None:
+    known = truth_offsets(fixture_550)
+    seed = random.Random(3)
+    for _ in range(3):
+        start = seed.randrange(fixture_550.max_offset)
+        end = seed.randrange(start, fixture_550.max_offset + 1)
+        frame = read(spark, fixture_550, startingOffset=start, endingOffset=end)
+        first = next((at for at in known if at >= start), None)
+        last = next((at for at in known if at >= end), fixture_550.max_offset)
+        assert sorted(offsets(frame)) == [at for at in known if first is not None and first <= at < last]
+
+
+def test_emit_ranges_yields_one_row_a_split(spark: SparkSession, fixture_550: Fixture) -> None:
+    rows = read(spark, fixture_550, id="rocketmq/b", emit="ranges", splitBytes=1_000_000).collect()
+    assert {(row.log_id, row.batch_start, row.batch_end) for row in rows} == {("rocketmq/b", 0, fixture_550.max_offset)}
+    edges = sorted((row.split_start, row.split_end) for row in rows)
+    assert edges[0][0] == 0
+    assert edges[-1][1] == fixture_550.max_offset
+    assert all(before[1] == after[0] for before, after in zip(edges, edges[1:], strict=False))
+    # cuts are record boundaries: the first one at or after each million
+    known = truth_offsets(fixture_550)
+    assert all(start in known for start, _ in edges)
+
+
+def test_a_stream_delivers_the_log_once_in_bounded_batches(
+    spark: SparkSession, fixture_550: Fixture, tmp_path: Path
+) -> None:
+    seen: list[list[int]] = []
+    stream = (
+        spark.readStream.format("logtwin")
+        .options(path=str(fixture_550.commitlog_path), maxBytesPerTrigger=1_000_000)
+        .load()
+        .writeStream.foreachBatch(lambda batch, _: seen.append(sorted(offsets(batch))))
+        .option("checkpointLocation", str(tmp_path))
+        .trigger(availableNow=True)
+        .start()
+    )
+    stream.awaitTermination()
+    assert [at for batch in seen for at in batch] == truth_offsets(fixture_550)
+    assert len(seen) == 4  # 3.8 MB in batches of 1 MB, each up to the end of a record
+    last = json.loads((tmp_path / "offsets" / "3").read_text().splitlines()[-1])
+    assert last == {"offset": fixture_550.max_offset}
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "words"),
+    [
+        ({"maxBytePerTrigger": "1"}, ConfigurationError, ["maxbytepertrigger", "'maxBytesPerTrigger'"]),
+        ({"emit": "rows"}, ConfigurationError, ["emit", "rows"]),
+        ({"id": "kafka/a/b/0"}, ConfigurationError, ["kafka"]),
+        ({"master": "127.0.0.1:1"}, ConfigurationError, ["path"]),
+        ({"startingOffset": 999_999_999}, AboveMaximum, ["999999999", "rocketmq/unnamed"]),
+        ({"startingOffset": 500, "endingOffset": 100}, ConfigurationError, ["endingOffset", "startingOffset"]),
+    ],
+)
+def test_mistakes_are_named(
+    spark: SparkSession, fixture_550: Fixture, options: dict[str, Any], kind: type[LogtwinError], words: list[str]
+) -> None:
+    error = error_of(lambda: read(spark, fixture_550, **options).count())
+    assert isinstance(error, kind)
+    for word in words:
+        assert word in str(error)
+
+
+def test_offsets_have_one_form() -> None:
+    assert json.dumps(to_json(Offset(5))) == '{"offset": 5}'
+    assert from_json(json.loads('{"offset": 5}')) == 5
+
+
+def test_a_stream_below_the_master_s_minimum_or_above_its_maximum_is_an_error(fixture_550: Fixture) -> None:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    from sources.datasource import SourceOptions
+    from sources.options import parse_options
+    from sources.registry import open_log
+
+    options = parse_options(SourceOptions, {"path": str(fixture_550.commitlog_path)}, where="test")
+    reader = StreamReader(open_log(options), options)
+    with pytest.raises(RuntimeError) as caught:
+        reader.latestOffset({"offset": 99_999_999}, ReadAllAvailable())
+    assert isinstance(find_error(str(caught.value)), AboveMaximum)
+
+    (fixture_550.commitlog_path / "00000000000000000000").rename(fixture_550.path / "expired")
+    try:
+        with pytest.raises(RuntimeError) as caught:
+            reader.latestOffset({"offset": 5}, ReadAllAvailable())
+        error = find_error(str(caught.value))
+        assert isinstance(error, BelowMinimum)
+        assert "1048576" in str(error)
+    finally:
+        (fixture_550.path / "expired").rename(fixture_550.commitlog_path / "00000000000000000000")
