@@ -51,6 +51,8 @@ class Checkpoint:
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
+        self._fs: fs.FileSystem
+        self._path: str
         self._fs, self._path = fs.FileSystem.from_uri(uri) if "://" in uri else (fs.LocalFileSystem(), uri)
 
     def planned(self) -> Planned | None:

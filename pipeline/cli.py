@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
-import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -21,7 +19,7 @@ from rich.logging import RichHandler
 
 from pipeline import config as configuration
 from pipeline.config import Config
-from sources.errors import LogtwinError
+from sources.errors import LogtwinError, MasterError
 
 app = typer.Typer(
     name="logtwin",
@@ -68,13 +66,14 @@ def replicate(
     from pipeline.display import Display
     from pipeline.replicate import Job
     from pipeline.session import build_session
+    from pipeline.signals import stop_by_signal
 
     settings = configuration.load(config).with_logs(str(config))
     spark = build_session(settings.spark)
     job = Job(spark, settings, available_now=available_now)
     with stop_by_signal(job.request_stop), Display(err) as display:
         job.start()
-        job.run(lambda progress: display(progress) is None)
+        job.run(display)
     for one in job.progress():
         out.print(
             f"{one.log_id}: {one.phase.value} at offset {one.position}, {one.records:,} records in this run, "
@@ -131,8 +130,16 @@ def send(
 
     given = {"to": to, "seed": seed, "count": count, "duration_s": duration_s, "rate_per_s": rate_per_s}
     settings = _load(config).workload.model_copy(update=_given(given))
-    summary = send_to(settings)
-    out.print(summary, highlight=False, soft_wrap=True)
+    sent = send_to(settings)
+    out.print(
+        f"{sent.messages:,} messages, {sent.bytes / 1e6:,.1f} MB of bodies in {sent.seconds:,.1f} s: "
+        f"{sent.messages_per_s:,.0f}/s, {sent.megabytes_per_s:,.1f} MB/s",
+        highlight=False,
+        soft_wrap=True,
+    )
+    if sent.refused:
+        refused = ", ".join(f"{count:,} with code {code}" for code, count in sorted(sent.refused.items()))
+        raise MasterError(f"the broker at {settings.to} refused messages", found=refused)
 
 
 @app.command()
@@ -165,25 +172,8 @@ def _load(path: Path | None) -> Config:
     return configuration.load(path) if path is not None else Config()
 
 
-def _given(values: dict[str, object]) -> dict[str, object]:
+def _given(values: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in values.items() if value is not None}
-
-
-@contextmanager
-def stop_by_signal(request_stop: object) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the job between two batches; a second one ends it at once."""
-
-    def stop(number: int, frame: object) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        if callable(request_stop):
-            request_stop()
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _log_handler() -> logging.Handler:

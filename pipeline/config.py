@@ -72,8 +72,8 @@ class Config(BaseModel):
         default_factory=dict, description="Spark properties, over those that logtwin sets; spark-submit's win"
     )
     logs: tuple[ReadOptions, ...] = Field((), description="the logs to replicate, each a streaming query of its own")
-    embedded_master: EmbeddedMasterConfig = Field(default_factory=EmbeddedMasterConfig)
-    workload: WorkloadConfig = Field(default_factory=WorkloadConfig)
+    embedded_master: EmbeddedMasterConfig = EmbeddedMasterConfig()
+    workload: WorkloadConfig = WorkloadConfig()
 
     @property
     def checkpoint_root(self) -> str:

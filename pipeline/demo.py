@@ -1,4 +1,4 @@
-"""The demo, what ``make run`` does: a master, messages, a live replica, a summary, three queries an analyst would ask."""
+"""The demo, what ``make run`` does: a master, messages, a live replica, a summary, three queries of an analyst's."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from pipeline.display import Display, number, size
 from pipeline.embedded import READY
 from pipeline.replicate import Job, Progress
 from pipeline.session import build_session
+from pipeline.signals import stop_by_signal
 from sources.errors import LogtwinError, MasterError
 from sources.options import ReadOptions
 from sources.registry import open_log
@@ -78,17 +80,14 @@ def run_demo(settings: Config, console: Console, *, keep: bool) -> None:
 
 def _replicate(job: Job, log: ReadOptions, workload: WorkloadConfig, keep: bool) -> tuple[float, int | None]:
     """Send and replicate until both are done: seconds it took, and what the master counts as acknowledged."""
-    import time
-
-    from pipeline.cli import stop_by_signal
-
     interrupted = threading.Event()
     acknowledged: list[int | None] = [None]
     started_s = time.monotonic()
-    with _sender_process(workload, keep) as sender, stop_by_signal(interrupted.set), Display(Console(stderr=True)) as show:
+    display = Display(Console(stderr=True))
+    with _sender_process(workload, keep) as sender, stop_by_signal(interrupted.set), display:
 
         def go_on(logs: list[Progress]) -> bool:
-            show(logs)
+            display(logs)
             if interrupted.is_set():
                 return False
             if sender.poll() is None:

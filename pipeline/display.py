@@ -58,7 +58,8 @@ class Display:
         if self._live is not None:
             self._live.stop()
 
-    def __call__(self, logs: list[Progress]) -> None:
+    def __call__(self, logs: list[Progress]) -> bool:
+        """Show them. Always True: a display never ends a job."""
         now_s = self._clock()
         rows = [self._row(progress, now_s) for progress in logs]
         if self._live is not None:
@@ -67,6 +68,7 @@ class Display:
             self._last_line_s = now_s
             for row in rows:
                 self._console.print(_line(row), highlight=False, soft_wrap=True)
+        return True
 
     def _row(self, progress: Progress, now_s: float) -> dict[str, str]:
         rate = self._rates.setdefault(progress.log_id, Rate())

@@ -25,7 +25,7 @@ from typing import Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from pipeline.checkpoint import Checkpoint, agrees
 from pipeline.config import Config

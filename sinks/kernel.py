@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -138,8 +139,8 @@ class KernelTable:
         for hook in hooks:
             try:
                 hook.threadSafeInvoke(self._engine)
-            except Py4JJavaError as error:
-                _log.warning("%s: post-commit hook failed: %s", self.path, error.java_exception)
+            except (PySparkException, Py4JError) as error:
+                _log.warning("%s: post-commit hook failed: %s", self.path, str(error).strip().partition("\n\tat ")[0])
 
     def _commit(self, java: Any, actions: Any) -> int:
         result = java.commit(self._engine, actions)
@@ -200,14 +201,20 @@ class KernelTable:
         try:
             yield
         except Py4JJavaError as error:
-            message = str(error.java_exception.getMessage())
+            message = f"{_java_class(error)}: {error.java_exception.getMessage()}"
             if _java_class(error) in _CONFLICTS:
                 raise KernelConflict(message) from error
-            raise ReplicaError(
-                f"Delta Kernel failed on the table {self.path}",
-                found=f"{_java_class(error)}: {message}",
-                hint="Check that the table's storage can be reached and written, then start again.",
-            ) from error
+            raise self._failure(message) from error
+        except (PySparkException, Py4JError, OSError) as error:
+            # PySpark turns some of Java's exceptions into its own; OSError is a commit that cannot be synced
+            raise self._failure(str(error)) from error
+
+    def _failure(self, message: str) -> ReplicaError:
+        return ReplicaError(
+            f"Delta Kernel failed on the table {self.path}",
+            found=message,
+            hint="Check that the table's storage can be reached and written, then start again.",
+        )
 
 
 def local_folder(path: str) -> Path | None:

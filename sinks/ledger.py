@@ -77,12 +77,7 @@ class Ledger:
             except KernelConflict:
                 continue
             return True
-        raise ReplicaError(
-            "the ledger row cannot be committed",
-            log=position.log_id,
-            offset=position.offset,
-            hint="The data is committed; the row is restored at the next start.",
-        )
+        raise self._failure(position, f"a conflict at each of {_ATTEMPTS} attempts")
 
     def run_hooks(self) -> None:
         self._table.run_hooks()
@@ -97,10 +92,23 @@ class Ledger:
 
     def _write(self, position: Position, rows: Sequence[LedgerRow]) -> DataFile:
         values = [{"log_id": str(position.log_id), "epoch": position.epoch, **row.as_dict()} for row in rows]
-        with FileWriter(LEDGER, self._table.path, new_name(rows[0].start)) as writer:
-            writer.write(pa.RecordBatch.from_pylist(values, schema=LEDGER_SCHEMA.remove_metadata()))
-            return writer.finish()
+        batch = pa.RecordBatch.from_pylist(values, schema=LEDGER_SCHEMA.remove_metadata())
+        try:
+            with FileWriter(LEDGER, self._table.path, new_name(rows[0].start)) as writer:
+                writer.write(batch)
+                return writer.finish()
+        except OSError as error:
+            raise self._failure(position, str(error)) from error
 
     def _discard(self, file: DataFile | None) -> None:
         if file is not None:
             discard(self._table.path, [file.name])
+
+    def _failure(self, position: Position, found: str) -> ReplicaError:
+        return ReplicaError(
+            "the ledger rows of a commit cannot be written",
+            log=position.log_id,
+            offset=position.offset,
+            found=found,
+            hint="The data itself is committed and acknowledged; the rows are restored at the next start.",
+        )

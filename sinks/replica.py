@@ -152,7 +152,7 @@ class Replica:
             "the Spark job that writes the batch failed",
             log=self._master.log_id,
             offset=self._opened().offset,
-            found=" | ".join(str(error).strip().splitlines()[:3]),
+            found=_last_line(str(error)),
             hint="Nothing was committed; the batch is done again at the next start.",
         )
 
@@ -228,6 +228,12 @@ def _prove(reports: Sequence[Row], position: Offset | None) -> _Proven | None:
         return None
     covered = prove(decision.range, [piece.covered for piece in written])
     return _Proven(covered, decision.is_overlap, written)
+
+
+def _last_line(trace: str) -> str:
+    """What a traceback, of Python or Java, comes to: its last line that is not indented."""
+    lines = [line for line in trace.splitlines() if line.strip() and not line[0].isspace()]
+    return lines[-1] if lines else trace
 
 
 def _one_batch(reports: Sequence[Row]) -> OffsetRange:

@@ -18,10 +18,10 @@ The only thing a reader remembers is therefore what it may forget: the last maxi
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import Any, Literal
 
 import pyarrow as pa
 from pydantic import Field, field_validator
@@ -48,10 +48,6 @@ RANGES_SCHEMA = pa.schema(
 )
 RECORDS_SCHEMA = pa.schema([pa.field("log_id", pa.string()), *RECORD_SCHEMA])
 
-P = ParamSpec("P")
-R = TypeVar("R")
-Self = TypeVar("Self")
-
 
 class SourceOptions(ReadOptions):
     """Options of ``spark.read`` and ``spark.readStream``."""
@@ -73,19 +69,13 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(LogtwinDataSource)
 
 
-def _across_processes(
-    method: Callable[Concatenate[Self, P], R],
-) -> Callable[Concatenate[Self, P], R]:
+@contextmanager
+def _across_processes() -> Iterator[None]:
     """Spark carries only an error's text out of this process: put the error into it."""
-
-    @functools.wraps(method)
-    def wrapped(self: Self, *args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return method(self, *args, **kwargs)
-        except LogtwinError as error:
-            raise RuntimeError(f"{error} {error.token()}") from error
-
-    return wrapped
+    try:
+        yield
+    except LogtwinError as error:
+        raise RuntimeError(f"{error} {error.token()}") from error
 
 
 @dataclass(frozen=True)
@@ -101,7 +91,7 @@ class SplitPartition(InputPartition):
 class LogtwinDataSource(DataSource):
     """Entry point: parses the options once, makes readers."""
 
-    @_across_processes
+    @_across_processes()
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self._options = parse_options(SourceOptions, dict(options), where='format("logtwin")', camel=True)
@@ -128,7 +118,7 @@ class BatchReader(DataSourceReader):
         self._log = log
         self._options = options
 
-    @_across_processes
+    @_across_processes()
     def partitions(self) -> Sequence[InputPartition]:
         bounds = self._log.bounds()
         start = _resolve(self._options.starting_offset, bounds, self._log)
@@ -152,18 +142,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._maximum: Offset | None = None
         self._last_wanted: Offset | None = None
 
-    @_across_processes
+    @_across_processes()
     def initialOffset(self) -> dict[str, int]:
         return to_json(_resolve(self._options.starting_offset, self._log.bounds(), self._log))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxBytes(self._options.max_bytes_per_trigger)
 
-    @_across_processes
+    @_across_processes()
     def prepareForTriggerAvailableNow(self) -> None:
         self._last_wanted = self._log.bounds().end
 
-    @_across_processes
+    @_across_processes()
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         at = from_json(start)
         bounds = self._log.bounds(self._maximum)
@@ -175,7 +165,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, int] | None:
         return None if self._maximum is None else to_json(self._maximum)
 
-    @_across_processes
+    @_across_processes()
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         batch = OffsetRange(from_json(start), from_json(end))
         # Spark plans a batch only after the one before it was processed: below its start nothing is owed.
@@ -240,7 +230,6 @@ def _split(log: MasterLog, batch: OffsetRange, committed: Offset | None) -> list
     return [SplitPartition(batch, owned, committed, log.cuts_at_records) for owned in log.plan(batch)]
 
 
-@_across_processes
 def _ranges(log: MasterLog, split: SplitPartition) -> pa.RecordBatch:
     row = [str(log.log_id), split.batch.start, split.batch.end, split.owned.start, split.owned.end]
     return pa.RecordBatch.from_arrays(
@@ -254,11 +243,9 @@ def _emit(log: MasterLog, options: SourceOptions, partition: InputPartition) -> 
     if options.emit == "ranges":
         yield _ranges(log, partition)
         return
-    try:
+    with _across_processes():
         for chunk in log.read(partition.owned, committed=partition.committed, boundary=partition.boundary):
             yield _with_log_id(log, chunk.records)
-    except LogtwinError as error:
-        raise RuntimeError(f"{error} {error.token()}") from error
 
 
 def _with_log_id(log: MasterLog, records: pa.RecordBatch) -> pa.RecordBatch:

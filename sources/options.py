@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator
 from pydantic.alias_generators import to_camel
@@ -19,8 +19,8 @@ from sources.offsets import LogId
 KIB = 1024
 MIB = 1024 * KIB
 
-EARLIEST = "earliest"
-LATEST = "latest"
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
 StartingOffset = Literal["earliest", "latest"] | int
 
 Model = TypeVar("Model", bound=BaseModel)

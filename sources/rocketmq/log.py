@@ -67,9 +67,7 @@ class RocketMQLog:
     def bounds(self, known: Offset | None = None) -> OffsetRange:
         """As the contract says. `known`, an end found earlier, spares the look at files below it."""
         with self._naming_the_log():
-            if self.path is not None:
-                return self._segments(self.path).bounds(known)
-            return self._broker_bounds()
+            return self._segments().bounds(known) if self.remoting is None else self._broker_bounds(self.remoting)
 
     @property
     def cuts_at_records(self) -> bool:
@@ -79,7 +77,7 @@ class RocketMQLog:
         if self.path is None:
             return offset
         with self._naming_the_log():
-            return self._segments(self.path).boundary_after(offset, maximum)
+            return self._segments().boundary_after(offset, maximum)
 
     def plan(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
         if self.path is None and not self.parallel_reads:
@@ -98,21 +96,22 @@ class RocketMQLog:
         if owned.is_empty:
             return
         with self._naming_the_log():
-            if self.path is not None:
-                yield from self._segments(self.path).chunks(owned, boundary, self.chunk_bytes)
-            elif self.master is not None:
-                yield from self._read_ha(self.master, owned, committed, boundary)
+            if self.master is None or self.remoting is None:
+                yield from self._segments().chunks(owned, boundary, self.chunk_bytes)
+            else:
+                yield from self._read_ha(self.master, self.remoting, owned, committed, boundary)
 
     def restore(self, records: pa.RecordBatch) -> bytes:
         return columns.encode(records)
 
     def open_session(self) -> Session:
-        if self.master is None:
+        if self.master is None or self.remoting is None:
             return SilentSession()
+        broker = self.remoting
         return HASession(
             self.master,
             self.log_id,
-            maximum=lambda: self._broker_bounds().end,
+            maximum=lambda: self._broker_bounds(broker).end,
             connect_timeout_ms=self.connect_timeout_ms,
         )
 
@@ -121,15 +120,15 @@ class RocketMQLog:
 
         None where nobody can say: of a path, of a broker without that request (4.x), of one without slaves.
         """
-        if self.path is not None:
+        if self.remoting is None:
             return None
-        with self._naming_the_log(), self._remoting_client() as client:
+        with self._naming_the_log(), self._client(self.remoting) as client:
             return client.highest_slave_offset()
 
     def _read_ha(
-        self, master: Address, owned: OffsetRange, committed: Offset | None, boundary: bool
+        self, master: Address, broker: Address, owned: OffsetRange, committed: Offset | None, boundary: bool
     ) -> Iterator[Chunk]:
-        bounds = self._broker_bounds()
+        bounds = self._broker_bounds(broker)
         _check_range(owned, bounds)
         if not self.parallel_reads:
             _check_promise(owned.start, committed, bounds)
@@ -140,25 +139,23 @@ class RocketMQLog:
                 boundary=boundary,
                 chunk_bytes=self.chunk_bytes,
                 limits=self._limits(),
-                log_end=LogEnd(bounds.end, ask=lambda: self._broker_bounds().end),
+                log_end=LogEnd(bounds.end, ask=lambda: self._broker_bounds(broker).end),
             )
 
-    def _broker_bounds(self) -> OffsetRange:
-        with self._remoting_client() as client:
+    def _broker_bounds(self, broker: Address) -> OffsetRange:
+        with self._client(broker) as client:
             return client.commit_log_bounds()
 
-    def _remoting_client(self) -> RemotingClient:
-        if self.remoting is None:
-            raise ConfigurationError("the log is read from files, there is no broker to ask", log=self.log_id)
+    def _client(self, broker: Address) -> RemotingClient:
         return RemotingClient(
-            self.remoting,
+            broker,
             connect_timeout_ms=self.connect_timeout_ms,
             connect_attempts=self.connect_attempts,
             call_timeout_ms=self.connect_timeout_ms,
         )
 
-    def _segments(self, path: str) -> Segments:
-        return Segments(path, self._limits())
+    def _segments(self) -> Segments:
+        return Segments(self.path or "", self._limits())
 
     def _limits(self) -> Limits:
         return Limits(max_record_bytes=self.max_record_bytes)

@@ -91,6 +91,7 @@ class Producer:
         group: str = "logtwin",
         window: int = DEFAULT_WINDOW,
         connect_timeout_ms: int = 5000,
+        connect_attempts: int = 3,
         answer_timeout_ms: int = 10_000,
     ) -> None:
         if window < 1:
@@ -103,7 +104,7 @@ class Producer:
         self._opaques = itertools.count(1)
         self._unsent = bytearray()
         self._answers: dict[int, Command | None] = {}  # by opaque, in the order of the requests; None until it comes
-        self._socket = connect(address, timeout_ms=connect_timeout_ms)
+        self._socket = connect(address, timeout_ms=connect_timeout_ms, attempts=connect_attempts)
         self._socket.setblocking(False)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._socket, selectors.EVENT_READ)

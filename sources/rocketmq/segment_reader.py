@@ -68,9 +68,9 @@ class SegmentReader:
             if found is None:
                 return self._file.segment.end
             landed = self._hop(found, start)
-            if landed >= start and self._may_start(landed):
+            if landed >= start:
                 return landed
-            at = Offset(found + 1 if landed >= start else max(landed, found + 1))
+            at = Offset(max(landed, found + 1))  # what was found is no record, or a record on the way is damaged
 
     def _search(self, start: Offset) -> Offset | None:
         with self._file.rest(start) as rest:
@@ -87,15 +87,6 @@ class SegmentReader:
         """Whether a blank stands at `at`: only a blank reaches the end of its file."""
         try:
             return at + self._head_size(at) == self._file.segment.end
-        except CorruptRecord:
-            return False
-
-    def _may_start(self, at: Offset) -> bool:
-        """Whether the file ends at `at`, or the data, or a record starts there."""
-        if at == self._file.segment.end:
-            return True
-        try:
-            return self._head_size(at) >= 0
         except CorruptRecord:
             return False
 

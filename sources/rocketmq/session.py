@@ -128,6 +128,8 @@ class HASession:
             self._wake.send(b"\0")
 
     def _end(self) -> None:
+        with self._lock:
+            self._connected_since = None
         self._wake.close()
         self._woken.close()
 
@@ -167,9 +169,10 @@ class HASession:
             is_closing = self._closing.is_set()  # looked at before the offset, which no longer changes once it is set
             offset = self._acknowledged or Offset(0)
             if promise.is_new(offset) or time.monotonic() >= heartbeat_at:
-                sock.sendall(encode_report(promise.checked(offset)))
-                heartbeat_at = time.monotonic() + self._heartbeat_interval_s
+                report = encode_report(promise.checked(offset))
                 self._note_connected()
+                sock.sendall(report)
+                heartbeat_at = time.monotonic() + self._heartbeat_interval_s
             if is_closing:
                 _say_goodbye(sock)
                 return

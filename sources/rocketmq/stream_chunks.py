@@ -118,6 +118,7 @@ def _check_boundary(gathered: _Gathered, limits: Limits, log_end: LogEnd) -> Non
 
 def _skip_to_record(gathered: _Gathered, owned: OffsetRange, chunk_bytes: int, limits: Limits, log_end: LogEnd) -> None:
     """Drop what precedes the first record boundary; all of `owned` where it holds none: it lies inside one record."""
+    most = 2 * limits.max_record_bytes  # the rest of one record, and the next one whole
     wanted = min(chunk_bytes, log_end.known - gathered.start)
     while True:
         gathered.gather(wanted)
@@ -126,17 +127,21 @@ def _skip_to_record(gathered: _Gathered, owned: OffsetRange, chunk_bytes: int, l
         found = find_record(gathered.data, gathered.start, limits)
         if found is not None:
             return gathered.drop_below(found)
+        if len(gathered.data) >= most:
+            raise _no_boundary(gathered.start, most)
         if gathered.end >= log_end.known:
             return gathered.drop_below(max(owned.end, gathered.start))
-        if wanted >= 2 * limits.max_record_bytes:
-            raise CorruptRecord(
-                "no record boundary",
-                offset=gathered.start,
-                expected=f"one within {wanted} bytes, twice the size limit of a record",
-                found="none",
-                hint="Raise max_record_bytes if this log holds larger records; else compare it with another replica.",
-            )
-        wanted = min(2 * wanted, 2 * limits.max_record_bytes, log_end.known - gathered.start)
+        wanted = min(2 * len(gathered.data), most, log_end.known - gathered.start)
+
+
+def _no_boundary(start: Offset, searched_bytes: int) -> CorruptRecord:
+    return CorruptRecord(
+        "no record boundary",
+        offset=start,
+        expected=f"one within {searched_bytes} bytes, twice the size limit of a record",
+        found="none",
+        hint="Raise max_record_bytes if this log holds larger records; else compare it with another replica.",
+    )
 
 
 def _stands_in_place(gathered: _Gathered) -> bool:

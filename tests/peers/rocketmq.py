@@ -54,6 +54,7 @@ class Broker:
         self.port, self.ha_port = free_ports()
         self.store = home / "store"
         self.commitlog = self.store / "commitlog"
+        self._output_file = home / "broker.out"
         self._settings = self._defaults() | dict(settings or {})
         self._process: subprocess.Popen[str] | None = None
         self._output: threading.Thread | None = None
@@ -94,7 +95,7 @@ class Broker:
     @property
     def log(self) -> str:
         """What it said since its first start: its standard output and, of 5.x, its log file."""
-        files = (self.home / "broker.out", *sorted(self.home.glob("logs/rocketmqlogs/broker.log")))
+        files = (self._output_file, *sorted(self.home.glob("logs/rocketmqlogs/broker.log")))
         return "\n".join(file.read_text(errors="replace") for file in files if file.exists())
 
     def __enter__(self) -> Self:
@@ -124,7 +125,9 @@ class Broker:
             if not self._booted:
                 self.kill()
         if not self._booted:
-            raise BrokerFailed(f"broker {self.version} did not start. The end of its log:\n{self.log[-4000:]}")
+            raise BrokerFailed(
+                f"broker {self.version} did not start. It said:\n{self._output_file.read_text()[-4000:]}"
+            )
         self._await_runtime_info()
 
     def _await_runtime_info(self) -> None:
@@ -152,7 +155,7 @@ class Broker:
         """Runs in a thread until the process has closed its output, so that it never blocks on a full pipe."""
         if process.stdout is None:
             return
-        with process.stdout, (self.home / "broker.out").open("a") as out:
+        with process.stdout, self._output_file.open("a") as out:
             for line in process.stdout:
                 out.write(line)
                 out.flush()

@@ -1,4 +1,4 @@
-"""The logs of real brokers, by path and over HA: every field as RocketMQ decodes it, every byte as the broker wrote it."""
+"""The logs of real brokers, by path and over HA: every field as RocketMQ decodes it, every byte as it was written."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.pipeline.masters import embedded_master
 from tests.pipeline.running import assert_complete, job_config, replicate_now, rows_of
-from tests.sources.rocketmq.broker.embedded import embedded_master
 from tests.truth import Fixture
 
 pytestmark = pytest.mark.spark
@@ -70,10 +70,7 @@ def test_by_path(spark: SparkSession, fixture_log: Fixture, tmp_path: Path, max_
 @pytest.mark.parametrize("max_bytes", [1 << 30, 300_000])
 def test_over_ha(spark: SparkSession, fixture_log: Fixture, tmp_path: Path, max_bytes: int) -> None:
     with embedded_master(tmp_path / "store", commitlog=fixture_log.commitlog_path) as master:
-        config = job_config(
-            tmp_path / "lake",
-            master=f"127.0.0.1:{master.ha_port}", remoting=f"127.0.0.1:{master.port}", max_bytes_per_trigger=max_bytes,
-        )  # fmt: skip
+        config = job_config(tmp_path / "lake", **master.options, max_bytes_per_trigger=max_bytes)
         replicate_now(spark, config)
     assert_truth(rows_of(spark, tmp_path / "lake"), fixture_log)
     assert_complete(spark, tmp_path / "lake", fixture_log.log)

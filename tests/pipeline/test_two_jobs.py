@@ -8,27 +8,23 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.config import Config
 from pipeline.replicate import Job, Phase
 from sources.datasource import register
 from sources.errors import TakenOver
-from sources.rocketmq.client import Address
 from sources.rocketmq.workload import send_workload, workload
+from tests.pipeline.masters import Served, embedded_master
 from tests.pipeline.running import assert_complete, job_config
-from tests.sources.rocketmq.broker.embedded import Embedded, embedded_master
 
 pytestmark = pytest.mark.spark
 
 
-def job_of(spark: SparkSession, lake: Path, master: Embedded, checkpoints: Path) -> Job:
-    config: Config = job_config(
-        lake, master=f"127.0.0.1:{master.ha_port}", remoting=f"127.0.0.1:{master.port}", max_bytes_per_trigger=200_000
-    )
+def job_of(spark: SparkSession, lake: Path, master: Served, checkpoints: Path) -> Job:
+    config = job_config(lake, **master.options, max_bytes_per_trigger=200_000)
     return Job(spark, config.model_copy(update={"checkpoints": str(checkpoints)}), available_now=False)
 
 
-def send(master: Embedded, count: int, seed: int) -> None:
-    send_workload(Address("127.0.0.1", master.port), workload(seed), count=count)
+def send(master: Served, count: int, seed: int) -> None:
+    send_workload(master.master.address, workload(seed), count=count)
 
 
 def run_until(job: Job, reached: threading.Event, offset: int) -> BaseException | None:
@@ -52,7 +48,7 @@ def test_the_newest_goes_on_and_the_older_one_stops(spark: SparkSession, tmp_pat
         newer = job_of(spark, tmp_path / "lake", master, tmp_path / "checkpoints-2")
         newer.start()
         send(master, 500, seed=2)
-        assert run_until(newer, threading.Event(), master.max_offset()) is None
+        assert run_until(newer, threading.Event(), master.end) is None
         thread.join(60)
         assert len(failures) == 1
         assert isinstance(failures[0], TakenOver)

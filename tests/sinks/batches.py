@@ -6,11 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from sinks.replica import Replica, Step
-from sinks.tables import LEDGER, LOG, spark_schema
+from sinks.tables import LEDGER, LOG
 from sinks.tasks import RANGES_SCHEMA
 from sources.master import MasterLog, Session
 from sources.offsets import Offset, OffsetRange
@@ -27,7 +28,8 @@ def ranges(
     """The batch [start, end) in splits of `split` offsets, one a partition."""
     pieces = OffsetRange(Offset(start), Offset(end)).in_pieces(split)
     rows = [(log_id, start, end, piece.start, piece.end) for piece in pieces]
-    return spark.createDataFrame(rows, spark_schema(RANGES_SCHEMA)).repartition(max(1, len(rows)))
+    table = pa.table([list(column) for column in zip(*rows, strict=True)] or [[]] * 5, schema=RANGES_SCHEMA)
+    return spark.createDataFrame(table).repartition(max(1, len(rows)))
 
 
 def opened(

@@ -36,12 +36,12 @@ def test_no_table_is_none(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_one_commit_carries_all_there_is(table: KernelTable) -> None:
     file = file_of(table.path, 0, 5)
-    assert table.commit(newest(table), [file], transaction=("app", 7), domain=("place", '{"a": "ä\\n"}')) == 1
+    assert table.commit(newest(table), [file], transaction=("app", 2**40), domain=("place", '{"a": "ä\\n"}')) == 1
     snapshot = newest(table)
     assert snapshot.version == 1
     assert snapshot.domain("place") == '{"a": "ä\\n"}'
     assert snapshot.domain("elsewhere") is None
-    assert snapshot.transaction_version("app") == 7
+    assert snapshot.transaction_version("app") == 2**40
     assert snapshot.transaction_version("other") is None
     text = Path(f"{table.path}/_delta_log/{1:020d}.json").read_text()
     (added,) = [json.loads(line)["add"] for line in text.splitlines() if '"add"' in line]

@@ -121,6 +121,18 @@ def test_a_replica_may_begin_in_the_middle(spark: SparkSession, tmp_path: Path) 
     assert (state.first, state.offset) == (500, 1000)
 
 
+def test_a_batch_of_nothing_but_a_blank(spark: SparkSession, tmp_path: Path) -> None:
+    """The end of a segment file: a file whose clustering columns hold no value at all."""
+    blank = next(row for row in MASTER.records() if row["kind"] == "blank")
+    start, end = blank["offset"], blank["offset"] + blank["size"]
+    replica = opened(spark, tmp_path, MASTER)
+    replica(ranges(spark, 0, start), 0)
+    replica(ranges(spark, start, end), 1)
+    assert offsets(tmp_path) == [offset for offset in STARTS if offset < end]
+    (entry,) = [entry for entry in ledger(tmp_path) if entry["start"] == start]
+    assert (entry["records"], entry["first_store_timestamp"], entry["last_store_timestamp"]) == (1, None, None)
+
+
 def test_splits_that_are_cut_at_records(spark: SparkSession, tmp_path: Path) -> None:
     replica = opened(spark, tmp_path, MemoryMaster(SIZES, cuts_at_records=True))
     replica(ranges(spark, 0, 2000, 500), 0)
@@ -194,7 +206,7 @@ def test_a_master_that_is_away_comes_back_as_transient(spark: SparkSession, tmp_
 def test_any_other_failure_of_a_task_is_the_replicas(spark: SparkSession, tmp_path: Path) -> None:
     error = refused(spark, tmp_path, Failing(SIZES, error=KeyError("a defect")), 100, 1000)  # type: ignore[arg-type]
     assert isinstance(error, ReplicaError)
-    assert error.offset == 100
+    assert (error.offset, error.found) == (100, "KeyError: 'a defect'")
 
 
 def test_splits_of_two_batches_are_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -121,7 +121,8 @@ class HAService:
         host, port = writer.get_extra_info("peername")[:2]
         slave = Slave(f"{host}:{port}")
         log.info("%s connected", slave)
-        self._slaves[slave] = asyncio.create_task(self._serve(slave, reader, writer))
+        task = self._slaves[slave] = asyncio.create_task(self._serve(slave, reader, writer))
+        task.add_done_callback(_log_failure)
 
     async def _serve(self, slave: Slave, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -203,3 +204,9 @@ class HAService:
                     await slave.has_news.wait()
         except TimeoutError:
             return b""
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    """A failure ends one connection and is said; the service goes on."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("serving a slave ended in an error", exc_info=error)

@@ -86,16 +86,20 @@ class EmbeddedMaster:
         """Stop serving, flush, close. Idempotent. Raises OSError where the log could not be flushed."""
         await self._running.aclose()
 
-    def run_forever(self) -> None:
-        """Run until SIGTERM or SIGINT, then stop cleanly. Raises what `start` raises, and OSError if the disk fails."""
-        asyncio.run(self.run_until_signal())
+    def run_forever(self, on_ready: Callable[[], None] = lambda: None) -> None:
+        """Run until SIGTERM or SIGINT, then stop cleanly; `on_ready` is called once it serves.
 
-    async def run_until_signal(self) -> None:
+        Raises what `start` raises, and OSError if the disk fails.
+        """
+        asyncio.run(self.run_until_signal(on_ready))
+
+    async def run_until_signal(self, on_ready: Callable[[], None] = lambda: None) -> None:
         """`run_forever` for a caller that has an event loop, in the main thread."""
         loop, asked_to_stop = asyncio.get_running_loop(), asyncio.Event()
         for number in STOP_SIGNALS:
             loop.add_signal_handler(number, asked_to_stop.set)
         await self.start()
+        on_ready()
         stop, failed = asyncio.ensure_future(asked_to_stop.wait()), _started(self._failed)
         either: list[asyncio.Future[Any]] = [stop, failed]
         try:

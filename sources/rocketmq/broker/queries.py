@@ -63,7 +63,6 @@ class Queries:
         store, now_ms = self.store, time.time_ns() // 1_000_000
         table = {
             "brokerActive": "true",
-            "brokerVersion": "0",
             "brokerVersionDesc": VERSION,
             "bootTimestamp": str(self.started_ms),
             "runtime": _runtime((now_ms - self.started_ms) // 1000),

@@ -26,7 +26,7 @@ READ_BYTES: Final = 128 * 1024
 CLOSE_TIMEOUT_S: Final = 1.0
 
 Handler = Callable[[Command, Host], Command]
-"""Answers a request of a sender. Raises Refused."""
+"""Answers a request of a sender. Raises Refused, and OSError where the disk fails."""
 
 
 class RemotingService:
@@ -67,7 +67,12 @@ class RemotingService:
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.create_task(self._serve(reader, writer))
         self._connections.add(task)
-        task.add_done_callback(self._connections.discard)
+        task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._connections.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a connection ended in an error", exc_info=error)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         sender = _host(writer.get_extra_info("peername"))
@@ -99,6 +104,9 @@ class RemotingService:
         except Refused as refused:
             log.debug("refused request %s of %s: %s", request.code, sender, refused.remark)
             return request.response(refused.code, remark=refused.remark)
+        except OSError as error:
+            log.exception("request %s of %s failed", request.code, sender)
+            return request.response(ResponseCode.SERVICE_NOT_AVAILABLE, remark=f"the store cannot be written: {error}")
 
 
 def _host(peer: tuple[str, int]) -> Host:

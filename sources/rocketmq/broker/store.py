@@ -141,18 +141,14 @@ class CommitLogStore:
         return tuple(self._next_queue_offsets)
 
     def append(self, puts: Sequence[Put]) -> tuple[Stored, ...]:
-        """Store `puts` as consecutive records of one file. Raises Refused; then none of them is stored."""
+        """Store `puts` as consecutive records of one file. Raises Refused, OSError; then none of them is stored."""
         for put in puts:
             _check_lengths(put, self.max_message_bytes)
         now_ms = max(time.time_ns() // 1_000_000, self._last_timestamp_ms)
-        try:
+        records = self._encode(puts, self._end, now_ms)
+        if self._make_room(sum(map(len, records))):
             records = self._encode(puts, self._end, now_ms)
-            if self._make_room(sum(map(len, records))):
-                records = self._encode(puts, self._end, now_ms)
-            self._files.write(self._end, b"".join(records))
-        except OSError as error:
-            log.exception("the commit log cannot be written at offset %s", self._end)
-            raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, f"the store cannot be written: {error}") from error
+        self._files.write(self._end, b"".join(records))
         self._last_timestamp_ms = now_ms
         self.first_timestamp_ms = self.first_timestamp_ms or now_ms
         return self._account(puts, records)

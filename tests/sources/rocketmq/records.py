@@ -102,8 +102,8 @@ VECTORS = (
             born_host=Host(LOOPBACK, 0xA09E),
             store_timestamp_ms=0x1A1FD76CCCB,
             store_host=Host(LOOPBACK, 30911),
-            properties=b"KEYS\x01k1 k2\x02foo\x01bar\x02UNIQ_KEY\x017F0000010001AAAA0000000000000001\x02CLUSTER\x01C1\x02"
-            b"TAGS\x01tagA",
+            properties=b"KEYS\x01k1 k2\x02foo\x01bar\x02UNIQ_KEY\x017F0000010001AAAA0000000000000001\x02"
+            b"CLUSTER\x01C1\x02TAGS\x01tagA",
         ),
     ),
     Vector(

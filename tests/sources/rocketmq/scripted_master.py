@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import struct
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -107,6 +108,11 @@ class SlaveConnection:
 
     def send(self, data: bytes) -> None:
         self._sock.sendall(data)
+
+    def reset(self) -> None:
+        """End the connection with a RST, as a killed master does."""
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._sock.close()
 
     def send_bytewise(self, data: bytes) -> None:
         for at in range(len(data)):

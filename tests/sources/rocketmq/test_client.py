@@ -16,7 +16,7 @@ from sources.rocketmq.remoting import Command, RequestCode, encode_command
 from tests.sources.rocketmq.scripted_master import ScriptedBroker, answer_as, holding
 from tests.truth import Fixture
 
-QUICK = {"connect_timeout_ms": 1000, "connect_attempts": 2, "call_timeout_ms": 2000}
+PATIENT = {"connect_timeout_ms": 10_000, "connect_attempts": 2, "call_timeout_ms": 10_000}
 
 
 def answering(*, code: int = 0, body: str = "", remark: str | None = None) -> Callable[[Command], bytes]:
@@ -31,7 +31,7 @@ def closed_port() -> Address:
 def test_a_real_runtime_info_is_read(fixture_log: Fixture) -> None:
     with (
         ScriptedBroker(answer_as(fixture_log.wire("28.resp.bin"))) as broker,
-        RemotingClient(broker.address, **QUICK) as client,
+        RemotingClient(broker.address, **PATIENT) as client,
     ):
         info = client.runtime_info()
 
@@ -46,7 +46,7 @@ def test_a_real_runtime_info_is_read(fixture_log: Fixture) -> None:
 def test_bounds_are_the_brokers_and_of_an_empty_one_nothing(
     minimum: int, maximum: int, expected: tuple[int, int]
 ) -> None:
-    with ScriptedBroker(holding(minimum, maximum)) as broker, RemotingClient(broker.address, **QUICK) as client:
+    with ScriptedBroker(holding(minimum, maximum)) as broker, RemotingClient(broker.address, **PATIENT) as client:
         assert client.commit_log_bounds() == OffsetRange(Offset(expected[0]), Offset(expected[1]))
 
 
@@ -64,7 +64,7 @@ def test_bounds_are_the_brokers_and_of_an_empty_one_nothing(
 def test_a_runtime_info_without_bounds_is_a_protocol_violation(body: str, named: str) -> None:
     with (
         ScriptedBroker(answering(body=body)) as broker,
-        RemotingClient(broker.address, **QUICK) as client,
+        RemotingClient(broker.address, **PATIENT) as client,
         pytest.raises(ProtocolViolation, match=named),
     ):
         client.commit_log_bounds()
@@ -73,7 +73,7 @@ def test_a_runtime_info_without_bounds_is_a_protocol_violation(body: str, named:
 def test_a_refusal_names_request_code_and_remark() -> None:
     with (
         ScriptedBroker(answering(code=16, remark="no permission")) as broker,
-        RemotingClient(broker.address, **QUICK) as client,
+        RemotingClient(broker.address, **PATIENT) as client,
         pytest.raises(MasterError) as caught,
     ):
         client.runtime_info()
@@ -91,7 +91,7 @@ def test_a_broker_that_has_just_booted_is_asked_again() -> None:
             return encode_command(request.response(code, remark="java.util.NoSuchElementException"))
         return bounds(request)
 
-    with ScriptedBroker(answer) as broker, RemotingClient(broker.address, **QUICK) as client:
+    with ScriptedBroker(answer) as broker, RemotingClient(broker.address, **PATIENT) as client:
         assert client.commit_log_bounds() == OffsetRange(Offset(0), Offset(229))
 
 
@@ -113,7 +113,7 @@ def test_what_the_broker_sends_unasked_is_not_taken_for_an_answer() -> None:
         late = Command(0, opaque=request.opaque - 1, flag=1, body=b"late")
         return b"".join(map(encode_command, (push, late, request.response(0, body=b"right"))))
 
-    with ScriptedBroker(answer) as broker, RemotingClient(broker.address, **QUICK) as client:
+    with ScriptedBroker(answer) as broker, RemotingClient(broker.address, **PATIENT) as client:
         assert client.call(Command(RequestCode.GET_BROKER_CONFIG)).body == b"right"
         assert client.call(Command(RequestCode.GET_BROKER_CONFIG)).body == b"right"
 
@@ -141,7 +141,7 @@ def test_chatter_does_not_prolong_the_wait_for_an_answer() -> None:
         started = time.monotonic()
         with pytest.raises(MasterSilent):
             client.runtime_info()
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 5
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_broken_conversation_is_an_error(answer: bytes, kind: type[LogtwinErro
             sock.recv(4096)
             sock.sendall(answer)
 
-    with Hanging(lambda _: b"") as broker, RemotingClient(broker.address, **QUICK) as client, pytest.raises(kind):
+    with Hanging(lambda _: b"") as broker, RemotingClient(broker.address, **PATIENT) as client, pytest.raises(kind):
         client.runtime_info()
 
 
@@ -189,7 +189,7 @@ def test_a_later_attempt_may_succeed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ha_status_is_none_where_the_broker_does_not_know_it() -> None:
-    with ScriptedBroker(answering(code=3)) as broker, RemotingClient(broker.address, **QUICK) as client:
+    with ScriptedBroker(answering(code=3)) as broker, RemotingClient(broker.address, **PATIENT) as client:
         assert client.ha_status() is None
         assert client.highest_slave_offset() is None
 
@@ -197,7 +197,7 @@ def test_ha_status_is_none_where_the_broker_does_not_know_it() -> None:
 def test_a_real_ha_status_is_read(fixture_550: Fixture) -> None:
     with (
         ScriptedBroker(answer_as(fixture_550.wire("907-with-slave.resp.bin"))) as broker,
-        RemotingClient(broker.address, **QUICK) as client,
+        RemotingClient(broker.address, **PATIENT) as client,
     ):
         status = client.ha_status()
         assert status is not None
@@ -208,7 +208,7 @@ def test_a_real_ha_status_is_read(fixture_550: Fixture) -> None:
 def test_without_slaves_nothing_is_acknowledged(fixture_550: Fixture) -> None:
     with (
         ScriptedBroker(answer_as(fixture_550.wire("907.resp.bin"))) as broker,
-        RemotingClient(broker.address, **QUICK) as client,
+        RemotingClient(broker.address, **PATIENT) as client,
     ):
         assert client.highest_slave_offset() is None
 
@@ -217,7 +217,7 @@ def test_without_slaves_nothing_is_acknowledged(fixture_550: Fixture) -> None:
 def test_an_ha_status_that_is_none_is_a_protocol_violation(body: str) -> None:
     with (
         ScriptedBroker(answering(body=body)) as broker,
-        RemotingClient(broker.address, **QUICK) as client,
+        RemotingClient(broker.address, **PATIENT) as client,
         pytest.raises(ProtocolViolation),
     ):
         client.highest_slave_offset()
@@ -225,13 +225,13 @@ def test_an_ha_status_that_is_none_is_a_protocol_violation(body: str) -> None:
 
 def test_the_highest_slave_counts() -> None:
     body = '{"haConnectionInfo":[{"slaveAckOffset":5},{"slaveAckOffset":100},{"slaveAckOffset":-1}]}'
-    with ScriptedBroker(answering(body=body)) as broker, RemotingClient(broker.address, **QUICK) as client:
+    with ScriptedBroker(answering(body=body)) as broker, RemotingClient(broker.address, **PATIENT) as client:
         assert client.highest_slave_offset() == 100
 
 
 def test_the_brokers_configuration_is_read_from_its_properties() -> None:
     body = "brokerName=b1\nbrokerRole=SYNC_MASTER\nmessageDelayLevel=1s 5s\nextra=a=b\n\n"
-    with ScriptedBroker(answering(body=body)) as broker, RemotingClient(broker.address, **QUICK) as client:
+    with ScriptedBroker(answering(body=body)) as broker, RemotingClient(broker.address, **PATIENT) as client:
         assert client.broker_config() == {
             "brokerName": "b1",
             "brokerRole": "SYNC_MASTER",

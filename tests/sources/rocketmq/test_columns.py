@@ -18,7 +18,7 @@ from sources.errors import CorruptRecord
 from sources.master import RECORD_SCHEMA
 from sources.offsets import Offset
 from sources.rocketmq import columns, commitlog, layout
-from sources.rocketmq.commitlog import Blank, Compression, Host, Limits, Message
+from sources.rocketmq.commitlog import V2, Blank, Compression, Host, Limits, Message
 from sources.rocketmq.scan import LEAD_FIELDS, TAIL_FIELDS, SuspectRecord
 from tests import truth
 from tests.sources.rocketmq import plain_decoder
@@ -197,6 +197,35 @@ def test_each_kind_of_damage(at: int, mask: int) -> None:
     assert outcome(columns_decode, damaged, log, Limits()) == expected
 
 
+@pytest.mark.parametrize("sys_flag", [0x10, 0x20, 0x30])
+def test_hosts_that_reach_beyond_the_last_record(sys_flag: int) -> None:
+    log = log_of([message(body=b"", topic="", properties=b"")])
+    damaged = bytearray(log.stored)
+    damaged[39] = sys_flag
+    with pytest.raises(CorruptRecord, match="too small for the hosts"):
+        columns.decode(damaged, Offset(0), log.end)
+
+
+def test_a_topic_length_with_its_top_bit_set_is_negative() -> None:
+    wide = commitlog.encode(message(magic=V2, topic="t" * 200))
+    narrow = (len(wide) - 1).to_bytes(4, "big") + b"\xda\xa3\x20\xa7" + wide[8:93] + wide[94:]
+    with pytest.raises(CorruptRecord, match="the topic does not fit") as caught:
+        columns.decode(narrow, Offset(0), Offset(1))
+    assert caught.value.found == "-56 bytes"
+
+
+@pytest.mark.parametrize("name", ["born_timestamp_ms", "store_timestamp_ms"])
+def test_times_that_no_table_holds(name: str) -> None:
+    last_ms = (2**63 - 1) // 1000
+    for time_ms in (last_ms, -last_ms):
+        assert one_row(message(**{name: time_ms}))[name.removesuffix("_ms")] == time_ms * 1000
+    for time_ms in (last_ms + 1, -last_ms - 1, 2**63 - 1, -(2**63)):
+        log = log_of([message(), message(**{name: time_ms})])
+        with pytest.raises(CorruptRecord, match="timestamp does not fit") as caught:
+            columns.decode(log.stored, log.start, log.end)
+        assert caught.value.offset == log.records[1].offset
+
+
 def test_the_first_of_two_damaged_records_is_reported() -> None:
     log = log_of([message(body=b"first"), message(body=b"second"), message(body=b"third")])
     damaged = bytearray(log.stored)
@@ -274,15 +303,13 @@ def test_a_repeated_property_has_its_last_value_everywhere() -> None:
 
 
 def test_more_names_than_fit_16_bits() -> None:
-    count, width = 140, 500
-    blocks = [
-        b"".join(b"%d\x01%d\x02" % (number * width + i, i) for i in range(width)) + b"%d\x01last\x02" % (number * width)
-        for number in range(count)
-    ]
+    width, last = 500, 2**16 // 500
+    names = [[str(number * width + i) for i in range(width)] for number in range(last + 1)]
+    names[last].append("0")  # and "65536", 2**16 distinct names later
+    blocks = [b"".join(b"%s\x01v\x02" % name.encode() for name in block) + b"x\x01v\x02x\x01w\x02" for block in names]
     rows = decode_all(log_of([message(properties=block) for block in blocks]))
-    for number, row in enumerate(rows):
-        expected = {str(number * width + i): str(i) for i in range(width)} | {str(number * width): "last"}
-        assert row["properties"] == expected
+    assert "65536" in names[last]
+    assert [row["properties"] for row in rows] == [dict.fromkeys(block, "v") | {"x": "w"} for block in names]
 
 
 @pytest.mark.parametrize("sys_flag", [0, 0x10, 0x20, 0x30])

@@ -147,7 +147,7 @@ def test_any_frames_survive_any_cut(bodies: list[bytes], start: int, cuts: list[
 
 
 @pytest.mark.parametrize("name", ["ha-stream.bin", "ha-stream-from-1.bin"])
-@pytest.mark.parametrize("piece_bytes", [1, 1000, 32768, 2**20])
+@pytest.mark.parametrize("piece_bytes", [997, 32768, 2**20])
 def test_a_real_masters_stream_is_its_log(fixture_log: Fixture, name: str, piece_bytes: int) -> None:
     stream = fixture_log.wire(name)
     facts = json.loads(fixture_log.wire("notes.json"))["ha"][name]

@@ -9,6 +9,7 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -21,7 +22,8 @@ from tests.sources.rocketmq.scripted_master import HAScript, ScriptedMaster, Sla
 from tests.truth import Fixture
 
 LOG = b"\0" + random.Random(7).randbytes(200_000)
-QUICK = ReadOptions(connect_timeout_ms=1000, connect_attempts=3, silence_timeout_ms=300, report_interval_ms=50)
+QUICK = ReadOptions(connect_timeout_ms=10_000, connect_attempts=3, silence_timeout_ms=300, report_interval_ms=50)
+PATIENT = replace(QUICK, silence_timeout_ms=10_000)
 
 
 def take(pieces: Iterator[bytes], count: int) -> bytes:
@@ -32,18 +34,18 @@ def take(pieces: Iterator[bytes], count: int) -> bytes:
     return bytes(taken[:count])
 
 
-def read(master: Address, start: int, count: int, options: ReadOptions = QUICK) -> bytes:
+def read(master: Address, start: int, count: int, options: ReadOptions = PATIENT) -> bytes:
     with closing(read_stream(master, Offset(start), options)) as pieces:
         return take(pieces, count)
 
 
-def failure(*scripts: HAScript, start: int = 4096, count: int = 10, options: ReadOptions = QUICK) -> MasterError:
+def failure(*scripts: HAScript, start: int = 4096, count: int = 10, options: ReadOptions = PATIENT) -> MasterError:
     """How reading from masters that do `scripts` fails. It must fail soon, and have promised `start` at most."""
     with ScriptedMaster(*scripts) as master:
         started = time.monotonic()
         with pytest.raises(MasterError) as caught:
             read(master.address, start, count, options)
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 8  # not the 10 s of the timeouts
         assert set(master.reports) <= {start}
     return caught.value
 
@@ -65,7 +67,7 @@ def test_a_real_masters_stream_is_its_log(fixture_log: Fixture, start: int) -> N
     stream = fixture_log.wire("ha-stream-from-1.bin")
 
     def replay(connection: SlaveConnection) -> None:
-        assert connection.await_reports() == [1]
+        assert set(connection.await_reports()) == {1}
         connection.send(stream)
         connection.await_end()
 
@@ -86,7 +88,8 @@ def test_a_trickle_is_a_stream() -> None:
 
 
 def test_a_body_on_its_way_is_no_silence() -> None:
-    body = bytes(20)
+    body = bytes(25)
+    options = replace(QUICK, silence_timeout_ms=1000)
 
     def slow(connection: SlaveConnection) -> None:
         connection.await_reports()
@@ -98,7 +101,7 @@ def test_a_body_on_its_way_is_no_silence() -> None:
         connection.await_end()
 
     with ScriptedMaster(slow) as master:
-        assert read(master.address, 4096, len(body)) == body  # 1 s, three times the silence that is allowed
+        assert read(master.address, 4096, len(body), options) == body  # longer than the silence that is allowed
 
 
 def test_a_reader_that_waits_repeats_its_first_report_and_no_other() -> None:
@@ -125,7 +128,7 @@ def test_a_closed_connection_is_made_anew_from_the_same_start() -> None:
 def test_a_hundred_random_disconnects_lose_and_repeat_nothing() -> None:
     chance = random.Random(42)
     cuts = [chance.randrange(len(LOG)) for _ in range(100)]
-    options = ReadOptions(connect_attempts=101, silence_timeout_ms=2000)
+    options = replace(PATIENT, connect_attempts=101)
     scripts = [serve_log(LOG, frame_bytes=100, stop_after=cut) for cut in sorted(cuts)]
 
     with ScriptedMaster(*scripts, serve_log(LOG)) as master:
@@ -148,6 +151,18 @@ def test_a_master_that_closes_at_once_is_unreachable() -> None:
 
     assert isinstance(error, MasterUnreachable)
     assert error.offset == 4096
+
+
+def test_a_connection_that_is_reset_is_made_anew() -> None:
+    def reset(connection: SlaveConnection) -> None:
+        connection.await_reports()
+        connection.send(encode_frame(Offset(4096), LOG[4096:5000]))
+        connection.reset()
+
+    with ScriptedMaster(reset, reset, serve_log(LOG)) as master:
+        assert read(master.address, 4096, 100_000) == LOG[4096:104_096]
+        assert len(master.connections) == 3
+        assert set(master.reports) == {4096}
 
 
 def test_a_port_where_nobody_listens_is_unreachable() -> None:
@@ -188,7 +203,7 @@ def test_what_no_master_sends_is_a_violation(data: bytes, expected: str, found: 
 
 
 def test_a_master_that_says_nothing_is_silent() -> None:
-    error = failure(sending(b""))
+    error = failure(sending(b""), options=QUICK)
 
     assert isinstance(error, MasterSilent)
     assert (error.offset, error.found) == (4096, "nothing")
@@ -201,7 +216,7 @@ def test_heartbeats_without_data_are_the_stall_of_an_offset_out_of_range() -> No
             connection.await_reports(count)
             connection.send(encode_frame(Offset(4096)))
 
-    error = failure(heartbeats)
+    error = failure(heartbeats, options=replace(QUICK, silence_timeout_ms=1000))
 
     assert isinstance(error, MasterSilent)
     assert error.problem.endswith("sends heartbeats and no data")
@@ -216,11 +231,13 @@ def test_half_a_heartbeat_again_and_again_is_no_progress() -> None:
             connection.await_reports(count)
             connection.send(frame[6:] + frame[:6] if count > 1 else frame[:6])
 
-    assert isinstance(failure(halves), MasterSilent)
+    assert isinstance(failure(halves, options=QUICK), MasterSilent)
 
 
 def test_silence_in_mid_stream_names_where() -> None:
-    error = failure(sending(encode_frame(Offset(4096), b"hello")), count=6)
+    error = failure(
+        sending(encode_frame(Offset(4096), b"hello")), count=6, options=replace(QUICK, silence_timeout_ms=1000)
+    )
 
     assert isinstance(error, MasterSilent)
     assert error.offset == 4101
@@ -228,7 +245,7 @@ def test_silence_in_mid_stream_names_where() -> None:
 
 def test_a_reader_that_is_closed_leaves_at_once() -> None:
     with ScriptedMaster(serve_log(LOG)) as master:
-        pieces = read_stream(master.address, Offset(0), QUICK)
+        pieces = read_stream(master.address, Offset(0), PATIENT)
         take(pieces, 10)
         pieces.close()
         connection = master.await_connection(1)
@@ -236,9 +253,9 @@ def test_a_reader_that_is_closed_leaves_at_once() -> None:
 
 
 def test_the_time_between_two_reads_is_the_callers_own() -> None:
-    with ScriptedMaster(serve_log(LOG)) as master, closing(read_stream(master.address, Offset(1), QUICK)) as pieces:
+    options = replace(QUICK, silence_timeout_ms=1000)
+    with ScriptedMaster(serve_log(LOG)) as master, closing(read_stream(master.address, Offset(1), options)) as pieces:
         first = take(pieces, 1000)
-        master.await_connection(1).await_reports()
-        time.sleep(1.2 * QUICK.silence_timeout_ms / 1000)  # the caller decodes and writes
+        time.sleep(1.2)  # the caller decodes and writes
         assert first
         assert next(pieces)

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from sources.errors import CorruptRecord, SegmentError
 from sources.offsets import Offset, OffsetRange
-from sources.rocketmq import log_end as log_end_module
-from sources.rocketmq import segments as segments_module
+from sources.rocketmq.heads import hop_messages
 from sources.rocketmq.segment_files import Segment, list_segments
 from sources.rocketmq.segments import Segments
 from tests.sources.rocketmq.synthetic_log import BLANK_HEAD, SyntheticLog, filled, record_bytes
@@ -124,7 +123,7 @@ def test_retention_between_the_listing_and_the_look_does_no_harm(
         log.file(0).unlink(missing_ok=True)
         return listed
 
-    monkeypatch.setattr(segments_module, "list_segments", list_then_delete)
+    monkeypatch.setattr("sources.rocketmq.segments.list_segments", list_then_delete)
     assert segments(log).bounds(Offset(log.starts[1])) == owned(4096, log.end)
 
 
@@ -133,7 +132,7 @@ def test_a_log_that_somebody_deletes_is_an_error_naming_the_directory(
 ) -> None:
     log = filled(tmp_path, 100)
     listed = list_segments(tmp_path)
-    monkeypatch.setattr(segments_module, "list_segments", lambda path: listed)
+    monkeypatch.setattr("sources.rocketmq.segments.list_segments", lambda path: listed)
     log.file(0).unlink()
     with pytest.raises(SegmentError, match="disappear") as raised:
         segments(log).bounds()
@@ -212,27 +211,28 @@ def test_a_record_that_arrives_during_a_look_is_for_the_next_look(
 ) -> None:
     log = filled(tmp_path, 100)
     seen = log.end
-    real = log_end_module.hop_messages
 
     def hop_then_append(*arguments: Any) -> Any:
-        stopped = real(*arguments)
+        stopped = hop_messages(*arguments)
         if log.end == seen:
             log.append(b"after the hop, before the look at what stopped it")
         return stopped
 
-    monkeypatch.setattr(log_end_module, "hop_messages", hop_then_append)
+    monkeypatch.setattr("sources.rocketmq.log_end.hop_messages", hop_then_append)
     assert segments(log).bounds().end == seen
     assert segments(log).bounds().end == log.end > seen
 
 
+@pytest.mark.parametrize("difference", [-1, 1])
 def test_a_size_that_was_caught_half_written_does_not_move_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, difference: int
 ) -> None:
-    """The hop saw a smaller size than the one that stands there when the last record is looked at."""
-    log = filled(tmp_path, 100, 300)
-    real = log_end_module.hop_messages
+    """The hop saw another size than the one that stands there when the last record is looked at."""
+    log = filled(tmp_path, 100)
+    log.append(b"x" * 300, b"")
     monkeypatch.setattr(
-        log_end_module, "hop_messages", lambda *arguments: (Offset(real(*arguments)[0] - 1), Offset(log.starts[1]))
+        "sources.rocketmq.log_end.hop_messages",
+        lambda *arguments: (Offset(hop_messages(*arguments)[0] + difference), Offset(log.starts[1])),
     )
     with pytest.raises(CorruptRecord) as raised:
         segments(log).bounds()

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from sources.errors import AboveMaximum, BelowMinimum, CorruptRecord, SegmentError
 from sources.master import Chunk
 from sources.offsets import Offset, OffsetRange
+from sources.rocketmq.commitlog import DEFAULT_LIMITS, Limits
 from sources.rocketmq.segments import Segments
 from tests.sources.rocketmq.synthetic_log import BLANK_HEAD, SyntheticLog, filled, record_bytes
 from tests.truth import Fixture
@@ -25,8 +26,8 @@ MIB = 1024 * 1024
 SIZES = st.lists(st.integers(0, 1500), max_size=40)
 
 
-def segments(log: SyntheticLog) -> Segments:
-    return Segments(log.path, settle_s=0.05)
+def segments(log: SyntheticLog, limits: Limits = DEFAULT_LIMITS) -> Segments:
+    return Segments(log.path, limits, settle_s=0.05)
 
 
 def owned(start: int, end: int) -> OffsetRange:
@@ -145,22 +146,63 @@ def test_what_looks_like_a_record_inside_a_record_is_none(tmp_path: Path) -> Non
         assert next(read(segments(log), start, log.end, boundary=False))[0].start == next_at
 
 
-def test_a_forged_record_in_its_very_place_does_not_mislead(tmp_path: Path) -> None:
+@pytest.mark.parametrize("max_record_bytes", [1 << 24, 1000])
+def test_a_forged_record_in_its_very_place_does_not_mislead(tmp_path: Path, max_record_bytes: int) -> None:
     """A producer may guess the offset of its own body: the record in it passes every check a record can pass."""
-    log = filled(tmp_path, 10, 10)
-    forged_at = log.end + 88 + 50
-    log.append(b"x" * 50 + record_bytes(forged_at, b"forged") * 2 + b"x" * 300)
+    log = filled(tmp_path, *[10] * 12)
+    for tail in (0, 300):
+        forged_at = log.end + 88 + 50
+        log.append(b"x" * 50 + record_bytes(forged_at, b"f" * 150) * 2 + b"x" * tail)
     log.append(b"last")
-    for start in range(log.starts[2] + 1, log.starts[3]):
-        assert segments(log).boundary_after(Offset(start), Offset(log.end)) == log.starts[3]
-        assert next(read(segments(log), start, log.end, boundary=False))[0].start == log.starts[3]
+    source = segments(log, Limits(max_record_bytes=max_record_bytes))
+    for start in range(log.starts[11], log.end):
+        boundary = min((at for at in log.starts if at >= start), default=log.end)
+        assert source.boundary_after(Offset(start), Offset(log.end)) == boundary
+
+
+@given(sizes=st.lists(st.integers(0, 400), min_size=1, max_size=40), offset=st.integers(0, 20_000))
+def test_the_boundary_after_an_offset_far_into_a_file(sizes: list[int], offset: int) -> None:
+    """The search begins a record's size before the offset, which is in the middle of other records."""
+    with tempfile.TemporaryDirectory() as path:
+        log = filled(Path(path), *sizes)
+        wanted = offset % log.end
+        boundary = min((at for at in log.starts if at >= wanted), default=log.end)
+        found = segments(log, Limits(max_record_bytes=512)).boundary_after(Offset(wanted), Offset(log.end))
+        assert found == boundary
+
+
+def test_the_search_for_a_boundary_may_begin_before_a_forgery(tmp_path: Path) -> None:
+    """It begins `max_record_bytes` back, in a body that holds a forged record or blank, and goes on from there."""
+    log = filled(tmp_path, 10, 10)
+    forged_at = log.end + 88 + 300
+    log.append((b"x" * 300 + record_bytes(forged_at, b"forged")).ljust(480, b"x"))
+    next_at = log.end + len(record_bytes(0, bytes(480)))
+    log.append((b"x" * 300 + BLANK_HEAD.pack(next_at - log.end - 388, 0xCBD43194)).ljust(480, b"x"))
+    forged_at = log.end + 88 + 200
+    log.append((b"x" * 200 + record_bytes(forged_at, b"forged")).ljust(480, b"x"))
+    log.append(b"last")
+    source = segments(log, Limits(max_record_bytes=600))
+    for start in range(log.starts[2], log.end):
+        boundary = min((at for at in log.starts if at >= start), default=log.end)
+        assert source.boundary_after(Offset(start), Offset(log.end)) == boundary
+
+
+def test_records_that_stand_behind_a_blank_are_none(tmp_path: Path) -> None:
+    log = filled(tmp_path, 100)
+    blank = log.end
+    log.append_blank()
+    log.append(b"next")
+    log.write(blank + 8, record_bytes(blank + 8, b"in its very place, but not in the log"))
+    for start in range(blank + 1, blank + 300):
+        assert segments(log).boundary_after(Offset(start), Offset(log.end)) == 4096
 
 
 def test_a_boundary_after_damage_is_found(tmp_path: Path) -> None:
     log = filled(tmp_path, *[100] * 8)
     log.write(log.starts[3], b"\xff" * 8)
-    for start, boundary in ((log.starts[4] - 1, log.starts[4]), (log.starts[6] + 1, log.starts[7])):
-        assert segments(log).boundary_after(Offset(start), Offset(log.end)) == boundary
+    for limits in (DEFAULT_LIMITS, Limits(max_record_bytes=450)):
+        for start, boundary in ((log.starts[4] - 1, log.starts[4]), (log.starts[6] + 1, log.starts[7])):
+            assert segments(log, limits).boundary_after(Offset(start), Offset(log.end)) == boundary
 
 
 def test_the_boundary_after_an_offset(fixture_log: Fixture) -> None:
@@ -173,7 +215,14 @@ def test_the_boundary_after_an_offset(fixture_log: Fixture) -> None:
 
 def test_the_boundary_after_an_offset_is_at_most_the_maximum(tmp_path: Path) -> None:
     log = filled(tmp_path, 100, 100)
-    for offset, maximum in ((log.starts[1] + 1, log.end), (log.end, log.end), (log.end + 9, log.end), (0, 0)):
+    inside = log.starts[1] + 1
+    for offset, maximum in (
+        (inside, log.end),
+        (inside, inside + 9),
+        (log.end, log.end),
+        (log.end + 9, log.end),
+        (0, 0),
+    ):
         assert segments(log).boundary_after(Offset(offset), Offset(maximum)) == maximum
 
 

@@ -44,7 +44,7 @@ def session_with(
         maximum=maximum,
         heartbeat_interval_s=heartbeat_interval_s,
         longest_wait_s=0.2,
-        connect_timeout_ms=1000,
+        connect_timeout_ms=10_000,
     )
     with closing(session):
         yield session
@@ -56,8 +56,13 @@ def test_an_acknowledgement_is_reported_at_once() -> None:
             started = time.monotonic()
             session.acknowledge(Offset(offset))
             master.await_connection(1).await_report_of(offset)
-            assert time.monotonic() - started < 1
+            assert time.monotonic() - started < 5  # and not the 60 s to the next heartbeat
         assert session.acknowledged == 251
+        before = session.state
+        session.close()
+        after = session.state
+    assert before.connected_since is not None
+    assert after.connected_since is None
     assert master.reports == [100, 250, 251]
     assert len(master.connections) == 1
 
@@ -157,7 +162,14 @@ def test_a_master_whose_log_ends_below_the_promise_is_promised_nothing() -> None
         asked.release()
         return end
 
-    with ScriptedMaster(stay) as master, session_with(master.address, maximum=maximum) as session:
+    reported = threading.Event()
+
+    def heed(connection: SlaveConnection) -> None:
+        connection.await_reports()
+        reported.set()
+        connection.await_end()
+
+    with ScriptedMaster(heed) as master, session_with(master.address, maximum=maximum) as session:
         session.acknowledge(Offset(100))
         for _ in range(3):
             assert asked.acquire(timeout=PATIENCE_S)
@@ -165,9 +177,7 @@ def test_a_master_whose_log_ends_below_the_promise_is_promised_nothing() -> None
         assert "ends below what the replica has committed" in str(session.state.last_error)
         assert session.state.connected_since is None
         end = Offset(100)
-        while not master.reports:
-            assert asked.acquire(timeout=PATIENCE_S)
-            threading.Event().wait(0.05)
+        assert reported.wait(PATIENCE_S)
     assert set(master.reports) == {100}
 
 
@@ -243,7 +253,7 @@ def test_closing_is_bounded_idempotent_and_final() -> None:
         started = time.monotonic()
         session.close()
         session.close()
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 5
         with pytest.raises(ValueError, match="closed session"):
             session.acknowledge(Offset(200))
 
@@ -272,6 +282,6 @@ def test_acknowledging_does_not_wait_for_the_master() -> None:
         started = time.monotonic()
         for offset in range(1, 20_001):  # more than the wake-up channel holds
             session.acknowledge(Offset(offset))
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < PATIENCE_S / 2
         busy.set()
         master.await_connection(1).await_report_of(20_000)

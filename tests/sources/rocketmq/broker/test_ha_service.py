@@ -408,3 +408,25 @@ async def test_slaves_of_different_speed_get_the_same_bytes_while_the_log_grows(
             await asyncio.sleep(0)
         copies = await asyncio.gather(*followers)
         assert copies == [master.log.data[1:], master.log.data[1:], master.log.data[2500:]]
+
+
+class FailingLog(MemoryLog):
+    """A log whose byte 700 cannot be read."""
+
+    def read(self, offset: int, size_bytes: int) -> bytes:
+        if offset <= 700 < offset + size_bytes:
+            raise ValueError("byte 700 cannot be read")
+        return super().read(offset, size_bytes)
+
+
+def test_a_failure_ends_one_connection_and_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        async with serving(FailingLog(2000), transfer_batch_bytes=100) as master:
+            unlucky, lucky = await master.connect(), await master.connect()
+            unlucky.report(1)
+            assert await unlucky.is_closed()
+            lucky.report(1000)
+            assert b"".join(body for _, body in await lucky.up_to(2000)) == master.log.data[1000:]
+
+    asyncio.run(run())
+    assert "byte 700 cannot be read" in caplog.text

@@ -92,6 +92,31 @@ def test_a_record_without_its_first_bytes_is_cut_off(tmp_path: Path, lost: int) 
         assert not any(log_bytes(tmp_path)[whole:])
 
 
+def test_a_size_that_reaches_past_the_file_is_cut_off(tmp_path: Path) -> None:
+    end = filled(tmp_path)
+    overwrite(tmp_path, end - LAST_RECORD_BYTES, FILE_BYTES.to_bytes(4, "big"))
+    with open_store(tmp_path) as store:
+        assert store.max_offset == end - LAST_RECORD_BYTES
+
+
+def test_the_only_record_of_a_queue_cut_off_leaves_its_queue_empty(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        store.append([put(topic="new", queue_id=1)])
+        end = store.max_offset
+    overwrite(tmp_path, end - 1, b"\0")
+    with open_store(tmp_path) as store:
+        assert (store.max_offset, store.queues) == (0, ())
+        assert store.append([put(topic="new", queue_id=1)])[0].queue_offset == 0
+
+
+def test_a_log_of_one_blank_goes_on_in_the_next_file(tmp_path: Path) -> None:
+    filled(tmp_path)
+    (tmp_path / "commitlog" / f"{FILE_BYTES:020d}").unlink()
+    overwrite(tmp_path, 0, FILE_BYTES.to_bytes(4, "big") + bytes.fromhex("cbd43194"))
+    with open_store(tmp_path) as store:
+        assert (store.max_offset, store.queues) == (FILE_BYTES, ())
+
+
 @pytest.mark.parametrize("kept", range(1, 8))
 def test_half_of_a_blanks_head_is_cut_off(tmp_path: Path, kept: int) -> None:
     with open_store(tmp_path) as store:

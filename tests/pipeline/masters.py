@@ -1,0 +1,65 @@
+"""An embedded master for a job to replicate, and what a test asks it."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sources.rocketmq.broker.master import EmbeddedMaster
+from sources.rocketmq.client import RemotingClient
+from tests.sources.rocketmq.broker.embedded import running_master, settings_for
+
+
+@dataclass(frozen=True)
+class Served:
+    """A running master."""
+
+    master: EmbeddedMaster
+
+    @property
+    def options(self) -> dict[str, str]:
+        """How a log's configuration reaches it."""
+        return {"master": str(self.master.ha_address), "remoting": str(self.master.address)}
+
+    @property
+    def end(self) -> int:
+        with RemotingClient(self.master.address) as client:
+            return client.commit_log_bounds().end
+
+    def log(self) -> bytes:
+        """Everything it holds."""
+        files = sorted((self.master.settings.store / "commitlog").iterdir())
+        return b"".join(file.read_bytes() for file in files)[: self.end]
+
+    @contextmanager
+    def watched(self) -> Iterator[set[int]]:
+        """Every offset that a connected slave was seen to have acknowledged, while the `with` lasts."""
+        seen: set[int] = set()
+        done = threading.Event()
+
+        def watch() -> None:
+            with RemotingClient(self.master.address) as client:
+                while not done.wait(0.01):
+                    slaves = (client.ha_status() or {}).get("haConnectionInfo", [])
+                    seen.update(int(slave["slaveAckOffset"]) for slave in slaves)
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        try:
+            yield seen
+        finally:
+            done.set()
+            watcher.join()
+
+
+@contextmanager
+def embedded_master(store: Path, commitlog: Path | None = None) -> Iterator[Served]:
+    """A master on free ports with files of 1 MiB; on a copy of `commitlog`, if given."""
+    if commitlog is not None:
+        shutil.copytree(commitlog, store / "commitlog")
+    with running_master(settings_for(store)) as master:
+        yield Served(master)

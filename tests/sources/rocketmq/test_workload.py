@@ -1,0 +1,188 @@
+"""The workload: the same for a seed, mixed as promised, and sent as asked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+
+import lz4.frame
+import pytest
+import zstandard
+
+from sources.errors import MasterUnreachable
+from sources.rocketmq.address import Address
+from sources.rocketmq.producer import Batch, Message
+from sources.rocketmq.shop import Mix
+from sources.rocketmq.workload import MAX_ATTEMPTS, Summary, send_workload, workload
+from tests.sources.rocketmq.broker.embedded import running_master, settings_for
+from tests.sources.rocketmq.broker.stores import messages_of
+from tests.sources.rocketmq.scripted_broker import ScriptedBroker, broker
+
+DECOMPRESS: dict[int, Callable[[bytes], bytes]] = {
+    0: bytes,
+    0x1: zlib.decompress,
+    0x101: lz4.frame.decompress,
+    0x201: lambda body: zstandard.ZstdDecompressor().decompressobj().decompress(body),
+    0x301: zlib.decompress,
+}
+
+
+def messages(seed: int, items: int, mix: Mix | None = None) -> Iterator[Message]:
+    for item in islice(workload(seed, mix), items):
+        yield from item.messages if isinstance(item, Batch) else (item,)
+
+
+def digest(seed: int) -> str:
+    return hashlib.sha256(repr(list(islice(workload(seed), 500))).encode()).hexdigest()
+
+
+def test_the_same_seed_gives_the_same_messages() -> None:
+    assert digest(1) == digest(1)
+    assert digest(1) != digest(2)
+
+
+def test_it_does_not_depend_on_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = digest(3)
+    monkeypatch.setattr("time.time_ns", lambda: 0)
+    monkeypatch.setattr("time.time", lambda: 0.0)
+    assert digest(3) == now
+
+
+def test_everything_is_in_the_mix() -> None:
+    items = list(islice(workload(5), 6000))
+    all_messages = list(messages(5, 6000))
+    sizes = sorted(len(message.body) for message in all_messages)
+    assert {message.topic for message in all_messages} == {"orders", "payments", "user-events", "telemetry"}
+    assert {message.queue_id for message in all_messages} == {0, 1, 2, 3}
+    assert set(Counter(message.sys_flag for message in all_messages)) == {0, 0x1, 0x101, 0x201, 0x301}
+    assert (sizes[0], 4000 < sizes[-1] <= 200_000) == (0, True)
+    assert 700 < sizes[len(sizes) // 2] < 1400
+    assert any(isinstance(item, Batch) for item in items)
+    assert any("TAGS" not in message.properties for message in all_messages)
+    assert any("KEYS" not in message.properties for message in all_messages)
+    assert any(not value.isascii() for message in all_messages for value in message.properties.values())
+
+
+def test_the_largest_body_has_200_kilobytes() -> None:
+    sizes = [len(message.body) for message in messages(9, 600, Mix(batches=0, compressed=0, tiny=0, large=1))]
+    assert max(sizes) == 200_000
+    assert min(sizes) >= 4096
+
+
+def test_empty_bodies_are_in_batches_only() -> None:
+    for item in islice(workload(6), 3000):
+        if isinstance(item, Message):
+            assert item.body
+
+
+def test_a_batch_has_one_topic_and_queue_and_no_compression() -> None:
+    batches = [item for item in islice(workload(7), 3000) if isinstance(item, Batch)]
+    for batch in batches:
+        assert len({(message.topic, message.queue_id, message.queues) for message in batch.messages}) == 1
+        assert {message.sys_flag for message in batch.messages} == {0}
+    assert {len(batch.messages) for batch in batches} == {2, 4, 8, 16, 32}
+
+
+def test_bodies_are_json_an_analyst_can_query() -> None:
+    for message in messages(8, 3000):
+        body = DECOMPRESS[message.sys_flag](message.body)
+        if message.sys_flag:
+            assert len(body) >= 4096
+        value = json.loads(body or b"null")
+        if isinstance(value, dict) and message.topic == "orders":
+            assert value["amount"] == round(sum(item["quantity"] * item["price"] for item in value["items"]), 2)
+            assert value["status"] == message.properties["TAGS"]
+            assert value["order_id"] in message.properties["KEYS"].split(" ")
+
+
+def test_every_message_has_a_key_of_its_own() -> None:
+    keys = [message.properties["UNIQ_KEY"] for seed in (1, 2) for message in messages(seed, 1000)]
+    assert len(set(keys)) == len(keys)
+    assert {len(key) for key in keys} == {32}
+
+
+def test_exactly_so_many_messages_are_sent_and_all_are_stored(tmp_path: Path) -> None:
+    reports: list[Summary] = []
+    with running_master(settings_for(tmp_path)) as master:
+        summary = send_workload(master.address, workload(10), count=1234, on_progress=reports.append)
+    assert (reports[-1].messages, reports[-1].bytes) == (1234, summary.bytes)
+    assert (summary.messages, summary.refused, summary.first_refusal) == (1234, {}, None)
+    log = tmp_path / "commitlog"
+    stored = messages_of(tmp_path, max(_ends(log)))
+    sent = [message for message, _ in zip(messages(10, 1234), range(1234), strict=False)]
+    assert [(m.topic, m.queue_id, m.body, m.sys_flag) for m in stored] == [
+        (m.topic, m.queue_id, m.body, m.sys_flag) for m in sent
+    ]
+    assert summary.bytes == sum(len(message.body) for message in sent)
+    assert all(
+        m.properties.startswith(f"UNIQ_KEY\x01{s.properties['UNIQ_KEY']}\x02".encode())
+        for m, s in zip(stored, sent, strict=True)
+    )
+
+
+def _ends(log: Path) -> Iterator[int]:
+    """Where the log ends: after its last byte that is no zero (a properties block ends in 0x02)."""
+    for path in log.iterdir():
+        yield int(path.name) + len(path.read_bytes().rstrip(b"\0"))
+
+
+def test_sending_for_a_while_at_a_rate(tmp_path: Path) -> None:
+    with running_master(settings_for(tmp_path)) as master:
+        plain = workload(11, Mix(batches=0))
+        summary = send_workload(master.address, plain, duration_s=0.5, rate_per_s=200)
+    assert 0.5 <= summary.seconds < 5
+    assert 0 < summary.messages <= 110
+    assert summary.messages_per_s == summary.messages / summary.seconds
+
+
+def test_refusals_are_counted_and_do_not_stop_it(tmp_path: Path) -> None:
+    items: list[Message | Batch] = [
+        Message("T1", b"x"),
+        Message("TBW102", b"x"),
+        Batch((Message("no/topic", b"x"),) * 3),
+        Message("T1", b"yy"),
+    ]
+    with running_master(settings_for(tmp_path)) as master:
+        summary = send_workload(master.address, items)
+    assert (summary.messages, summary.bytes, summary.refused) == (2, 3, {16: 1, 29: 3})
+    assert "TBW102" in (summary.first_refusal or "")
+
+
+def test_without_a_broker_the_error_names_the_address() -> None:
+    with pytest.raises(MasterUnreachable, match=r"127\.0\.0\.1:1"):
+        send_workload(Address("127.0.0.1", 1), workload(1), count=1)
+
+
+def test_what_a_broker_was_too_busy_for_is_sent_again() -> None:
+    heard: Counter[bytes] = Counter()
+
+    def script(peer: ScriptedBroker) -> None:
+        for _ in range(5):
+            header, body = peer.hear()
+            heard[body] += 1
+            is_busy = body in (b"b", b"c") and heard[body] == 1
+            peer.answer(header["opaque"], 2 if is_busy else 0, "busy" if is_busy else None)
+
+    with broker(script) as address:
+        summary = send_workload(address, [Message("T1", b"a"), Message("T1", b"b"), Message("T1", b"c")], window=2)
+    assert (summary.messages, summary.refused) == (3, {})
+    assert heard == {b"a": 1, b"b": 2, b"c": 2}
+
+
+def test_a_broker_that_stays_busy_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+
+    def script(peer: ScriptedBroker) -> None:
+        for _ in range(MAX_ATTEMPTS):
+            peer.answer(peer.hear()[0]["opaque"], 2, "[TIMEOUT_CLEAN_QUEUE]broker busy")
+
+    with broker(script) as address:
+        summary = send_workload(address, [Message("T1", b"a")])
+    assert (summary.messages, summary.refused) == (0, {2: 1})
+    assert summary.first_refusal == "[TIMEOUT_CLEAN_QUEUE]broker busy"
