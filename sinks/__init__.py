@@ -1,1 +1,1 @@
-"""Write a replica: files, coverage, handshake, Delta commits. Of ``sources`` it imports only offsets, errors, master."""
+"""Write a replica: files, coverage, handshake, Delta commits. Imports of ``sources`` only offsets, errors, master."""

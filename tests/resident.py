@@ -25,7 +25,8 @@ class Peak:
 
 def _anonymous_mib(process: psutil.Process) -> float:
     """Resident memory that is the process's own. Pages of mapped files belong to the page cache."""
-    return (process.memory_info().rss - process.memory_info().shared) / MIB
+    held = process.memory_info()
+    return float(held.rss - held.shared) / MIB
 
 
 def run_measured(arguments: list[str], *, poll_s: float = 0.2) -> Peak:
@@ -34,9 +35,7 @@ def run_measured(arguments: list[str], *, poll_s: float = 0.2) -> Peak:
 
     started = time.monotonic()
     command = [sys.executable, "-m", "pipeline", *arguments]
-    with subprocess.Popen(
-        command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
+    with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         python = java = 0.0
         while process.poll() is None:
             held = {"java": 0.0, "python": 0.0}

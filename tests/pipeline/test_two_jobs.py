@@ -27,10 +27,10 @@ def send(master: Served, count: int, seed: int) -> None:
     send_workload(master.master.address, workload(seed), count=count)
 
 
-def run_until(job: Job, reached: threading.Event, offset: int) -> BaseException | None:
-    """Run in this thread until the position is at `offset` or the job fails; what it failed with."""
+def run_until(job: Job, offset: int) -> TakenOver | None:
+    """Run until the position is at `offset`, or the log was taken over: how."""
     try:
-        job.run(lambda logs: (logs[0].position or 0) < offset or (reached.set() is not None), poll_interval_s=0.02)
+        job.run(lambda logs: (logs[0].position or 0) < offset, poll_interval_s=0.02)
     except TakenOver as error:
         return error
     return None
@@ -42,13 +42,13 @@ def test_the_newest_goes_on_and_the_older_one_stops(spark: SparkSession, tmp_pat
         send(master, 500, seed=1)
         older = job_of(spark, tmp_path / "lake", master, tmp_path / "checkpoints-1")
         older.start()
-        failures: list[BaseException | None] = []
-        thread = threading.Thread(target=lambda: failures.append(run_until(older, threading.Event(), 1 << 62)))
+        failures: list[TakenOver | None] = []
+        thread = threading.Thread(target=lambda: failures.append(run_until(older, 1 << 62)))
         thread.start()
         newer = job_of(spark, tmp_path / "lake", master, tmp_path / "checkpoints-2")
         newer.start()
         send(master, 500, seed=2)
-        assert run_until(newer, threading.Event(), master.end) is None
+        assert run_until(newer, master.end) is None
         thread.join(60)
         assert len(failures) == 1
         assert isinstance(failures[0], TakenOver)

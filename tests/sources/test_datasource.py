@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from pathlib import Path
@@ -76,7 +77,7 @@ def test_emit_ranges_yields_one_row_a_split(spark: SparkSession, fixture_550: Fi
     edges = sorted((row.split_start, row.split_end) for row in rows)
     assert edges[0][0] == 0
     assert edges[-1][1] == fixture_550.max_offset
-    assert all(before[1] == after[0] for before, after in zip(edges, edges[1:], strict=False))
+    assert all(before[1] == after[0] for before, after in itertools.pairwise(edges))
     # cuts are record boundaries: the first one at or after each million
     known = truth_offsets(fixture_550)
     assert all(start in known for start, _ in edges)
