@@ -65,11 +65,11 @@ def replicate(
     """Replicate every log of the configuration until Ctrl-C, or once with --available-now."""
     from pipeline.display import Display
     from pipeline.replicate import Job
-    from pipeline.session import build_session
+    from pipeline.session import build_session, spark_log
     from pipeline.signals import stop_by_signal
 
     settings = configuration.load(config).with_logs(str(config))
-    spark = build_session(settings.spark)
+    spark = build_session(settings.spark, log_file=spark_log())
     job = Job(spark, settings, available_now=available_now)
     with stop_by_signal(job.request_stop), Display(err) as display:
         job.start()

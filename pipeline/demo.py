@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -20,7 +21,7 @@ from pipeline.config import Config, EmbeddedMasterConfig, WorkloadConfig, parse
 from pipeline.display import Display, number, size
 from pipeline.embedded import READY
 from pipeline.replicate import Job, Progress
-from pipeline.session import build_session
+from pipeline.session import build_session, spark_log
 from pipeline.signals import stop_by_signal
 from sources.errors import LogtwinError, MasterError
 from sources.options import ReadOptions
@@ -68,7 +69,7 @@ def run_demo(settings: Config, console: Console, *, keep: bool) -> None:
             where="demo",
         )
         console.print("starting Spark …")
-        spark = build_session(config.spark, name="logtwin demo")
+        spark = build_session(config.spark, name="logtwin demo", log_file=spark_log())
         job = Job(spark, config, available_now=False)
         job.start()
         workload = settings.workload.model_copy(update={"to": master.remoting})
@@ -130,31 +131,43 @@ def _queries(console: Console, spark: SparkSession, warehouse: str) -> None:
         spark.read.format("delta").load(f"{warehouse}/{name}").createOrReplaceTempView(name)
     for title, query in QUERIES.items():
         rows = spark.sql(query).collect()
-        table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+        table = Table(box=None, pad_edge=False)
         for column in rows[0].__fields__ if rows else ["no rows"]:
             table.add_column(column, justify="right" if rows and isinstance(rows[0][column], int | float) else "left")
         for row in rows:
             table.add_row(*(_cell(value) for value in row))
-        console.print()
+        console.print(f"\n[bold]{title}[/]", highlight=False)
         console.print(table)
-    console.print(f"\ntables: {warehouse}/log and {warehouse}/ledger; run it again and they grow from where they end")
+    console.print(
+        f"\ntables: {warehouse}/log and {warehouse}/ledger; run it again and they grow from where they end",
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 def _cell(value: Any) -> str:
     if isinstance(value, bool | str) or value is None:
         return str(value)
-    return f"{value:,}" if isinstance(value, int | float) else f"{value:%Y-%m-%d %H:%M:%S}"
+    if isinstance(value, float):
+        return f"{value:,.2f}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:%Y-%m-%d %H:%M:%S}"
 
 
 @contextmanager
 def _master_process(settings: EmbeddedMasterConfig) -> Iterator[MasterProcess]:
     command = [sys.executable, "-m", "pipeline", "master", "--store", settings.store, "--host", settings.host]
     command += ["--port", "0", "--ha-port", "0", "--file-size-bytes", str(settings.file_size_bytes)]
-    with _process(command, stdout=subprocess.PIPE, text=True) as process:
+    Path(settings.store).mkdir(parents=True, exist_ok=True)
+    log_file = Path(settings.store) / "master.log"
+    with log_file.open("a") as said, _process(command, stdout=subprocess.PIPE, stderr=said, text=True) as process:
         line = process.stdout.readline() if process.stdout else ""
         match = re.search(READY, line)
         if match is None:
-            raise MasterError("the embedded master did not start", found=line.strip() or f"exit code {process.wait()}")
+            raise MasterError(
+                "the embedded master did not start",
+                found=f"exit code {process.wait()}",
+                hint=f"It said why in {log_file}.",
+            )
         yield MasterProcess(remoting=match["remoting"], ha=match["ha"])
 
 

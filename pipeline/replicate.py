@@ -60,6 +60,7 @@ class Progress:
     phase: Phase
     started_at: Offset | None
     position: Offset | None
+    master_minimum: Offset | None
     master_maximum: Offset | None
     acknowledged: Offset | None
     records: int
@@ -70,9 +71,10 @@ class Progress:
     @property
     def lag_bytes(self) -> int | None:
         """What the master has and the replica has not; None before the master was asked."""
-        if self.position is None or self.master_maximum is None:
+        reached = self.position if self.position is not None else self.master_minimum
+        if reached is None or self.master_maximum is None:
             return None
-        return max(0, self.master_maximum - self.position)
+        return max(0, self.master_maximum - reached)
 
 
 class LogReplication:
@@ -94,6 +96,7 @@ class LogReplication:
         self._error: LogtwinError | None = None
         self._first: Offset | None = None
         self._position: Offset | None = None
+        self._minimum: Offset | None = None
         self._maximum: Offset | None = None
         self._retry_at: datetime | None = None
         self._retries = 0
@@ -101,7 +104,9 @@ class LogReplication:
 
     def start(self, *, available_now: bool) -> None:
         """Claim the log and start its query. Raises LogtwinError; nothing was started then."""
-        self._maximum = self._log.bounds().end
+        self._log.check()
+        bounds = self._log.bounds()
+        self._minimum, self._maximum = bounds.start, bounds.end
         position = self._replica.open()
         self._position = position
         if self._first is None:
@@ -149,6 +154,7 @@ class LogReplication:
             phase=self._phase,
             started_at=self._first,
             position=self._position,
+            master_minimum=self._minimum,
             master_maximum=self._maximum,
             acknowledged=self._session.acknowledged,
             records=records,

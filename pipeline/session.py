@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from pipeline.jars import delta_jars
+from pipeline.jars import cache_folder, delta_jars
 from sources.datasource import register
 
 NEEDED = {
@@ -34,21 +35,47 @@ LOOPBACK = {
 }
 
 
-def build_session(properties: Mapping[str, str], *, name: str = "logtwin") -> SparkSession:
+def build_session(
+    properties: Mapping[str, str], *, name: str = "logtwin", log_file: Path | None = None
+) -> SparkSession:
     """The Spark session of this process, made if there is none, with Delta and the data source ``logtwin``.
 
     `properties` go over logtwin's own. Under spark-submit the submitted ones win over both, and Delta's package is
-    expected among them.
+    expected among them. What the JVM itself says goes to `log_file`, if given, instead of standard error.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # or tasks take whatever python3 the PATH has
     builder = SparkSession.builder.appName(name)
     settings = {**NEEDED, **properties} if _is_submitted() else {**NEEDED, **_launch(properties), **properties}
     for key, value in settings.items():
         builder = builder.config(key, value)
-    spark: SparkSession = builder.getOrCreate()
+    with _jvm_says_to(log_file):
+        spark: SparkSession = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     register(spark)
     return spark
+
+
+def spark_log() -> Path:
+    """Where the command line lets the JVM talk: on a terminal it would only be in the way of logtwin's own words."""
+    return cache_folder() / "spark.log"
+
+
+@contextmanager
+def _jvm_says_to(log_file: Path | None) -> Iterator[None]:
+    """A process started meanwhile inherits `log_file` as its standard error."""
+    if log_file is None:
+        yield
+        return
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    sys.stderr.flush()
+    ours = os.dup(2)
+    try:
+        with log_file.open("a") as theirs:
+            os.dup2(theirs.fileno(), 2)
+        yield
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)
 
 
 def _is_submitted() -> bool:

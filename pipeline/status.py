@@ -11,7 +11,7 @@ from rich.table import Table
 
 from pipeline.config import Config
 from pipeline.display import number, size
-from pipeline.session import build_session
+from pipeline.session import build_session, spark_log
 from sinks.position import LogState, LogTable
 from sinks.tables import LOG
 from sinks.warehouse import absolute
@@ -47,7 +47,7 @@ class LogStatus:
 
 def log_statuses(config: Config) -> list[LogStatus]:
     """One status a log. A master that cannot be asked is an entry in its log's status, not an error."""
-    spark = build_session(config.spark)
+    spark = build_session(config.spark, log_file=spark_log())
     path = LOG.path(absolute(config.warehouse))
     has_table = DeltaTable.isDeltaTable(spark, path)
     return [_status(spark, path if has_table else None, options) for options in config.logs]

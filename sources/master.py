@@ -92,6 +92,12 @@ class MasterLog(Protocol):
     @property
     def log_id(self) -> LogId: ...
 
+    def check(self) -> None:
+        """Make sure, once at the start of a job, that this master may be replicated the way it is asked for.
+
+        Raises ConfigurationError saying what stands against it; MasterUnreachable, MasterSilent.
+        """
+
     def bounds(self, known: Offset | None = None) -> OffsetRange:
         """What the master holds now: from its oldest record to the end of its newest, both record boundaries.
 

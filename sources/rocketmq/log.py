@@ -19,6 +19,7 @@ from sources.master import Chunk, Session
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.rocketmq import columns
 from sources.rocketmq.address import Address
+from sources.rocketmq.broker_check import check_broker
 from sources.rocketmq.client import RemotingClient
 from sources.rocketmq.commitlog import DEFAULT_MAX_RECORD_BYTES, Limits
 from sources.rocketmq.ha import DEFAULT_MAX_FRAME_BYTES
@@ -63,6 +64,12 @@ class RocketMQLog:
                 found=f"path {self.path}, master {self.master}, remoting {self.remoting}",
                 hint="Give path to read segment files, or master (HA port) and remoting (normal port) to be a slave.",
             )
+
+    def check(self) -> None:
+        """Refuse a broker that speaks another protocol at its HA port, or that would count this replica twice."""
+        if self.path is None:
+            with self._naming_the_log(), self._remoting_client() as client:
+                check_broker(client.broker_config())
 
     def bounds(self, known: Offset | None = None) -> OffsetRange:
         """As the contract says. `known`, an end found earlier, spares the look at files below it."""

@@ -38,6 +38,9 @@ class MemoryMaster:
             offset += size
         return rows
 
+    def check(self) -> None:
+        """Nothing stands against it."""
+
     def bounds(self, known: Offset | None = None) -> OffsetRange:
         return OffsetRange(Offset(self.start), Offset(self.start + sum(self.sizes)))
 

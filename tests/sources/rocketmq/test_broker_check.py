@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+
+from sources.errors import ConfigurationError
+from sources.rocketmq.broker_check import check_broker
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},  # 4.9.7 knows none of the keys of 5.x
+        {"enableControllerMode": "false", "enableDLegerCommitLog": "false", "inSyncReplicas": "1"},
+        {"inSyncReplicas": "2"},  # producers wait for one replica: us
+    ],
+)
+def test_a_plain_broker_may_be_replicated(config: dict[str, str]) -> None:
+    check_broker(config)
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"enableControllerMode": "true"}, ["controller mode", "enableControllerMode"]),
+        ({"enableDLegerCommitLog": "true"}, ["DLedger"]),
+        ({"inSyncReplicas": "3"}, ["inSyncReplicas=3", "two"]),
+    ],
+)
+def test_what_cannot_be_replicated_honestly_is_refused(config: dict[str, str], words: list[str]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        check_broker(config)
+    for word in words:
+        assert word in str(caught.value)
