@@ -1,14 +1,14 @@
 """What a broker's configuration (request 26) says against replicating from it. Pure.
 
-=========================  =======  ===================================================================================
-key                        since    why it matters
-=========================  =======  ===================================================================================
-``enableControllerMode``   5.0      the HA port speaks AutoSwitchHA: our 8-byte report would wait there for ever
-``enableDLegerCommitLog``  4.5      records are wrapped in DLedger entries and nothing is served at the HA port
-``inSyncReplicas``         5.0      acknowledgements needed, the master's own included. A broker counts *connections*, and
-                                    logtwin has two, one that reads and one that acknowledges: from 3 on it could pass for
-                                    two replicas
-=========================  =======  ===================================================================================
+=========================  =====  =====================================================================================
+key                        since  why it matters
+=========================  =====  =====================================================================================
+``enableControllerMode``   5.0    the HA port speaks AutoSwitchHA: our 8-byte report would wait there for ever
+``enableDLegerCommitLog``  4.5    records are wrapped in DLedger entries and nothing is served at the HA port
+``inSyncReplicas``         5.0    acknowledgements needed, the master's own included. A broker counts *connections*,
+                                  and logtwin has two, one that reads and one that acknowledges: from 3 on it could
+                                  pass for two replicas
+=========================  =====  =====================================================================================
 
 Keys as in RocketMQ's MessageStoreConfig and BrokerConfig; a broker without a key does not know the feature.
 """

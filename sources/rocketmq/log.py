@@ -67,8 +67,8 @@ class RocketMQLog:
 
     def check(self) -> None:
         """Refuse a broker that speaks another protocol at its HA port, or that would count this replica twice."""
-        if self.path is None:
-            with self._naming_the_log(), self._remoting_client() as client:
+        if self.remoting is not None:
+            with self._naming_the_log(), self._client(self.remoting) as client:
                 check_broker(client.broker_config())
 
     def bounds(self, known: Offset | None = None) -> OffsetRange:
