@@ -18,6 +18,7 @@ import enum
 import json
 import logging
 import threading
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -174,7 +175,9 @@ class LogReplication:
                 self._options.id, planned.end if planned else None, position, aside,
             )  # fmt: skip
         reader = self._spark.readStream.format("logtwin").options(**source_options(self._options, position))
-        writer = reader.load().writeStream.foreachBatch(self._process).queryName(self._options.id)
+        # A name must be unique in a session, also while an older query of the same log is still ending.
+        name = f"{self._options.id} {uuid.uuid4().hex[:8]}"
+        writer = reader.load().writeStream.foreachBatch(self._process).queryName(name)
         writer = writer.option("checkpointLocation", checkpoint.uri)
         if available_now:
             return writer.trigger(availableNow=True).start()

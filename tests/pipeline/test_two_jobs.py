@@ -45,11 +45,15 @@ def test_the_newest_goes_on_and_the_older_one_stops(spark: SparkSession, tmp_pat
         failures: list[TakenOver | None] = []
         thread = threading.Thread(target=lambda: failures.append(run_until(older, 1 << 62)))
         thread.start()
-        newer = job_of(spark, tmp_path / "lake", master, tmp_path / "checkpoints-2")
-        newer.start()
-        send(master, 500, seed=2)
-        assert run_until(newer, master.end) is None
-        thread.join(60)
+        try:
+            newer = job_of(spark, tmp_path / "lake", master, tmp_path / "checkpoints-2")
+            newer.start()
+            send(master, 500, seed=2)
+            assert run_until(newer, master.end) is None
+            thread.join(60)
+        finally:
+            older.request_stop()
+            thread.join()
         assert len(failures) == 1
         assert isinstance(failures[0], TakenOver)
         assert "another job writes this log" in str(failures[0])

@@ -305,11 +305,12 @@ def test_a_repeated_property_has_its_last_value_everywhere() -> None:
 def test_more_names_than_fit_16_bits() -> None:
     width, last = 500, 2**16 // 500
     names = [[str(number * width + i) for i in range(width)] for number in range(last + 1)]
-    names[last].append("0")  # and "65536", 2**16 distinct names later
-    blocks = [b"".join(b"%s\x01v\x02" % name.encode() for name in block) + b"x\x01v\x02x\x01w\x02" for block in names]
+    assert "65536" in names[last]  # the first name and the one 2**16 names later meet in one block, and one is repeated
+    blocks = [b"".join(b"%s\x01v\x02" % name.encode() for name in block) for block in names]
+    blocks[last] = b"0\x01v\x02" + blocks[last] + b"0\x01w\x02"
     rows = decode_all(log_of([message(properties=block) for block in blocks]))
-    assert "65536" in names[last]
-    assert [row["properties"] for row in rows] == [dict.fromkeys(block, "v") | {"x": "w"} for block in names]
+    expected = [dict.fromkeys(block, "v") for block in names]
+    assert [row["properties"] for row in rows] == [*expected[:last], expected[last] | {"0": "w"}]
 
 
 @pytest.mark.parametrize("sys_flag", [0, 0x10, 0x20, 0x30])

@@ -64,7 +64,8 @@ def test_a_copied_record_in_a_body_is_no_record() -> None:
 
 def test_a_copied_blank_in_a_body_is_no_record() -> None:
     blank = commitlog.encode(Blank(Offset(0), 16, bytes(8)))
-    log = log_of([message(body=b"x"), message(body=blank + bytes(100)), message(body=b"y")])
+    copied = commitlog.encode(message(body=b"copied"))
+    log = log_of([message(body=b"x"), message(body=blank + bytes(100) + blank + copied), message(body=b"y")])
     outer, after = log.records[1].offset, log.records[2].offset
     assert find_record(log.stored[outer + 1 :], Offset(outer + 1)) == after
 
