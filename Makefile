@@ -46,7 +46,7 @@ bench: setup ## figures, as ratios against something in the same run
 	$(BIN)/python -m bench.columns
 
 wheel: setup ## dist/logtwin-*.whl, for spark-submit --py-files
-	@$(BIN)/python -m build --wheel --outdir dist . >/dev/null && ls dist/*.whl
+	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . && ls dist/*.whl
 
 clean: ## remove what runs left: tables, checkpoints, the demo's master
 	rm -rf warehouse master-store spark-warehouse metastore_db dist build

@@ -28,7 +28,7 @@ class Planned:
 
     @property
     def resumes_at(self) -> Offset | None:
-        """Where a query started on it would go on; None where only the source knows (the very first batch)."""
+        """Where a query started on it would go on; None where nobody wrote it down (the very first batch)."""
         return self.end if self.is_done else self.previous_end
 
 
@@ -36,14 +36,14 @@ def agrees(planned: Planned | None, position: Offset | None, max_record_bytes: i
     """Whether a query may go on from `planned` to reach exactly what follows `position`.
 
     It may start below the position (the handshake skips what is committed) but not above it, and not so far below that
-    it stems from another time. A batch commits to the end of its last record, hence `max_record_bytes`.
+    it stems from another time. A batch commits to the end of its last record, hence `max_record_bytes`. The very first
+    batch cannot be repeated: its start is not in the checkpoint, and what the source would answer today is another.
     """
     if planned is None:
         return True
-    if position is None:
-        return planned.previous_end is None and not planned.is_done
-    lowest = planned.resumes_at or 0
-    return lowest <= position < planned.end + max_record_bytes
+    if position is None or planned.resumes_at is None:
+        return False
+    return planned.resumes_at <= position < planned.end + max_record_bytes
 
 
 class Checkpoint:

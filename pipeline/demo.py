@@ -89,14 +89,12 @@ def _replicate(job: Job, log: ReadOptions, workload: WorkloadConfig, keep: bool)
 
         def go_on(logs: list[Progress]) -> bool:
             display(logs)
-            if interrupted.is_set():
-                return False
-            if sender.poll() is None:
+            if sender.poll() is None and not interrupted.is_set():
                 return True
             if sender.returncode:
                 raise LogtwinError("the producer failed", found=f"exit code {sender.returncode}")
             acknowledged[0] = open_log(log).acknowledged_by_master()
-            return acknowledged[0] != open_log(log).bounds().end
+            return not interrupted.is_set() and acknowledged[0] != open_log(log).bounds().end
 
         job.run(go_on)
     return time.monotonic() - started_s, acknowledged[0]

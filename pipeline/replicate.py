@@ -22,7 +22,6 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -143,13 +142,8 @@ class LogReplication:
 
     def progress(self) -> Progress:
         records, size, batches = self._totals
-        last = self._query.lastProgress if self._query is not None and self._query.isActive else None
-        for source in last["sources"] if last else []:
-            latest = source.get("latestOffset") or source.get("endOffset")
-            if latest:
-                self._maximum = max(self._maximum or Offset(0), _offset_of(latest))
-        if self._position is not None:
-            self._maximum = max(self._maximum or Offset(0), self._position)
+        seen = [self._maximum, self._position, _reported_maximum(self._query)]
+        self._maximum = max((offset for offset in seen if offset is not None), default=None)
         return Progress(
             log_id=self._options.id,
             phase=self._phase,
@@ -170,8 +164,8 @@ class LogReplication:
         if not agrees(planned, position, self._options.max_record_bytes):
             aside = checkpoint.move_aside(datetime.now(UTC))
             log.warning(
-                "%s: the checkpoint plans up to %s, the table is complete up to %s; the table is right. "
-                "The checkpoint was moved to %s",
+                "%s: the checkpoint plans up to %s and does not lead on from the table's position %s; "
+                "the table is right. The checkpoint was moved to %s",
                 self._options.id, planned.end if planned else None, position, aside,
             )  # fmt: skip
         reader = self._spark.readStream.format("logtwin").options(**source_options(self._options, position))
@@ -302,5 +296,12 @@ def _as_option(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _offset_of(reported: Any) -> Offset:
-    return from_json(json.loads(reported) if isinstance(reported, str) else reported)
+def _reported_maximum(query: StreamingQuery | None) -> Offset | None:
+    """The master's maximum as the source reported it with the last batch."""
+    last = query.lastProgress if query is not None and query.isActive else None
+    for source in last["sources"] if last else []:
+        reported = source.get("latestOffset")
+        latest = json.loads(reported) if isinstance(reported, str) else reported
+        if latest:
+            return from_json(latest)
+    return None

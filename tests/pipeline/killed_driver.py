@@ -1,4 +1,4 @@
-"""A driver that is killed: ``python -m tests.pipeline.killed_driver CONFIG STEP`` replicates until `STEP` is done once.
+"""A driver that is killed: ``python -m tests.pipeline.killed_driver CONFIG STEP`` dies once its second batch did STEP.
 
 STEP is one of the sink's steps (files, commit, acknowledge, ledger), or checkpoint: Spark's own mark that a batch is
 done. Then the process is gone, as with ``kill -9``: no handler, no flush, no goodbye to the JVM.
@@ -25,9 +25,22 @@ def die() -> None:
 
 
 def die_when_marked(commits: Path, waiting: threading.Event) -> None:
-    while not any(commits.glob("[0-9]*")):
+    while not (commits / "1").exists():
         waiting.wait(0.005)
     die()
+
+
+class DieAtSecond:
+    """Called after each step of each batch: dies after `step` of the second batch."""
+
+    def __init__(self, step: str) -> None:
+        self._step = step
+        self._times = 0
+
+    def __call__(self, done: Step) -> None:
+        self._times += done.name.lower() == self._step
+        if self._times == 2:
+            die()
 
 
 def main(config_file: str, step: str) -> None:
@@ -39,7 +52,7 @@ def main(config_file: str, step: str) -> None:
         build_session(config.spark),
         config,
         available_now=True,
-        on_step=lambda done: die() if done.name.lower() == step else None,
+        on_step=DieAtSecond(step),
     )
     job.start()
     job.run()

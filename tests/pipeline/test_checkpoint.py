@@ -31,9 +31,10 @@ def planned(end: int, previous: int | None, done: bool) -> Planned:
         (planned(500, 300, False), 500, True),
         (planned(500, 300, False), 299, False),
         (planned(500, 300, False), 600, False),
-        # the first batch of all
-        (planned(500, None, False), None, True),
-        (planned(500, None, False), 500, True),
+        # the first batch of all: where it started is not written down
+        (planned(500, None, False), None, False),
+        (planned(500, None, False), 500, False),
+        (planned(500, None, True), 500, True),
         (planned(500, None, True), None, False),
         (planned(500, 300, False), None, False),
     ],

@@ -35,16 +35,20 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         copy = shutil.copytree if (PROJECT / name).is_dir() else shutil.copy
         copy(PROJECT / name, source / name)
     subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(source)],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(source)],
+        check=True,
+    )
     return next(folder.glob("*.whl"))
 
 
 @contextmanager
 def daemon(name: str, folder: Path, *arguments: str) -> Iterator[IO[str]]:
     """A daemon of Spark's, in the foreground; what it says."""
-    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    # What Spark's own start scripts would set; a worker passes it on to its executors.
+    environment = {
+        **os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable,
+        "SPARK_HOME": str(SPARK), "SPARK_SCALA_VERSION": "2.13",
+    }  # fmt: skip
     log = (folder / f"{name.rsplit('.', 1)[-1]}.log").open("w+")
     process = subprocess.Popen(
         ["java", "-Xmx256m", "-cp", f"{SPARK}/jars/*", name, "--host", "127.0.0.1", *arguments],
