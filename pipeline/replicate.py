@@ -206,7 +206,7 @@ class LogReplication:
         self._error = error
         if available_now or not error.is_transient:
             self._phase = Phase.FAILED
-            log.error("%s", error)
+            self._session.close()  # who does not replicate any more must not count as a replica
             return
         wait_s = min(2.0**self._retries, self._config.retry_wait_max_s)
         self._retries += 1

@@ -25,10 +25,10 @@ from sinks.handshake import Replay, decide
 from sinks.ledger import Ledger, LedgerRow
 from sinks.position import Held, LogState, LogTable, Writer
 from sinks.tables import LEDGER, LOG, spark_schema
-from sinks.tasks import RANGES_SCHEMA, REPORT_SCHEMA, SplitWriter, Written, unpack
+from sinks.tasks import REPORT_SCHEMA, SplitWriter, Written, unpack
 from sinks.warehouse import absolute, ensure_tables
 from sources.errors import CoverageError, LogtwinError, ReplicaError, find_error
-from sources.master import MasterLog, Session
+from sources.master import RANGES_SCHEMA, MasterLog, Session
 from sources.offsets import Offset, OffsetRange
 
 _log = logging.getLogger(__name__)

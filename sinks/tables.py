@@ -51,8 +51,8 @@ _COMMON_PROPERTIES = {
     # Kernel's hook writes a checkpoint at each tenth commit, after the acknowledgement: a start reads few commit files.
     "delta.checkpointInterval": "10",
     # Commits come every second or so: a month of them (the default) is millions of files. A stream that reads the
-    # table may be away for a week.
-    "delta.logRetentionDuration": "interval 7 days",
+    # table may be away over a long weekend.
+    "delta.logRetentionDuration": "interval 4 days",
     "delta.enableExpiredLogCleanup": "true",
     # Files that no commit names: a batch that failed left them. A week is longer than any batch may run.
     "delta.deletedFileRetentionDuration": "interval 7 days",

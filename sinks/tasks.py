@@ -26,16 +26,6 @@ from sources.errors import LogtwinError, ReplicaError, error_from
 from sources.master import Chunk, MasterLog
 from sources.offsets import Offset, OffsetRange
 
-RANGES_SCHEMA = pa.schema(
-    [
-        ("log_id", pa.string()),
-        ("batch_start", pa.int64()),
-        ("batch_end", pa.int64()),
-        ("split_start", pa.int64()),
-        ("split_end", pa.int64()),
-    ]
-)
-
 REPORT_SCHEMA = pa.schema(
     [
         ("split_start", pa.int64()),

@@ -32,20 +32,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, LogtwinError
-from sources.master import RECORD_SCHEMA, MasterLog
+from sources.master import RANGES_SCHEMA, RECORD_SCHEMA, MasterLog
 from sources.offsets import Offset, OffsetRange
 from sources.options import EARLIEST, LATEST, ReadOptions, StartingOffset, offset_or_name, parse_options
 from sources.registry import open_log
 
-RANGES_SCHEMA = pa.schema(
-    [
-        pa.field("log_id", pa.string()),
-        pa.field("batch_start", pa.int64()),
-        pa.field("batch_end", pa.int64()),
-        pa.field("split_start", pa.int64()),
-        pa.field("split_end", pa.int64()),
-    ]
-)
 RECORDS_SCHEMA = pa.schema([pa.field("log_id", pa.string()), *RECORD_SCHEMA])
 
 

@@ -55,6 +55,18 @@ RECORD_SCHEMA = pa.schema(
 """Columns of one record of any master, in table order. The only definition: tables and data source build on it."""
 
 
+RANGES_SCHEMA = pa.schema(
+    [
+        _field("log_id", pa.string(), "which log"),
+        _field("batch_start", pa.int64(), "the batch that the split belongs to, half-open"),
+        _field("batch_end", pa.int64(), "its end"),
+        _field("split_start", pa.int64(), "the split: one task reads the records that start in it"),
+        _field("split_end", pa.int64(), "its end"),
+    ]
+)
+"""What is to be read, one row a split: what the data source hands to the sink instead of records."""
+
+
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """Consecutive whole records, decoded.

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import random
+import signal
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,10 +17,11 @@ from typing import Self
 
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from tests.peers.jars import broker_jars, java
+from pipeline.jars import java, resolve
 from tests.peers.wire import Connection, Refused
 
 BOOTED = "boot success"
+_PR_SET_PDEATHSIG = 1
 _START_TIMEOUT_S = 90
 _STOP_TIMEOUT_S = 45  # a broker may take more than 20 s over an orderly end
 _MEMORY = ("-Xms128m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m")
@@ -35,6 +39,12 @@ _LOGBACK = """\
   <root level="WARN"><appender-ref ref="out"/></root>
 </configuration>
 """
+
+
+def _die_with_parent() -> None:
+    """In the child: a test run that is killed cannot stop its brokers, so the kernel does (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class BrokerFailed(Exception):
@@ -115,7 +125,7 @@ class Broker:
         self._booted = False
         self._process = subprocess.Popen(
             command, cwd=self.home, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, errors="replace",
+            stderr=subprocess.STDOUT, text=True, errors="replace", preexec_fn=_die_with_parent,
         )  # fmt: skip
         self._output = threading.Thread(target=self._read_output, args=(self._process,), daemon=True)
         self._output.start()
@@ -147,7 +157,7 @@ class Broker:
         (conf / "logback_broker.xml").write_text(_LOGBACK)  # 4.9.x refuses to start without
         configuration.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
         folders = (f"-Duser.home={self.home}", f"-Djava.io.tmpdir={temporary}")
-        classpath = ("-cp", f"{broker_jars(self.version)}/*")
+        classpath = ("-cp", f"{resolve('org.apache.rocketmq', 'rocketmq-broker', self.version)}/*")
         main = ("org.apache.rocketmq.broker.BrokerStartup", "-c", str(configuration))
         return [java(), *_MEMORY, *_JAVA_17, *folders, *classpath, *main]
 

@@ -12,8 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sinks.replica import Replica, Step
 from sinks.tables import LEDGER, LOG
-from sinks.tasks import RANGES_SCHEMA
-from sources.master import MasterLog, Session
+from sources.master import RANGES_SCHEMA, MasterLog, Session
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.memory_master import RecordingSession
 

@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 from sinks.position import LogTable
 from sinks.replica import Replica, Step
 from sinks.tables import LOG, log_schema, spark_schema
-from sinks.tasks import RANGES_SCHEMA
 from sources.errors import (
     CorruptRecord,
     CoverageError,
@@ -27,6 +26,7 @@ from sources.errors import (
     TakenOver,
     find_error,
 )
+from sources.master import RANGES_SCHEMA
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.batches import ledger, log, offsets, opened, ranges
 from tests.sinks.memory_master import (

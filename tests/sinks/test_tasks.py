@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sinks.tasks import RANGES_SCHEMA, SplitWriter, Written, unpack
+from sinks.tasks import SplitWriter, Written, unpack
 from sources.errors import CorruptRecord, CoverageError, Gap, LogtwinError, MasterUnreachable, ReplicaError, find_error
+from sources.master import RANGES_SCHEMA
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.memory_master import Doubling, Failing, HoledInside, MemoryMaster, raw_bytes
 

@@ -3,16 +3,19 @@ from __future__ import annotations
 import itertools
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from sources.datasource import RECORDS_SCHEMA, StreamReader, from_json, register, to_json
 from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, LogtwinError, find_error
 from sources.offsets import Offset
+from tests.pipeline.masters import embedded_master
 from tests.truth import Fixture
 
 pytestmark = pytest.mark.spark
@@ -87,16 +90,8 @@ def test_a_stream_delivers_the_log_once_in_bounded_batches(
     spark: SparkSession, fixture_550: Fixture, tmp_path: Path
 ) -> None:
     seen: list[list[int]] = []
-    stream = (
-        spark.readStream.format("logtwin")
-        .options(path=str(fixture_550.commitlog_path), maxBytesPerTrigger=1_000_000)
-        .load()
-        .writeStream.foreachBatch(lambda batch, _: seen.append(sorted(offsets(batch))))
-        .option("checkpointLocation", str(tmp_path))
-        .trigger(availableNow=True)
-        .start()
-    )
-    stream.awaitTermination()
+    options = {"path": str(fixture_550.commitlog_path), "maxBytesPerTrigger": "1000000"}
+    stream(spark, options, tmp_path, lambda batch, _: seen.append(sorted(offsets(batch))))
     assert [at for batch in seen for at in batch] == truth_offsets(fixture_550)
     assert len(seen) == 4  # 3.8 MB in batches of 1 MB, each up to the end of a record
     last = json.loads((tmp_path / "offsets" / "3").read_text().splitlines()[-1])
@@ -121,6 +116,59 @@ def test_mistakes_are_named(
     assert isinstance(error, kind)
     for word in words:
         assert word in str(error)
+
+
+def test_a_stream_reports_the_master_s_end(spark: SparkSession, fixture_550: Fixture, tmp_path: Path) -> None:
+    query = stream(spark, {"path": str(fixture_550.commitlog_path)}, tmp_path, lambda batch, _: None)
+    (source,) = query.lastProgress["sources"]  # type: ignore[index]
+    assert json.loads(source["latestOffset"]) == {"offset": fixture_550.max_offset}
+
+
+def test_latest_starts_after_what_is_there(spark: SparkSession, fixture_550: Fixture, tmp_path: Path) -> None:
+    seen: list[int] = []
+    options = {"path": str(fixture_550.commitlog_path), "startingOffset": "latest"}
+    stream(spark, options, tmp_path, lambda batch, _: seen.extend(offsets(batch)))
+    assert seen == []
+    assert read(spark, fixture_550, startingOffset="latest").count() == 0
+
+
+@pytest.mark.parametrize("parallel", ["false", "true"])
+def test_records_over_ha(spark: SparkSession, fixture_550: Fixture, tmp_path: Path, parallel: str) -> None:
+    seen: list[int] = []
+    with embedded_master(tmp_path / "store", commitlog=fixture_550.commitlog_path) as master:
+        options = {**master.options, "maxBytesPerTrigger": "900001", "splitBytes": "300001", "parallelReads": parallel}
+        stream(spark, options, tmp_path / "c", lambda batch, _: seen.extend(sorted(offsets(batch))))
+        batch = spark.read.format("logtwin").options(**master.options).load()
+        assert sorted(offsets(batch)) == truth_offsets(fixture_550)
+    assert seen == truth_offsets(fixture_550)
+
+
+def test_over_ha_a_start_that_would_promise_too_much_is_refused(
+    spark: SparkSession, fixture_550: Fixture, tmp_path: Path
+) -> None:
+    with embedded_master(tmp_path / "store", commitlog=fixture_550.commitlog_path) as master:
+        frame = spark.read.format("logtwin").options(**master.options, startingOffset="1000000")
+        error = error_of(lambda: frame.load().count())
+        assert isinstance(error, ConfigurationError)
+        assert "parallel_reads" in str(error)
+        assert frame.option("parallelReads", "true").load().count() > 0
+
+
+def stream(
+    spark: SparkSession, options: dict[str, str], checkpoint: Path, on_batch: Callable[[DataFrame, int], None]
+) -> StreamingQuery:
+    """A stream of what is there now, until it has ended."""
+    query = (
+        spark.readStream.format("logtwin")
+        .options(**options)
+        .load()
+        .writeStream.foreachBatch(on_batch)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return query
 
 
 def test_offsets_have_one_form() -> None:

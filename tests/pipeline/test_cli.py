@@ -1,0 +1,117 @@
+"""The command line, verb by verb, as somebody meets it who has only --help."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.cli import main
+from sources.rocketmq.address import Address
+from sources.rocketmq.client import RemotingClient
+from tests.pipeline.masters import embedded_master
+from tests.truth import Fixture
+
+PROJECT = Path(__file__).parents[2]
+VERBS = ("replicate", "status", "master", "send", "demo")
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    code = ended.value.code
+    said = capsys.readouterr()
+    return (code if isinstance(code, int) else 0), said.out, said.err
+
+
+def test_help_names_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "--help")
+    assert code == 0
+    for verb in VERBS:
+        assert verb in out
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_takes_a_configuration_and_explains_itself(capsys: pytest.CaptureFixture[str], verb: str) -> None:
+    code, out, _ = run(capsys, verb, "--help")
+    assert code == 0
+    assert "--config" in out
+    assert "conf/logtwin.toml" in out
+
+
+@pytest.mark.spark
+def test_replicate_then_status(
+    spark: SparkSession, fixture_550: Fixture, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with embedded_master(tmp_path / "store", commitlog=fixture_550.commitlog_path) as master:
+        job = tmp_path / "job.toml"
+        job.write_text(
+            f'warehouse = "{tmp_path}/lake"\n[[logs]]\nid = "rocketmq/test"\n'
+            f'master = "{master.options["master"]}"\nremoting = "{master.options["remoting"]}"\n'
+        )
+        before = status(capsys, job)
+        code, out, _ = run(capsys, "replicate", "--config", str(job), "--available-now")
+        after = status(capsys, job)
+    assert code == 0
+    assert f"done at offset {fixture_550.max_offset}, {len(fixture_550.rows):,} records" in out
+    assert (before["position"], before["lag_bytes"]) == (None, fixture_550.max_offset)
+    assert (before["master_minimum"], before["master_maximum"]) == (0, fixture_550.max_offset)
+    assert (after["position"], after["lag_bytes"]) == (fixture_550.max_offset, 0)
+    assert (after["epoch"], after["first"]) == (0, 0)
+    # the master is gone now: that is part of the status, not an error
+    gone = status(capsys, job)
+    assert gone["position"] == fixture_550.max_offset
+    assert master.options["remoting"] in str(gone["master_error"])
+
+
+def status(capsys: pytest.CaptureFixture[str], job: Path) -> dict[str, object]:
+    code, out, _ = run(capsys, "status", "--config", str(job), "--json")
+    assert code == 0
+    (log,) = json.loads(out)["logs"]
+    assert log["id"] == "rocketmq/test"
+    found: dict[str, object] = log
+    return found
+
+
+def test_a_master_takes_messages_from_send_and_stops_cleanly(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [sys.executable, "-m", "pipeline", "master", "--store", str(tmp_path), "--port", "0", "--ha-port", "0"]
+    process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert process.stdout is not None
+        found = re.search(r"remoting (\S+), HA", process.stdout.readline())
+        assert found
+        code, out, _ = run(capsys, "send", "--to", found[1], "--count", "200", "--rate-per-s", "0")
+        assert code == 0
+        assert out.startswith("200 messages")
+        with RemotingClient(Address.parse(found[1])) as client:
+            end = client.commit_log_bounds().end
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert end > 100_000
+    assert any((tmp_path / "commitlog").iterdir())
+
+
+def test_a_port_that_is_taken_is_a_clear_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with embedded_master(tmp_path / "first") as master:
+        port = str(master.master.address.port)
+        code, _, err = run(capsys, "master", "--store", str(tmp_path / "second"), "--port", port, "--ha-port", "0")
+    assert code == 2
+    assert port in err
+
+
+def test_send_without_a_broker_is_a_clear_error(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "send", "--to", "127.0.0.1:1", "--count", "1")
+    assert code == 3
+    assert "127.0.0.1:1" in err
