@@ -120,9 +120,9 @@ class LogReplication:
     def poll(self, *, available_now: bool, now: datetime) -> Phase:
         """Look at the query, start it again where that is due; the phase after that."""
         if self._phase is Phase.WAITING and self._retry_at is not None and now >= self._retry_at:
-            self._restart(available_now, now)
+            self._restart(available_now)
         elif self._phase is Phase.RUNNING and self._query is not None and not self._query.isActive:
-            self._ended(self._query, available_now, now)
+            self._ended(self._query, available_now)
         return self._phase
 
     def stop(self) -> None:
@@ -137,7 +137,12 @@ class LogReplication:
             self._phase = Phase.STOPPED
 
     @property
+    def phase(self) -> Phase:
+        return self._phase
+
+    @property
     def error(self) -> LogtwinError | None:
+        """What ended it, or what it waits out."""
         return self._error
 
     def progress(self) -> Progress:
@@ -195,30 +200,31 @@ class LogReplication:
         if self._first is None:
             self._first = result.range.start
 
-    def _ended(self, query: StreamingQuery, available_now: bool, now: datetime) -> None:
+    def _ended(self, query: StreamingQuery, available_now: bool) -> None:
         failure = query.exception()
         if failure is None:
             self._phase = Phase.DONE if available_now else Phase.STOPPED
             return
-        self._failed(error_of(failure, self._options.id), available_now, now)
+        self.fail(error_of(failure, self._options.id), for_good=available_now)
 
-    def _failed(self, error: LogtwinError, available_now: bool, now: datetime) -> None:
+    def fail(self, error: LogtwinError, *, for_good: bool) -> None:
+        """`error` ended the query, or kept it from starting: for good, or until the master can be asked again."""
         self._error = error
-        if available_now or not error.is_transient:
+        if for_good or not error.is_transient:
             self._phase = Phase.FAILED
             self._session.close()  # who does not replicate any more must not count as a replica
             return
         wait_s = min(2.0**self._retries, self._config.retry_wait_max_s)
         self._retries += 1
-        self._retry_at = now + timedelta(seconds=wait_s)
+        self._retry_at = datetime.now(UTC) + timedelta(seconds=wait_s)
         self._phase = Phase.WAITING
         log.warning("%s; trying again in %.0f s", error, wait_s)
 
-    def _restart(self, available_now: bool, now: datetime) -> None:
+    def _restart(self, available_now: bool) -> None:
         try:
             self.start(available_now=available_now)
         except LogtwinError as error:
-            self._failed(error, available_now, now)
+            self.fail(error, for_good=available_now)
         else:
             self._error = None
 
@@ -234,26 +240,46 @@ class Job:
         self._stop = threading.Event()
 
     def start(self) -> None:
-        """Start every log. Raises the first LogtwinError; the logs started before it are stopped."""
-        try:
-            for one in self.logs:
+        """Start every log. One that cannot start does not keep the others; raises its LogtwinError if none can."""
+        for one in self.logs:
+            try:
                 one.start(available_now=self.available_now)
-        except BaseException:
+            except LogtwinError as error:
+                # A job of one log has nothing to wait for: whoever started it should know at once.
+                one.fail(error, for_good=self.available_now or len(self.logs) == 1)
+                self._announce(one)
+        if all(one.phase is Phase.FAILED for one in self.logs):
             self.close()
-            raise
+            self._raise_first()
 
     def run(self, on_poll: Callable[[list[Progress]], bool] | None = None, *, poll_interval_s: float = 0.25) -> None:
         """Until every log has ended, `on_poll` says False, or `request_stop`. Raises the first log's error, if any."""
         try:
             while not self._stop.is_set():
-                now = datetime.now(UTC)
-                phases = [one.poll(available_now=self.available_now, now=now) for one in self.logs]
+                all_ended = self._poll()
                 go_on = on_poll is None or on_poll(self.progress())
-                if not go_on or all(phase in ENDED for phase in phases):
+                if not go_on or all_ended:
                     break
                 self._stop.wait(poll_interval_s)
         finally:
             self.close()
+        self._raise_first()
+
+    def _poll(self) -> bool:
+        """Look at every log; whether all of them have ended. Says at once what ended one while others go on."""
+        now = datetime.now(UTC)
+        running = [one for one in self.logs if one.phase not in ENDED]
+        phases = [one.poll(available_now=self.available_now, now=now) for one in running]
+        for one, phase in zip(running, phases, strict=True):
+            if phase is Phase.FAILED:
+                self._announce(one)
+        return all(phase in ENDED for phase in phases)
+
+    def _announce(self, failed: LogReplication) -> None:
+        if len(self.logs) > 1:
+            log.error("%s", failed.error)
+
+    def _raise_first(self) -> None:
         for one in self.logs:
             if one.error is not None:
                 raise one.error

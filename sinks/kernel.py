@@ -7,7 +7,7 @@ what everything here rests on:
 * a transaction is built on one snapshot, and what was read of that snapshot is what the commit is compared with;
 * of the commits that came in between, one that carries the same domain's metadata, or the same application's
   transaction version or a later one, makes the commit fail (`KernelConflict`); any other append is stepped over;
-* a version is written by put-if-absent: it is there whole, once, or not at all.
+* a version is written by put-if-absent: it is there whole, once, or not at all (on a local disk, see `_alone`).
 
 Post-commit hooks (checksum, each tenth time a checkpoint, old commit files) are kept for `run_hooks`: nobody who
 waits for an acknowledgement should wait for them.
@@ -15,6 +15,7 @@ waits for an acknowledgement should wait for them.
 
 from __future__ import annotations
 
+import fcntl
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ from sinks.files import DataFile, sync
 from sources.errors import ReplicaError
 
 ENGINE_INFO = "logtwin"
+LOCK_FILE = "_logtwin.lock"  # VACUUM leaves names alone that begin with an underscore
 _NOT_FOUND = "TableNotFoundException"
 _ALREADY_THERE = "TableAlreadyExistsException"
 # Another writer got in between in a way that Kernel does not step over, or Kernel cannot tell whether its own try took.
@@ -143,11 +145,29 @@ class KernelTable:
                 _log.warning("%s: post-commit hook failed: %s", self.path, str(error).strip().partition("\n\tat ")[0])
 
     def _commit(self, java: Any, actions: Any) -> int:
-        result = java.commit(self._engine, actions)
+        with self._alone():
+            result = java.commit(self._engine, actions)
         self._hooks.extend(result.getPostCommitHooks())
         version = int(result.getVersion())
         self._sync(version)
         return version
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """On a local disk: one commit at a time, also of other processes.
+
+        Kernel writes a version there as Hadoop does, by a look whether the file exists, a rename of it, and a rename of
+        its checksum. Two writers in between leave one's file with the other's checksum, which nobody can read. Object
+        stores and HDFS put if absent by themselves.
+        """
+        folder = local_folder(self.path)
+        if folder is None:
+            yield
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / LOCK_FILE).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield  # closing the file gives the lock back, as does a kill
 
     def _no_actions(self) -> Any:
         return self._kernel.utils.CloseableIterable.emptyIterable()
