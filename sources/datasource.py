@@ -218,7 +218,9 @@ def _check_within(offset: Offset, bounds: OffsetRange, log: MasterLog) -> None:
 
 def _split(log: MasterLog, batch: OffsetRange, committed: Offset | None) -> list[SplitPartition]:
     # Every cut of ours is a record boundary, except where nobody knows them before the bytes have come (HA).
-    return [SplitPartition(batch, owned, committed, log.cuts_at_records) for owned in log.plan(batch)]
+    # An empty range is a split too: given none, Spark makes up a partition of its own.
+    pieces = log.plan(batch) or (batch,)
+    return [SplitPartition(batch, owned, committed, log.cuts_at_records) for owned in pieces]
 
 
 def _ranges(log: MasterLog, split: SplitPartition) -> pa.RecordBatch:
