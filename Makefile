@@ -39,11 +39,13 @@ test: lint ## everything that must hold: lint, then unit, Spark and real-broker 
 unit: setup ## the pure tests only, in seconds
 	$(BIN)/python -m pytest -m "not spark and not peer and not soak" $(ARGS)
 
-soak: setup ## long runs: large logs, many random schedules; figures belong into docs/soak.md
-	LOGTWIN_HYPOTHESIS=exhaustive $(BIN)/python -m pytest -m soak -s --timeout 7200 $(ARGS)
+soak: setup ## long runs: a large log, random kills, many random cases; figures belong into docs/soak.md
+	$(BIN)/python -m pytest -m soak -s --timeout 7200 $(ARGS)
+	LOGTWIN_HYPOTHESIS=exhaustive $(BIN)/python -m pytest -q -m "not spark and not peer and not soak" --timeout 7200
 
 bench: setup ## figures, as ratios against something in the same run
 	$(BIN)/python -m bench.columns
+	$(BIN)/python -m bench.pipeline
 
 wheel: setup ## dist/logtwin-*.whl, for spark-submit --py-files
 	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . && ls dist/*.whl

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,9 +17,10 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True)
 class Peak:
-    """Peaks over a run, in MiB. Python: the driver's and all task processes together, at one moment."""
+    """Peaks over a run, in MiB. Python: the driver and all task processes together at one moment, and the largest."""
 
     python_mib: float
+    largest_python_mib: float
     java_mib: float
     seconds: float
     said: str
@@ -29,23 +32,30 @@ def _anonymous_mib(process: psutil.Process) -> float:
     return float(held.rss - held.shared) / MIB
 
 
+def _held_mib(pid: int) -> list[tuple[str, float]]:
+    """Name and memory of a process and each below it; none of one that has ended meanwhile."""
+    held: list[tuple[str, float]] = []
+    try:
+        for process in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]:
+            with contextlib.suppress(psutil.Error):
+                held.append((process.name(), _anonymous_mib(process)))
+    except psutil.Error:
+        return held
+    return held
+
+
 def run_measured(arguments: list[str], *, poll_s: float = 0.2) -> Peak:
     """Run ``python -m pipeline`` with `arguments` to its end; raises AssertionError unless it ends well."""
-    import time
-
     started = time.monotonic()
     command = [sys.executable, "-m", "pipeline", *arguments]
     with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        python = java = 0.0
+        python = largest = java = 0.0
         while process.poll() is None:
-            held = {"java": 0.0, "python": 0.0}
-            for one in [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]:
-                try:
-                    held["java" if "java" in one.name() else "python"] += _anonymous_mib(one)
-                except psutil.Error:
-                    continue  # it ended in between
-            python, java = max(python, held["python"]), max(java, held["java"])
+            held = _held_mib(process.pid)
+            pythons = [mib for name, mib in held if "java" not in name]
+            python, largest = max(python, sum(pythons)), max(largest, *pythons, 0.0)
+            java = max(java, sum(mib for name, mib in held if "java" in name))
             time.sleep(poll_s)
         said = process.stdout.read() if process.stdout else ""
     assert process.returncode == 0, said[-3000:]
-    return Peak(python, java, time.monotonic() - started, said)
+    return Peak(python, largest, java, time.monotonic() - started, said)
