@@ -16,8 +16,8 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "logtwin needs Python 3.11 or newer; set PYTHON=…" >&2; exit 2; }
 	@echo "setting up $(VENV) (once, a minute or two) …"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@{ $(BIN)/python -m pip install --upgrade pip && $(BIN)/python -m pip install --editable '.[dev]'; } \
+	  > $(VENV)/setup.log 2>&1 || { tail -n 20 $(VENV)/setup.log >&2; exit 1; }
 	@touch $@
 
 run: setup ## the demo: a master, messages, a live replica, three queries (options: ARGS="--duration-s 20 --keep")

@@ -7,18 +7,16 @@ Results go to standard output, everything else to standard error. Exit codes: 0 
 from __future__ import annotations
 
 import json
-import logging
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.logging import RichHandler
 
 from pipeline import config as configuration
 from pipeline.config import Config
+from pipeline.console import err, log_to_console, out
 from sources.errors import LogtwinError, MasterError
 
 app = typer.Typer(
@@ -30,18 +28,13 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-out = Console()
-err = Console(stderr=True)
-
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="configuration file (TOML), see conf/logtwin.toml")]
 RequiredConfig = Annotated[Path, typer.Option("--config", help="configuration file (TOML), see conf/logtwin.toml")]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one verb and leave the process with its exit code."""
-    logging.basicConfig(level="INFO", format="%(message)s", handlers=[_log_handler()])
-    for noisy in ("py4j", "pyspark"):
-        logging.getLogger(noisy).setLevel("WARNING")
+    log_to_console()
     try:
         app(list(arguments) if arguments is not None else None, standalone_mode=True)
     except LogtwinError as error:
@@ -174,7 +167,3 @@ def _load(path: Path | None) -> Config:
 
 def _given(values: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _log_handler() -> logging.Handler:
-    return RichHandler(console=err, show_path=False, show_level=True, markup=False)

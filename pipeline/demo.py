@@ -18,9 +18,11 @@ from rich.console import Console
 from rich.table import Table
 
 from pipeline.config import Config, EmbeddedMasterConfig, WorkloadConfig, parse
+from pipeline.console import err
 from pipeline.display import Display, number, size
 from pipeline.embedded import READY
-from pipeline.replicate import Job, Progress
+from pipeline.log_replication import Progress
+from pipeline.replicate import Job
 from pipeline.session import build_session, spark_log
 from pipeline.signals import stop_by_signal
 from sources.errors import LogtwinError, MasterError
@@ -84,7 +86,7 @@ def _replicate(job: Job, log: ReadOptions, workload: WorkloadConfig, keep: bool)
     interrupted = threading.Event()
     acknowledged: list[int | None] = [None]
     started_s = time.monotonic()
-    display = Display(Console(stderr=True))
+    display = Display(err)
     with _sender_process(workload, keep) as sender, stop_by_signal(interrupted.set), display:
 
         def go_on(logs: list[Progress]) -> bool:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from pipeline.replicate import Phase, Progress
+from pipeline.log_replication import Phase, Progress
 
 RATE_WINDOW_S = 5.0
 LINE_EVERY_S = 5.0

@@ -11,7 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.config import parse
-from pipeline.replicate import Job, Phase, Progress
+from pipeline.log_replication import Phase, Progress
+from pipeline.replicate import Job
 from sources.datasource import register
 from sources.errors import CorruptRecord, MasterUnreachable
 from sources.rocketmq.workload import send_workload, workload

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.replicate import Job, Phase
+from pipeline.log_replication import Phase
+from pipeline.replicate import Job
 from sources.datasource import register
 from sources.errors import TakenOver
 from sources.rocketmq.workload import send_workload, workload

@@ -1,0 +1,19 @@
+"""The two consoles: results to standard output, everything else to standard error."""
+
+from __future__ import annotations
+
+import logging
+
+from rich.console import Console
+from rich.logging import RichHandler
+
+out = Console()
+err = Console(stderr=True)
+
+
+def log_to_console() -> None:
+    """What the code logs goes to `err`, where a live display knows how to keep out of its way."""
+    handler = RichHandler(console=err, show_path=False, show_time=False, markup=False)
+    logging.basicConfig(level="INFO", format="%(message)s", handlers=[handler])
+    for noisy in ("py4j", "pyspark"):
+        logging.getLogger(noisy).setLevel("WARNING")
