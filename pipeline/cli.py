@@ -55,7 +55,10 @@ def replicate(
         bool, typer.Option("--available-now", help="replicate what the masters hold now, then end")
     ] = False,
 ) -> None:
-    """Replicate every log of the configuration until Ctrl-C, or once with --available-now."""
+    """Replicate every log of the configuration.
+
+    Until Ctrl-C or SIGTERM, which stop it between two batches; with --available-now until everything is there.
+    """
     from pipeline.display import Display
     from pipeline.replicate import Job
     from pipeline.session import build_session, spark_log
@@ -81,7 +84,10 @@ def status(
     config: RequiredConfig,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object, for programs")] = False,
 ) -> None:
-    """Say where each replica is: position, lag behind its master, what the master counts as acknowledged."""
+    """Say where each replica is, and its master.
+
+    Position, what the master holds, lag, and what the master counts as acknowledged.
+    """
     from pipeline.status import log_statuses, status_table
 
     settings = configuration.load(config).with_logs(str(config))
@@ -101,7 +107,10 @@ def master(
     host: Annotated[str | None, typer.Option(help="address to listen on")] = None,
     file_size_bytes: Annotated[int | None, typer.Option(help="size of a segment file of a new store")] = None,
 ) -> None:
-    """Run the embedded master: a small broker that keeps a real commit log and serves HA and remoting."""
+    """Run the embedded master, a small broker.
+
+    It keeps a real commit log and serves HA and remoting: real slaves replicate from it, real clients send to it.
+    """
     from pipeline.embedded import serve
 
     given = {"store": store, "ha_port": ha_port, "port": port, "host": host, "file_size_bytes": file_size_bytes}
@@ -118,7 +127,10 @@ def send(
     duration_s: Annotated[float | None, typer.Option(help="stop after this many seconds")] = None,
     rate_per_s: Annotated[float | None, typer.Option(help="messages a second, 0 for as fast as possible")] = None,
 ) -> None:
-    """Send a mixed, repeatable workload to a broker, embedded or real."""
+    """Send a repeatable workload to a broker.
+
+    Orders, payments, events and telemetry, mixed in size and form, to an embedded master or a real broker.
+    """
     from pipeline.embedded import send_to
 
     given = {"to": to, "seed": seed, "count": count, "duration_s": duration_s, "rate_per_s": rate_per_s}
@@ -145,7 +157,10 @@ def demo(
     store: Annotated[str | None, typer.Option(help="folder of the master's commit log")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="go on until Ctrl-C")] = False,
 ) -> None:
-    """Start a master, send it messages, replicate them live, then query the tables: what `make run` does."""
+    """Show it all: what `make run` does.
+
+    Starts a master, sends it messages, replicates them live, then queries the tables. Run again, it goes on.
+    """
     from pipeline.demo import run_demo
 
     settings = _load(config)
