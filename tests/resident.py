@@ -33,12 +33,16 @@ def _anonymous_mib(process: psutil.Process) -> float:
 
 
 def _held_mib(pid: int) -> list[tuple[str, float]]:
-    """Name and memory of a process and each below it; none of one that has ended meanwhile."""
+    """Program and memory of a process and each below it; none of one that has ended meanwhile.
+
+    The program is that of the executable: a process that the JVM is just forking has its memory, but the name of
+    whichever thread forks it.
+    """
     held: list[tuple[str, float]] = []
     try:
         for process in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]:
             with contextlib.suppress(psutil.Error):
-                held.append((process.name(), _anonymous_mib(process)))
+                held.append((Path(process.exe()).name, _anonymous_mib(process)))
     except psutil.Error:
         return held
     return held
@@ -52,9 +56,9 @@ def run_measured(arguments: list[str], *, poll_s: float = 0.2) -> Peak:
         python = largest = java = 0.0
         while process.poll() is None:
             held = _held_mib(process.pid)
-            pythons = [mib for name, mib in held if "java" not in name]
+            pythons = [mib for name, mib in held if name != "java"]
             python, largest = max(python, sum(pythons)), max(largest, *pythons, 0.0)
-            java = max(java, sum(mib for name, mib in held if "java" in name))
+            java = max(java, *(mib for name, mib in held if name == "java"), 0.0)
             time.sleep(poll_s)
         said = process.stdout.read() if process.stdout else ""
     assert process.returncode == 0, said[-3000:]

@@ -12,7 +12,8 @@ from tests.resident import Peak, run_measured
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 MB = 1_000_000
-GROWTH_MIB = 150
+PYTHON_GROWTH_MIB = 75
+JAVA_GROWTH_MIB = 150
 """What two runs of the same work may differ by: allocators keep pages, collectors run when they like."""
 
 
@@ -33,5 +34,6 @@ def replicate(folder: Path, size_bytes: int, max_bytes_per_trigger: int) -> Peak
 def test_a_log_three_times_as_long_takes_no_more_memory(tmp_path: Path) -> None:
     short = replicate(tmp_path, 300 * MB, 100 * MB)
     long = replicate(tmp_path, 900 * MB, 100 * MB)
-    assert long.python_mib < short.python_mib + GROWTH_MIB
-    assert long.java_mib < short.java_mib + GROWTH_MIB
+    # The largest process, not their sum: how many short-lived ones Spark has at one moment is chance.
+    assert long.largest_python_mib < short.largest_python_mib + PYTHON_GROWTH_MIB
+    assert long.java_mib < short.java_mib + JAVA_GROWTH_MIB
