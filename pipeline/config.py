@@ -8,7 +8,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from sources.errors import ConfigurationError
-from sources.options import MIB, ReadOptions, invalid_value, parse_options, unknown_key
+from sources.options import KIB, MIB, ReadOptions, invalid_value, parse_options, unknown_key
 
 
 class EmbeddedMasterConfig(BaseModel):
@@ -36,6 +36,21 @@ class EmbeddedMasterConfig(BaseModel):
     ha_port: NonNegativeInt = Field(10912, description="HA port, RocketMQ's usual one; 0 takes a free one")
     file_size_bytes: PositiveInt = Field(
         64 * MIB, description="size of a segment file; smaller than RocketMQ's 1 GiB, so that a demo shows several"
+    )
+    role: Literal["ASYNC_MASTER", "SYNC_MASTER"] = Field(
+        "ASYNC_MASTER", description="a SYNC_MASTER answers a producer when a slave has acknowledged its message"
+    )
+    in_sync_replicas: PositiveInt | None = Field(
+        None, description="as in 5.x: replicas that must have a message, this one included; without it as in 4.x"
+    )
+    slave_timeout_s: PositiveFloat = Field(3.0, description="slaveTimeout: a producer waits for slaves no longer")
+    fall_behind_max_bytes: PositiveInt = Field(
+        256 * MIB, description="haSlaveFallbehindMax: a slave that lacks this much or more is not available"
+    )
+    transfer_batch_bytes: PositiveInt = Field(32 * KIB, description="haTransferBatchSize: the largest frame to a slave")
+    sync_flush: bool = Field(False, description="answer a producer only when its message is on disk")
+    name_server: str | None = Field(
+        None, description="register there, so that slaves of 5.x and clients find this master"
     )
 
 
@@ -51,6 +66,27 @@ class WorkloadConfig(BaseModel):
         2000.0, description="messages a second; 0 sends as fast as the broker takes them"
     )
     count: PositiveInt | None = Field(None, description="stop after this many messages, if that comes first")
+
+
+class MetadataConfig(BaseModel):
+    """``[metadata]``: topics, subscription groups, consumer and delay offsets of each broker, to tables of their own."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    enabled: bool = Field(True, description="whether to fetch it; logs read from files have none")
+    first_after_s: NonNegativeFloat = Field(10.0, description="the log comes first; RocketMQ's own slaves waited so")
+    every_s: PositiveFloat = Field(60.0, description="RocketMQ's own rhythm; history has this resolution")
+
+
+class MetricsConfig(BaseModel):
+    """``[metrics]``: the Prometheus endpoint of a job."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    port: NonNegativeInt | None = Field(
+        None, description="without it there is no endpoint; 0 takes a free one and says which"
+    )
+    host: str = Field("127.0.0.1", description="metrics name brokers and offsets: the loopback unless told otherwise")
 
 
 class Config(BaseModel):
@@ -72,6 +108,8 @@ class Config(BaseModel):
         default_factory=dict, description="Spark properties, over those that logtwin sets; spark-submit's win"
     )
     logs: tuple[ReadOptions, ...] = Field((), description="the logs to replicate, each a streaming query of its own")
+    metadata: MetadataConfig = MetadataConfig()
+    metrics: MetricsConfig = MetricsConfig()
     embedded_master: EmbeddedMasterConfig = EmbeddedMasterConfig()
     workload: WorkloadConfig = WorkloadConfig()
 
@@ -90,7 +128,12 @@ class Config(BaseModel):
         return self
 
 
-_SECTIONS: dict[str, type[BaseModel]] = {"embedded_master": EmbeddedMasterConfig, "workload": WorkloadConfig}
+_SECTIONS: dict[str, type[BaseModel]] = {
+    "metadata": MetadataConfig,
+    "metrics": MetricsConfig,
+    "embedded_master": EmbeddedMasterConfig,
+    "workload": WorkloadConfig,
+}
 
 
 def load(path: Path) -> Config:

@@ -8,12 +8,15 @@ stay open as long as the job runs (the acknowledging side of a replication proto
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 import pyarrow as pa
 
 from sources.offsets import LogId, Offset, OffsetRange
+from sources.retention import Retention
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 MESSAGE = "message"
@@ -80,12 +83,45 @@ class Chunk:
     raw: memoryview
 
 
+@dataclass(frozen=True, slots=True)
+class SessionState:
+    """How a session stands. `connected_since` is None without a connection; `last_error` stays after it healed."""
+
+    acknowledged: Offset | None
+    connected_since: datetime | None
+    reconnects: int
+    last_error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MasterView:
+    """What a master says of itself, asked once.
+
+    `role` is its own word for what it is (RocketMQ: ASYNC_MASTER, SYNC_MASTER, SLAVE); None of files.
+    """
+
+    role: str | None
+    bounds: OffsetRange
+    retention: Retention | None
+
+
 class Session(Protocol):
     """The acknowledging side of the replication protocol, open as long as the job runs."""
 
     @property
     def acknowledged(self) -> Offset | None:
         """The last offset that was promised to the master in this session."""
+
+    @property
+    def state(self) -> SessionState:
+        """How it stands now."""
+
+    def reading(self) -> AbstractContextManager[None]:
+        """To be entered around the tasks that read a batch.
+
+        Where the master counts connections instead of replicas, and more than one could matter, the session ends its
+        own connection first and takes it up again afterwards: at no moment do two of ours vouch for the same bytes.
+        """
 
     def acknowledge(self, committed: Offset) -> None:
         """Promise the master that everything below `committed` is durable here.
@@ -115,6 +151,20 @@ class MasterLog(Protocol):
 
         `known`, an earlier maximum, spares a master of files from looking at what it has seen before.
         Raises MasterUnreachable, MasterSilent, LogError.
+        """
+
+    @property
+    def place(self) -> str:
+        """Where the log is read: the address of its master, or a directory."""
+
+    @property
+    def role(self) -> str:
+        """What this replica is to the master: "slave", which it counts on, or "reader", of which it knows nothing."""
+
+    def look(self) -> MasterView:
+        """What the master says of itself: a few requests, for every now and then.
+
+        Raises MasterUnreachable, MasterSilent, ProtocolViolation, LogError.
         """
 
     @property

@@ -6,7 +6,15 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from pipeline.config import Config, EmbeddedMasterConfig, WorkloadConfig, load, parse
+from pipeline.config import (
+    Config,
+    EmbeddedMasterConfig,
+    MetadataConfig,
+    MetricsConfig,
+    WorkloadConfig,
+    load,
+    parse,
+)
 from sources.errors import ConfigurationError
 from sources.options import ReadOptions
 
@@ -18,6 +26,8 @@ def test_the_reference_file_shows_every_key_with_its_default() -> None:
     given = tomllib.loads(text)
     shown: list[tuple[type[BaseModel], dict[str, object]]] = [
         (ReadOptions, given["logs"][0]),
+        (MetadataConfig, given["metadata"]),
+        (MetricsConfig, given["metrics"]),
         (EmbeddedMasterConfig, given["embedded_master"]),
         (WorkloadConfig, given["workload"]),
         (Config, {key: value for key, value in given.items() if not isinstance(value, dict | list)}),
@@ -31,11 +41,9 @@ def test_the_reference_file_shows_every_key_with_its_default() -> None:
 
 
 def test_every_key_has_a_reason() -> None:
-    for model in (Config, ReadOptions, EmbeddedMasterConfig, WorkloadConfig):
+    for model in (Config, ReadOptions, MetadataConfig, MetricsConfig, EmbeddedMasterConfig, WorkloadConfig):
         for name, field in model.model_fields.items():
-            assert field.description or issubclass(type(field.default), BaseModel) or name in {
-                "embedded_master", "workload",
-            }, name  # fmt: skip
+            assert field.description or issubclass(type(field.default), BaseModel), name
 
 
 def test_the_reference_file_loads() -> None:

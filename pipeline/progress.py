@@ -1,0 +1,76 @@
+"""How one log's replication stands: a value that the job makes and that display, status file and metrics read."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sinks.replica import Step
+from sources.errors import LogtwinError
+from sources.master import SessionState
+from sources.offsets import Offset
+from sources.retention import UntilLoss
+
+
+class Phase(enum.Enum):
+    """See `pipeline.log_replication` for how a log goes through them."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    WAITING = "waiting"
+    DONE = "done"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+ENDED = {Phase.DONE, Phase.STOPPED, Phase.FAILED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Where one log's replica is.
+
+    Totals (records, bytes, batches, stage_s, incidents) are those of this run. Offsets are None before they are known.
+
+        started_at <= position <= received          received: read and proven by tasks; position: committed
+        session.acknowledged <= position
+    """
+
+    log_id: str
+    phase: Phase
+    role: str  # slave, or reader
+    master: str  # its HA address, or the directory
+    master_role: str | None  # its own word: ASYNC_MASTER, SYNC_MASTER, SLAVE; None of files, and before it was asked
+    started_at: Offset | None
+    received: Offset | None
+    position: Offset | None
+    session: SessionState
+    master_minimum: Offset | None
+    master_maximum: Offset | None
+    lag_s: float | None  # how long ago the first byte that is not committed was first seen at the master; 0 without one
+    until_loss: UntilLoss | None  # None where nothing is at risk, and where the master does not tell
+    records: int = 0
+    bytes: int = 0
+    batches: int = 0  # those that committed data
+    stage_s: Mapping[Step, float] = field(default_factory=dict)  # seconds spent up to each step of a batch
+    incidents: Mapping[str, int] = field(default_factory=dict)  # error type -> how often one ended the query
+    error: LogtwinError | None = None  # what ended it, or what it waits out
+
+    @property
+    def lag_bytes(self) -> int | None:
+        """What the master has and the replica has not; None before the master was asked."""
+        reached = self.position if self.position is not None else self.master_minimum
+        if reached is None or self.master_maximum is None:
+            return None
+        return max(0, self.master_maximum - reached)
+
+    @property
+    def acknowledged(self) -> Offset | None:
+        """The last offset promised to the master."""
+        return self.session.acknowledged
+
+    @property
+    def last_error(self) -> str | None:
+        """The last thing that went wrong, healed or not: of the query, else of the session."""
+        return str(self.error) if self.error is not None else self.session.last_error

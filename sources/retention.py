@@ -1,0 +1,51 @@
+"""How a master forgets: what it may still delete, and how long that takes, before a replica that lags loses data. Pure.
+
+Masters delete from the front, whole files at a time (RocketMQ: segment files; a file of one offset where a master
+deletes record by record). So what lies at a position is lost when the file that holds it goes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sources.offsets import Offset, OffsetRange
+
+
+@dataclass(frozen=True, slots=True)
+class UntilLoss:
+    """What stands between a replica and a loss.
+
+    `bytes`: what the master may still delete from its front before it reaches the first byte that is not replicated.
+    `seconds`: an estimate of when it does, at the earliest; 0 where it may happen now, None where nothing tells.
+    """
+
+    bytes: int
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """How one master deletes, as it said at one moment.
+
+    `keeps_s`: a file whose newest record is older is deleted; None where age does not matter.
+    `room_bytes`: what it may still write before it deletes for want of space, whatever the age; None where unknown.
+    """
+
+    file_size_bytes: int
+    keeps_s: float | None
+    room_bytes: int | None
+
+    def until_loss(
+        self,
+        bounds: OffsetRange,
+        position: Offset,
+        *,
+        age_s: float | None,
+        growth_bytes_per_s: float | None,
+    ) -> UntilLoss | None:
+        """What is left for a replica at `position` of a master that holds `bounds`; None where nothing is at risk.
+
+        `age_s`: how long ago the record at `position` was stored, at the most. `growth_bytes_per_s`: how fast the
+        master's log grows.
+        """
+        raise NotImplementedError
