@@ -7,6 +7,8 @@ from pathlib import Path
 
 from pipeline.config import EmbeddedMasterConfig, WorkloadConfig
 from sources.rocketmq.address import Address
+from sources.rocketmq.broker.double_write import DoubleWriteSettings
+from sources.rocketmq.broker.ha_service import HASettings
 from sources.rocketmq.broker.master import EmbeddedMaster, MasterSettings
 from sources.rocketmq.workload import Summary, send_workload, workload
 
@@ -23,6 +25,15 @@ def serve(settings: EmbeddedMasterConfig, *, on_ready: Callable[[str], None]) ->
             port=settings.port,
             ha_port=settings.ha_port,
             file_size_bytes=settings.file_size_bytes,
+            sync_flush=settings.sync_flush,
+            ha=HASettings(transfer_batch_bytes=settings.transfer_batch_bytes),
+            double_write=DoubleWriteSettings(
+                role=settings.role,
+                in_sync_replicas=settings.in_sync_replicas,
+                slave_timeout_s=settings.slave_timeout_s,
+                fall_behind_max_bytes=settings.fall_behind_max_bytes,
+            ),
+            name_server=None if settings.name_server is None else Address.parse(settings.name_server),
         )
     )
     master.run_forever(

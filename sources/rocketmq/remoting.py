@@ -33,7 +33,7 @@ from __future__ import annotations
 import json
 import re
 import struct
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final
 
@@ -99,7 +99,9 @@ class RequestCode(IntEnum):
     GET_TIMER_CHECK_POINT = 60
     GET_TIMER_METRICS = 61
     REGISTER_BROKER = 103
+    UNREGISTER_BROKER = 104
     GET_ROUTEINFO_BY_TOPIC = 105
+    GET_BROKER_CLUSTER_INFO = 106
     GET_ALL_SUBSCRIPTIONGROUP_CONFIG = 201
     SEND_MESSAGE_V2 = 310
     SEND_BATCH_MESSAGE = 320
@@ -152,8 +154,15 @@ class Command:
         self, code: int, *, ext_fields: dict[str, str] | None = None, remark: str | None = None, body: bytes = b""
     ) -> Command:
         """The answer to this request: same opaque, same serialization."""
-        return replace(
-            self, code=code, flag=_RESPONSE_FLAG, ext_fields=ext_fields or {}, remark=remark, body=body, version=0
+        return Command(
+            code=code,
+            opaque=self.opaque,
+            flag=_RESPONSE_FLAG,
+            ext_fields=ext_fields or {},
+            remark=remark,
+            body=body,
+            serialization=self.serialization,
+            language=self.language,
         )
 
 
@@ -178,7 +187,7 @@ def decode_command(frame: Buffer) -> Command:
     decode_header = _DECODE_HEADER.get(word >> 24)
     if decode_header is None:
         raise _violation("header serialization 0 (JSON) or 1 (binary)", word >> 24)
-    return replace(decode_header(data[FRAME_HEAD.size : body_at]), body=data[body_at:])
+    return decode_header(data[FRAME_HEAD.size : body_at], data[body_at:])
 
 
 class FrameBuffer:
@@ -230,7 +239,7 @@ def _encode_json_header(command: Command) -> bytes:
     return json.dumps(header, separators=(",", ":")).encode()
 
 
-def _decode_json_header(data: bytes) -> Command:
+def _decode_json_header(data: bytes, body: bytes) -> Command:
     try:
         header = json.loads(data)
         return Command(
@@ -239,6 +248,7 @@ def _decode_json_header(data: bytes) -> Command:
             flag=int(header.get("flag", 0)),
             ext_fields={str(name): str(value) for name, value in (header.get("extFields") or {}).items()},
             remark=header.get("remark"),
+            body=body,
             serialization=Serialization.JSON,
             language=str(header.get("language", "OTHER")),
             version=int(header.get("version", 0)),
@@ -268,7 +278,7 @@ def _encode_pair(name: str, value: str) -> bytes:
     return _KEY_LENGTH.pack(len(key)) + key + _VALUE_LENGTH.pack(len(text)) + text
 
 
-def _decode_binary_header(data: bytes) -> Command:
+def _decode_binary_header(data: bytes, body: bytes) -> Command:
     try:
         code, language, version, opaque, flag, remark_bytes = BINARY_HEAD.unpack_from(data)
         remark, at = _take(data, BINARY_HEAD.size, remark_bytes)
@@ -284,6 +294,7 @@ def _decode_binary_header(data: bytes) -> Command:
         flag=flag,
         ext_fields=ext_fields,
         remark=remark or None,
+        body=body,
         serialization=Serialization.ROCKETMQ,
         language=LANGUAGES[language] if 0 <= language < len(LANGUAGES) else "OTHER",
         version=version,

@@ -1,4 +1,4 @@
-"""A real RocketMQ 4.9.7 slave replicates from the embedded master; a real 5.5.0 broker takes the workload."""
+"""Real RocketMQ slaves, 4.9.7 and 5.5.0, replicate from the embedded master; a real 5.5.0 broker takes the workload."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ from typing import Any
 import pytest
 
 from sources.rocketmq.address import Address
+from sources.rocketmq.broker.double_write import DoubleWriteSettings
 from sources.rocketmq.broker.master import EmbeddedMaster, MasterSettings
 from sources.rocketmq.client import RemotingClient
+from sources.rocketmq.producer import Message, Producer
+from sources.rocketmq.remoting import Command, RequestCode, ResponseCode, loads
 from sources.rocketmq.workload import send_workload, workload
+from tests.peers.name_server import NameServer
+from tests.peers.patience import wait_until
 from tests.peers.rocketmq import Broker
 from tests.sources.rocketmq.broker.embedded import running_master
 
@@ -106,3 +111,101 @@ def test_a_real_broker_takes_the_workload(tmp_path: Path, version: str) -> None:
         summary = send_workload(Address("127.0.0.1", broker.port), workload(550), count=5000)
         assert summary.refused == {}
         assert summary.messages == 5000
+
+
+def registered_master(store: Path, names: NameServer, **changes: Any) -> MasterSettings:
+    """As a real slave of cluster c1, broker b1, finds it."""
+    return MasterSettings(
+        store=store,
+        port=0,
+        ha_port=0,
+        file_size_bytes=1024 * 1024,
+        broker_name="b1",
+        cluster_name="c1",
+        name_server=Address.parse(names.address),
+        **changes,
+    )
+
+
+def slave_by_name(names: NameServer, home: Path, version: str) -> Broker:
+    """It learns from the name server where its master is; with the timers of 5.x, whose state it asks for too."""
+    settings: dict[str, str | int] = {"brokerRole": "SLAVE", "brokerId": 1, "namesrvAddr": names.address}
+    return Broker(version, home, settings | {"timerWheelEnable": "true"})
+
+
+def route(names: NameServer, topic: str) -> dict[str, Any] | None:
+    """What a client is told of `topic`."""
+    with RemotingClient(Address.parse(names.address)) as client:
+        answer = client.exchange(Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields={"topic": topic}))
+    if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+        return None
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    found: dict[str, Any] = loads(answer.body)
+    return found
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+def test_a_real_name_server_knows_the_master_while_it_runs(tmp_path: Path, version: str) -> None:
+    """Also one that has exactly one topic, which 5.x does not take at first."""
+    with NameServer(version, tmp_path / "names") as names:
+        settings = registered_master(tmp_path / "master", names, register_every_s=0.2)
+        with running_master(settings) as master:
+            with Producer(master.address) as producer:
+                assert producer.send(Message("orders", b"x", queues=3)).is_stored
+            wait_until(lambda: route(names, "orders") is not None, "the topic at the name server")
+            found = route(names, "orders")
+            assert found is not None
+            assert [broker["brokerAddrs"] for broker in found["brokerDatas"]] == [{"0": str(master.address)}]
+            assert [(queue["brokerName"], queue["writeQueueNums"], queue["perm"]) for queue in found["queueDatas"]] == [
+                ("b1", 3, 6)
+            ]
+            assert route(names, "TBW102") is not None
+        wait_until(lambda: route(names, "orders") is None, "the name server to forget the master")
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+def test_a_real_slave_finds_its_master_by_name(tmp_path: Path, version: str) -> None:
+    with NameServer(version, tmp_path / "names") as names:
+        settings = registered_master(tmp_path / "master", names)
+        items = workload(551)
+        with running_master(settings) as master:
+            send_workload(master.address, items, count=300)
+            with slave_by_name(names, tmp_path / "slave", version) as slave:
+                wait_for_acknowledgement(master, max_offset(master))
+                send_workload(master.address, items, count=4000)
+                end = max_offset(master)
+                wait_for_acknowledgement(master, end)
+                topics = slave.store / "config" / "topics.json"
+                wait_until(lambda: topics.exists() and "orders" in topics.read_text(), "the topics on the slave", 90)
+                if version == "5.5.0":  # 4.9.7 does not know request modes
+                    wait_until(lambda: "Message Request Mode from master" in slave.log, "the last of the metadata")
+                assert f"Exception, {master.address}" not in slave.log  # so it says what it could not fetch
+    assert end > 2 * settings.file_size_bytes
+    assert log_bytes(slave.commitlog, end) == log_bytes(tmp_path / "master" / "commitlog", end)
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+def test_producers_wait_for_a_real_slave(tmp_path: Path, version: str) -> None:
+    """HA-03, MS-04, MS-09: acknowledged by it PUT_OK, without it SLAVE_NOT_AVAILABLE, and with it again PUT_OK."""
+    with NameServer(version, tmp_path / "names") as names:
+        waiting = DoubleWriteSettings(role="SYNC_MASTER", slave_timeout_s=30)
+        with (
+            running_master(registered_master(tmp_path / "master", names, double_write=waiting)) as master,
+            Producer(master.address, answer_timeout_ms=40_000) as producer,
+        ):
+
+            def codes(count: int) -> set[int]:
+                return {result.code for result in producer.send_all([Message("orders", b"x" * 500)] * count)}
+
+            assert codes(1) == {ResponseCode.SLAVE_NOT_AVAILABLE}
+            with slave_by_name(names, tmp_path / "slave", version) as slave:
+                wait_for_acknowledgement(master, max_offset(master))
+                assert codes(500) == {ResponseCode.SUCCESS}
+                slave.kill()
+                wait_until(lambda: slave_connections(master) == [], "the master to see that it has gone")
+                assert codes(10) == {ResponseCode.SLAVE_NOT_AVAILABLE}
+                slave.start()
+                wait_for_acknowledgement(master, max_offset(master))
+                assert codes(500) == {ResponseCode.SUCCESS}
+            end = max_offset(master)
+        assert log_bytes(slave.commitlog, end) == log_bytes(tmp_path / "master" / "commitlog", end)

@@ -6,10 +6,14 @@ open or does badly, and what holds here (rows HA-01 … HA-32 of the seeds' beha
 * Nothing is sent before the first report. It asks for the start: 0 is the start of the *last* file, −1 says nothing,
   anything else is taken as it is. A start outside the log gets heartbeats and no data, as from a real broker.
 * Of the reports that one read brings only the last counts.
-* A report above the log's end is a lie. It never counts; after the first one it ends the connection (the original
-  believed it, and acknowledged producers on the strength of it).
+* A report above the log's end is a lie. It never counts (the original believed it, and acknowledged producers on the
+  strength of it), and it ends the connection: a later one at once, a first one as soon as another follows, for a slave
+  that is ahead of the log does not become honest when the log has grown.
+* What a slave has acknowledged counts while it is connected, and falls when it says less. The original kept the highest
+  offset that any slave had ever reported.
 * New data leaves at once: whoever appends calls `wake`. Nobody polls.
 * A slave that does not read holds back itself alone: its buffer is bounded and its task waits.
+* A connection that cannot be set up, or fails, ends alone and is said.
 * A port that is taken is an error, where the original went on without a listener.
 
 All of it runs in one event loop; between two awaits nothing changes under a task's feet, so there are no locks.
@@ -20,6 +24,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NoReturn, Protocol
@@ -67,6 +72,7 @@ class Slave:
         self.start: asyncio.Future[Offset] = asyncio.get_running_loop().create_future()  # known with the first report
         self.requested: Offset | None = None  # its first report
         self.acknowledged = Offset(0)  # its last report that was no lie: it holds everything below
+        self.lie: str | None = None  # its first report, if that was above the end of the log
         self.next_transfer: Offset | None = None  # the next byte to send; None until the first report
         self.transferred_bytes = 0
         self.has_news = asyncio.Event()
@@ -86,13 +92,24 @@ class HAService:
     def __init__(self, store: LogToServe, settings: HASettings) -> None:
         self._store = store
         self._settings = settings
-        self._slaves: dict[Slave, asyncio.Task[None]] = {}
+        self._slaves: list[Slave] = []
+        self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._server: asyncio.Server | None = None
+        self._on_acknowledged: Callable[[], None] = lambda: None
 
     @property
     def slaves(self) -> tuple[Slave, ...]:
         """The slaves connected now, in the order they came."""
         return tuple(self._slaves)
+
+    def acknowledged_by(self, count: int) -> Offset:
+        """Below this, at least `count` of the slaves connected now hold everything; 0 with fewer slaves."""
+        offsets = sorted((slave.acknowledged for slave in self._slaves), reverse=True)
+        return offsets[count - 1] if count <= len(offsets) else Offset(0)
+
+    def when_acknowledged(self, heard: Callable[[], None]) -> None:
+        """Call `heard` whenever a slave has acknowledged more than before."""
+        self._on_acknowledged = heard
 
     async def start(self, listener: socket.socket) -> None:
         """Accept slaves on `listener`, which is bound; the service closes it."""
@@ -104,10 +121,10 @@ class HAService:
         if self._server is None:
             return
         self._server.close()
-        serving = list(self._slaves.values())
-        for task in serving:
-            task.cancel()
-        await asyncio.gather(*serving, return_exceptions=True)
+        connections = list(self._connections)
+        for connection in connections:
+            connection.cancel()
+        await asyncio.gather(*connections, return_exceptions=True)
         await self._server.wait_closed()
         self._server = None
         log.info("no longer serving slaves")
@@ -118,18 +135,25 @@ class HAService:
             slave.has_news.set()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = asyncio.create_task(self._serve(reader, writer))
+        self._connections[connection] = writer
+        connection.add_done_callback(self._forget)
+
+    def _forget(self, connection: asyncio.Task[None]) -> None:
+        """However it ended, and if it never began: what is left in its buffer is for nobody."""
+        self._connections.pop(connection).transport.abort()
+        if not connection.cancelled() and (error := connection.exception()) is not None:
+            log.error("serving a slave ended in an error", exc_info=error)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         host, port = writer.get_extra_info("peername")[:2]
         slave = Slave(f"{host}:{port}")
         log.info("%s connected", slave)
-        task = self._slaves[slave] = asyncio.create_task(self._serve(slave, reader, writer))
-        task.add_done_callback(_log_failure)
-
-    async def _serve(self, slave: Slave, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._slaves.append(slave)
         try:
             log.info("%s gone: %s", slave, await self._until_it_ends(slave, reader, writer))
         finally:
-            del self._slaves[slave]
-            writer.transport.abort()  # what is left in the buffer is for nobody
+            self._slaves.remove(slave)
 
     async def _until_it_ends(self, slave: Slave, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
         """Both directions at once; the first that ends takes the other with it. Returns why."""
@@ -160,20 +184,27 @@ class HAService:
             if not data:
                 return "it closed the connection"
             offsets = reports.feed(data)
-            if offsets and not self._heed(slave, offsets[-1]):
-                return f"it reports {offsets[-1]}, and the log ends at {self._store.max_offset}"
+            if offsets and (lie := self._heed(slave, offsets[-1])):
+                return lie
 
-    def _heed(self, slave: Slave, report: Offset) -> bool:
-        """Take one report; False for a lie that ends the connection."""
-        is_honest = report <= self._store.max_offset
-        if slave.requested is None:
-            if report != NO_REPORT:
-                self._begin(slave, report)
-        elif not is_honest:
-            return False
-        if is_honest:
-            slave.acknowledged = Offset(max(report, 0))
-        return True
+    def _heed(self, slave: Slave, report: Offset) -> str | None:
+        """Take one report; returns the lie that ends the connection, if there is one."""
+        end = self._store.max_offset
+        lie = f"it reports {report}, and the log ends at {end}" if report > end else None
+        if slave.requested is not None and (lie or slave.lie):
+            return lie or slave.lie
+        if slave.requested is None and report != NO_REPORT:
+            self._begin(slave, report)
+            slave.lie = lie
+        if not lie:
+            self._acknowledge(slave, Offset(max(report, 0)))
+        return None
+
+    def _acknowledge(self, slave: Slave, offset: Offset) -> None:
+        is_more = offset > slave.acknowledged
+        slave.acknowledged = offset
+        if is_more:
+            self._on_acknowledged()
 
     def _begin(self, slave: Slave, request: Offset) -> None:
         start = request if request != 0 else self._store.last_file_start
@@ -204,9 +235,3 @@ class HAService:
                     await slave.has_news.wait()
         except TimeoutError:
             return b""
-
-
-def _log_failure(task: asyncio.Task[None]) -> None:
-    """A failure ends one connection and is said; the service goes on."""
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("serving a slave ended in an error", exc_info=error)

@@ -1,7 +1,7 @@
 """The embedded master: store, HA service and remoting service in one event loop.
 
 A small but real RocketMQ broker: real slaves replicate from it, real clients send to it. It is the master of the
-demonstration and of the tests; it has no consumers, no name server and no replicas that it waits for.
+demonstration and of the tests; producers may wait for its slaves, and it has no consumers.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from sources.errors import ConfigurationError
 from sources.rocketmq.address import Address
+from sources.rocketmq.broker.double_write import DoubleWrite, DoubleWriteSettings
 from sources.rocketmq.broker.ha_service import HAService, HASettings
+from sources.rocketmq.broker.listener import address_of, bound, bound_with_vip
 from sources.rocketmq.broker.queries import Queries, Query
+from sources.rocketmq.broker.registration import Identity, Registration
 from sources.rocketmq.broker.remoting_service import Handler, RemotingService
 from sources.rocketmq.broker.sending import Sending
 from sources.rocketmq.broker.store import DEFAULT_FILE_SIZE_BYTES, CommitLogStore
@@ -53,6 +55,9 @@ class MasterSettings:
     sync_flush: bool = False  # answer only when the message is on disk
     flush_interval_ms: int = 500  # else: how long a message may be in memory only
     ha: HASettings = field(default_factory=HASettings)
+    double_write: DoubleWriteSettings = field(default_factory=DoubleWriteSettings)
+    name_server: Address | None = None  # where to register
+    register_every_s: float = 30.0  # registerNameServerPeriod
 
 
 class EmbeddedMaster:
@@ -112,11 +117,13 @@ class EmbeddedMaster:
         log.info("master %s has stopped", self.settings.broker_name)
 
     async def _start(self, opened: AsyncExitStack) -> None:
-        """Everything that `opened` closes again, last first: clients go before slaves, slaves before the store."""
+        """Everything that `opened` closes again, last first: who waits is answered, the name server told, then clients
+        go before slaves, and slaves before the store.
+        """
         settings = self.settings
-        listener = opened.enter_context(_bound(settings.host, settings.port, "port"))
-        ha_listener = opened.enter_context(_bound(settings.host, settings.ha_port, "ha_port"))
-        self._address, self._ha_address = _address(listener), _address(ha_listener)
+        listeners = [opened.enter_context(listener) for listener in self._client_listeners()]
+        ha_listener = opened.enter_context(bound(settings.host, settings.ha_port, "ha_port"))
+        self._address, self._ha_address = address_of(listeners[0]), address_of(ha_listener)
         self._failed = asyncio.get_running_loop().create_future()
         store_host = Host(ipaddress.ip_address(self._address.host).packed, self._address.port)
         store = CommitLogStore(
@@ -130,14 +137,38 @@ class EmbeddedMaster:
         topics = TopicTable(settings.store / "config" / "topics.json", auto_create=settings.auto_create_topics)
         topics.add_missing(store.queues)
         ha = HAService(store, settings.ha)
-        sending = Sending(store, topics, store_host, settings.cluster_name)
+        double_write = DoubleWrite(ha, settings.double_write)
+        sending = Sending(store, topics, double_write, store_host, settings.cluster_name)
         remoting = RemotingService(
             _handlers(sending, self._queries(store, ha, topics)), lambda: self._settle(store, ha)
         )
         opened.push_async_callback(ha.stop)
         await ha.start(ha_listener)
         opened.push_async_callback(remoting.stop)
-        await remoting.start(listener)
+        await remoting.start(*listeners)
+        if registration := self._registration(topics):
+            opened.push_async_callback(registration.stop)
+            registration.start()
+        opened.callback(double_write.stop)
+
+    def _client_listeners(self) -> tuple[socket.socket, ...]:
+        """Slaves that have the address from a name server fetch their topics two ports below."""
+        settings = self.settings
+        if settings.name_server is None:
+            return (bound(settings.host, settings.port, "port"),)
+        return bound_with_vip(settings.host, settings.port)
+
+    def _registration(self, topics: TopicTable) -> Registration | None:
+        settings = self.settings
+        if settings.name_server is None:
+            return None
+        identity = Identity(
+            broker_name=settings.broker_name,
+            cluster_name=settings.cluster_name,
+            address=self.address,
+            ha_address=self.ha_address,
+        )
+        return Registration(settings.name_server, identity, topics.for_name_server, every_s=settings.register_every_s)
 
     def _queries(self, store: CommitLogStore, ha: HAService, topics: TopicTable) -> Queries:
         return Queries(
@@ -146,6 +177,7 @@ class EmbeddedMaster:
             topics=topics,
             config_directory=self.settings.store / "config",
             config=self._config(store),
+            in_sync_gap_bytes=self.settings.double_write.fall_behind_max_bytes,
             address=self.address,
             ha_address=self.ha_address,
             started_ms=time.time_ns() // 1_000_000,
@@ -153,26 +185,30 @@ class EmbeddedMaster:
 
     def _config(self, store: CommitLogStore) -> dict[str, str]:
         """What request 26 tells, in a broker's own words."""
-        settings = self.settings
+        settings, double_write = self.settings, self.settings.double_write
+        replicas = double_write.in_sync_replicas
         return {
             "autoCreateTopicEnable": str(settings.auto_create_topics).lower(),
             "brokerClusterName": settings.cluster_name,
             "brokerIP1": self.address.host,
             "brokerId": "0",
             "brokerName": settings.broker_name,
-            "brokerRole": "ASYNC_MASTER",
+            "brokerRole": double_write.role,
             "flushDiskType": "SYNC_FLUSH" if settings.sync_flush else "ASYNC_FLUSH",
             "flushIntervalCommitLog": str(settings.flush_interval_ms),
             "haHousekeepingInterval": str(round(settings.ha.housekeeping_s * 1000)),
             "haListenPort": str(self.ha_address.port),
+            "haMaxGapNotInSync": str(double_write.fall_behind_max_bytes),  # as 5.x calls it
             "haSendHeartbeatInterval": str(round(settings.ha.heartbeat_s * 1000)),
+            "haSlaveFallbehindMax": str(double_write.fall_behind_max_bytes),  # as 4.x does
             "haTransferBatchSize": str(settings.ha.transfer_batch_bytes),
             "listenPort": str(self.address.port),
             "mappedFileSizeCommitLog": str(store.file_size_bytes),
             "maxMessageSize": str(store.max_message_bytes),
+            "slaveTimeout": str(round(double_write.slave_timeout_s * 1000)),
             "storePathCommitLog": str(settings.store / "commitlog"),
             "storePathRootDir": str(settings.store),
-        }
+        } | ({} if replicas is None else {"inSyncReplicas": str(replicas)})
 
     def _settle(self, store: CommitLogStore, ha: HAService) -> None:
         """After a lot of requests, before their answers leave."""
@@ -226,29 +262,3 @@ def _started(value: T | None) -> T:
 def _fail(failed: asyncio.Future[None], error: OSError) -> None:
     if not failed.done():
         failed.set_exception(error)
-
-
-def _address(listener: socket.socket) -> Address:
-    host, port = listener.getsockname()[:2]
-    return Address(host, port)
-
-
-def _bound(host: str, port: int, key: str) -> socket.socket:
-    """A socket bound to `host` and `port`, for a service to listen on. Raises ConfigurationError."""
-    try:
-        family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind, protocol)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(where)
-        except OSError:
-            listener.close()
-            raise
-    except OSError as error:
-        raise ConfigurationError(
-            f"the master cannot listen at {host}:{port}",
-            expected=f"a free {key}",
-            found=error.strerror or str(error),
-            hint=f"Stop what uses it, choose another {key}, or give 0 for a free one.",
-        ) from error
-    return listener

@@ -1,8 +1,9 @@
-"""What the embedded master says about itself and its metadata: requests 21, 26, 28, 43, 45, 201, 906, 907.
+"""What the embedded master says about itself and its metadata: requests 21, 26, 28, 43, 45, 60, 61, 201, 402, 906, 907.
 
-The shapes are a 5.x broker's; a 4.9.x slave ignores the keys it does not know. Consumer offsets, delay offsets and
-subscription groups are what the files of the store's `config/` directory say: this master has no consumers of its
-own, but its store may come from a broker that had. Those files are served as they are, unquoted integer keys and all.
+The shapes are a 5.x broker's; a 4.9.x slave ignores the keys it does not know. Consumer offsets, delay offsets,
+subscription groups, request modes and timer metrics are what the files of the store's `config/` directory say: this
+master has no consumers and no timers of its own, but its store may come from a broker that had. Those files are served
+as they are, unquoted integer keys and all.
 """
 
 from __future__ import annotations
@@ -21,15 +22,17 @@ from sources.rocketmq.broker.topics import TopicTable
 from sources.rocketmq.remoting import Command, RequestCode, ResponseCode
 
 VERSION: Final = "LOGTWIN_EMBEDDED"
-MAX_GAP_IN_SYNC_BYTES: Final = 256 * 1024 * 1024  # haMaxGapNotInSync
+TIMER_CHECKPOINT_BYTES: Final = 56  # 4 positions and a version, 7 i64; zeros where nothing was read yet
 _EMPTY_VERSION: Final = {"counter": 0, "stateVersion": 0, "timestamp": 0}
 _METADATA_FILES: Final = {
-    RequestCode.GET_ALL_CONSUMER_OFFSET: ("consumerOffset.json", {"offsetTable": {}}),
+    RequestCode.GET_ALL_CONSUMER_OFFSET: ("consumerOffset.json", {"dataVersion": _EMPTY_VERSION, "offsetTable": {}}),
     RequestCode.GET_ALL_DELAY_OFFSET: ("delayOffset.json", {"offsetTable": {}}),
     RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: (
         "subscriptionGroup.json",
         {"dataVersion": _EMPTY_VERSION, "forbiddenTable": {}, "subscriptionGroupTable": {}},
     ),
+    RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: ("messageRequestMode.json", {"messageRequestModeMap": {}}),
+    RequestCode.GET_TIMER_METRICS: ("timermetrics", {"dataVersion": _EMPTY_VERSION, "timingCount": {}}),
 }
 
 Query = Callable[[Command], Command]
@@ -44,6 +47,7 @@ class Queries:
     topics: TopicTable
     config_directory: Path
     config: Mapping[str, str]
+    in_sync_gap_bytes: int  # a slave that lacks this much or more is not in sync
     address: Address
     ha_address: Address
     started_ms: int
@@ -56,6 +60,7 @@ class Queries:
             RequestCode.GET_ALL_TOPIC_CONFIG: self._topic_config,
             RequestCode.GET_BROKER_HA_STATUS: self._ha_status,
             RequestCode.EXCHANGE_BROKER_HA_INFO: self._ha_info,
+            RequestCode.GET_TIMER_CHECK_POINT: self._timer_checkpoint,
         }
         return queries | dict.fromkeys(_METADATA_FILES, self._metadata)
 
@@ -98,7 +103,7 @@ class Queries:
 
     def _ha_status(self, request: Command) -> Command:
         end = self.store.max_offset
-        slaves = [_slave_status(slave, end) for slave in self.ha.slaves]
+        slaves = [self._slave_status(slave, end) for slave in self.ha.slaves]
         status = {
             "haClientRuntimeInfo": {
                 "lastReadTimestamp": 0,
@@ -122,17 +127,23 @@ class Queries:
         }
         return request.response(ResponseCode.SUCCESS, ext_fields=fields)
 
+    def _slave_status(self, slave: Slave, log_end: int) -> dict[str, Any]:
+        behind = log_end - slave.acknowledged
+        return {
+            "addr": slave.address,
+            "diff": behind,
+            "inSync": behind < self.in_sync_gap_bytes,
+            "slaveAckOffset": slave.acknowledged,
+            "transferFromWhere": -1 if slave.next_transfer is None else slave.next_transfer,
+            "transferredByteInSecond": slave.transferred_bytes_per_s,
+        }
 
-def _slave_status(slave: Slave, log_end: int) -> dict[str, Any]:
-    behind = log_end - slave.acknowledged
-    return {
-        "addr": slave.address,
-        "diff": behind,
-        "inSync": behind < MAX_GAP_IN_SYNC_BYTES,
-        "slaveAckOffset": slave.acknowledged,
-        "transferFromWhere": -1 if slave.next_transfer is None else slave.next_transfer,
-        "transferredByteInSecond": slave.transferred_bytes_per_s,
-    }
+    def _timer_checkpoint(self, request: Command) -> Command:
+        path = self.config_directory / "timercheck"
+        body = path.read_bytes() if path.exists() else b""
+        return request.response(
+            ResponseCode.SUCCESS, body=body[:TIMER_CHECKPOINT_BYTES].ljust(TIMER_CHECKPOINT_BYTES, b"\0")
+        )
 
 
 def _runtime(seconds: int) -> str:

@@ -1,8 +1,12 @@
-"""The master's normal port: remoting requests in, answers out, in order, many at a time.
+"""The master's normal port: remoting requests in, answers out, many at a time.
 
 What one read brings is answered together: all requests of it, then one `settle` (slaves are woken; with synchronous
 flush the log is made durable), then one write. So a client that pipelines pays for neither a flush nor a system call a
 message, and a client that waits for each answer loses nothing.
+
+A handler may answer later: then other requests of the connection overtake this one, as answers are matched by their
+opaque. A later answer never leaves before the `settle` of its request either, and those that become ready together
+leave in one write. Every request is answered exactly once, unless its client has gone: then nobody waits any more.
 """
 
 from __future__ import annotations
@@ -11,8 +15,9 @@ import asyncio
 import ipaddress
 import logging
 import socket
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import partial
+from typing import Any, Final
 
 from sources.errors import ProtocolViolation
 from sources.rocketmq.broker.refusal import Refused
@@ -25,8 +30,57 @@ READ_BYTES: Final = 128 * 1024
 """So much is answered before another connection gets its turn."""
 CLOSE_TIMEOUT_S: Final = 1.0
 
-Handler = Callable[[Command, Host], Command]
+Answer = Command | Coroutine[Any, Any, Command]
+"""Now, or later: what is done up to the first `await` of a later one, is done after the `settle` of its request."""
+Handler = Callable[[Command, Host], Answer]
 """Answers a request of a sender. Raises Refused, and OSError where the disk fails."""
+
+
+class _Connection:
+    """One client: who it is, and the answers that it waits for."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self.sender = _host(writer.get_extra_info("peername"))
+        self._writer = writer
+        self._waiting: set[asyncio.Task[Command]] = set()
+        self._ready: list[bytes] = []
+
+    @property
+    def waiting(self) -> frozenset[asyncio.Task[Command]]:
+        """The answers that are not known yet."""
+        return frozenset(self._waiting)
+
+    def expect(self, request: Command, answer: Coroutine[Any, Any, Command]) -> None:
+        """Send the answer to `request` when it is known."""
+        task = asyncio.create_task(answer)
+        self._waiting.add(task)
+        task.add_done_callback(partial(self._take, request))
+
+    def end(self) -> None:
+        """What is ready leaves; nobody waits for the rest."""
+        self._send_ready()
+        for task in self._waiting:
+            task.cancel()
+
+    def _take(self, request: Command, task: asyncio.Task[Command]) -> None:
+        self._waiting.discard(task)
+        if task.cancelled():
+            return
+        if (error := task.exception()) is not None:
+            log.error("request %s of %s failed later", request.code, self.sender, exc_info=error)
+            answer = request.response(ResponseCode.SYSTEM_ERROR, remark=f"the master failed: {error}")
+        else:
+            answer = task.result()
+        if request.is_one_way:
+            return
+        if not self._ready:
+            asyncio.get_running_loop().call_soon(self._send_ready)
+        self._ready.append(encode_command(answer))
+
+    def _send_ready(self) -> None:
+        frames, self._ready = self._ready, []
+        if frames and not self._writer.is_closing():
+            self._writer.write(b"".join(frames))
 
 
 class RemotingService:
@@ -43,70 +97,83 @@ class RemotingService:
         self._handlers = handlers
         self._settle = settle
         self._max_frame_bytes = max_frame_bytes
-        self._connections: set[asyncio.Task[None]] = set()
-        self._server: asyncio.Server | None = None
+        self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._connections: set[_Connection] = set()
+        self._servers: list[asyncio.Server] = []
 
-    async def start(self, listener: socket.socket) -> None:
-        """Accept clients on `listener`, which is bound; the service closes it."""
-        self._server = await asyncio.start_server(self._accept, sock=listener, limit=READ_BYTES)
-        log.info("serving clients on port %s", listener.getsockname()[1])
+    async def start(self, *listeners: socket.socket) -> None:
+        """Accept clients on `listeners`, which are bound; the service closes them."""
+        for listener in listeners:
+            self._servers.append(await asyncio.start_server(self._accept, sock=listener, limit=READ_BYTES))
+            log.info("serving clients on port %s", listener.getsockname()[1])
 
     async def stop(self) -> None:
-        """Stop accepting, end every connection; answers that are ready still leave. Bounded."""
-        if self._server is None:
+        """Stop accepting, end every connection; answers that are ready, or are within a second, still leave."""
+        if not self._servers:
             return
-        self._server.close()
-        serving = list(self._connections)
+        for server in self._servers:
+            server.close()
+        if waiting := [answer for connection in self._connections for answer in connection.waiting]:
+            await asyncio.wait(waiting, timeout=CLOSE_TIMEOUT_S)
+        serving = list(self._serving)
         for task in serving:
             task.cancel()
         await asyncio.gather(*serving, return_exceptions=True)
-        await self._server.wait_closed()
-        self._server = None
+        await asyncio.gather(*(server.wait_closed() for server in self._servers))
+        self._servers.clear()
         log.info("no longer serving clients")
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.create_task(self._serve(reader, writer))
-        self._connections.add(task)
+        self._serving[task] = writer
         task.add_done_callback(self._forget)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
-        self._connections.discard(task)
+        """However it ended, and if it never began."""
+        self._serving.pop(task).transport.abort()
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a connection ended in an error", exc_info=error)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        sender = _host(writer.get_extra_info("peername"))
-        frames = FrameBuffer(self._max_frame_bytes)
+        connection, frames = _Connection(writer), FrameBuffer(self._max_frame_bytes)
+        self._connections.add(connection)
         try:
             while data := await reader.read(READ_BYTES):
-                writer.write(b"".join(self._answers(frames.feed(data), sender)))
+                writer.write(b"".join(self._answers(frames.feed(data), connection)))
                 await writer.drain()
         except ProtocolViolation as error:
-            log.warning("closing the connection of %s: %s", sender, error)
+            log.warning("closing the connection of %s: %s", connection.sender, error)
         except (ConnectionError, TimeoutError) as error:
-            log.info("the connection of %s broke: %s", sender, error)
+            log.info("the connection of %s broke: %s", connection.sender, error)
         finally:
+            self._connections.remove(connection)
+            connection.end()
             await _close(writer)
 
-    def _answers(self, requests: Iterable[Command], sender: Host) -> list[bytes]:
-        """The frames that answer `requests`, in order; one-way requests and stray responses have none."""
-        answers = [(request, self._answer(request, sender)) for request in requests if not request.is_response]
+    def _answers(self, requests: Iterable[Command], connection: _Connection) -> list[bytes]:
+        """The frames that answer `requests` now, in order; one-way requests and stray responses have none."""
+        answers = [(request, self._answer(request, connection)) for request in requests if not request.is_response]
         self._settle()
-        return [encode_command(answer) for request, answer in answers if not request.is_one_way]
+        return [encode_command(answer) for request, answer in answers if answer and not request.is_one_way]
 
-    def _answer(self, request: Command, sender: Host) -> Command:
+    def _answer(self, request: Command, connection: _Connection) -> Command | None:
+        """None when it is answered later."""
         handler = self._handlers.get(request.code)
         if handler is None:
             remark = f"request code {request.code} is not supported"
             return request.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
         try:
-            return handler(request, sender)
+            answer = handler(request, connection.sender)
         except Refused as refused:
-            log.debug("refused request %s of %s: %s", request.code, sender, refused.remark)
+            log.debug("refused request %s of %s: %s", request.code, connection.sender, refused.remark)
             return request.response(refused.code, remark=refused.remark)
         except OSError as error:
-            log.exception("request %s of %s failed", request.code, sender)
+            log.exception("request %s of %s failed", request.code, connection.sender)
             return request.response(ResponseCode.SERVICE_NOT_AVAILABLE, remark=f"the store cannot be written: {error}")
+        if isinstance(answer, Command):
+            return answer
+        connection.expect(request, answer)
+        return None
 
 
 def _host(peer: tuple[str, int]) -> Host:

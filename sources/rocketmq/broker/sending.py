@@ -1,4 +1,5 @@
-"""What the embedded master does with a send request (10, 310, 320): check it, complete it as a broker does, store it.
+"""What the embedded master does with a send request (10, 310, 320): check it, complete it as a broker does, store it,
+and where the producer wants that, wait for slaves.
 
 It stores as a 5.x broker does: properties end in 0x02 and get CLUSTER, MSG_REGION, TRACE_ON, and UNIQ_KEY where the
 client sent none. A batch is unpacked into ordinary records; each item's properties are followed by the batch's own.
@@ -14,7 +15,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from sources.errors import CorruptRecord, ProtocolViolation
+from sources.rocketmq.broker.double_write import DoubleWrite
 from sources.rocketmq.broker.refusal import Refused
+from sources.rocketmq.broker.remoting_service import Answer
 from sources.rocketmq.broker.store import CommitLogStore, Put, Stored
 from sources.rocketmq.broker.topics import Topic, TopicTable
 from sources.rocketmq.commitlog import BatchItem, Host, decode_items
@@ -35,16 +38,19 @@ _HAS_UNIQUE_KEY: Final = re.compile(rb"(?:^|\x02)UNIQ_KEY\x01[^\x02]")
 class Sending:
     """Send requests against one store."""
 
-    def __init__(self, store: CommitLogStore, topics: TopicTable, store_host: Host, cluster: str) -> None:
+    def __init__(
+        self, store: CommitLogStore, topics: TopicTable, double_write: DoubleWrite, store_host: Host, cluster: str
+    ) -> None:
         self._store = store
         self._topics = topics
+        self._double_write = double_write
         self._store_host = store_host.pack()
         self._common = encode({MSG_REGION: REGION, CLUSTER: cluster, TRACE_ON: "true"})
         self._turns: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
         self._unique_keys = UniqueKeys(store_host.ip)
 
-    def answer(self, request: Command, sender: Host) -> Command:
-        """The response to a send request. Raises Refused."""
+    def answer(self, request: Command, sender: Host) -> Answer:
+        """The response to a send request; later, where slaves are waited for. Raises Refused, OSError."""
         try:
             header = decode_send_header(request.ext_fields, request.code)
         except ProtocolViolation as error:
@@ -55,8 +61,16 @@ class Sending:
         is_batch = header.batch or request.code == RequestCode.SEND_BATCH_MESSAGE
         items = self._items(request.body) if is_batch else None
         stored = self._store.append(self._puts(header, queue_id, items, request.body, sender))
-        # Waiting for replicas belongs here, between the append and its answer.
+        if self._double_write.is_wanted(header):
+            return self._replicated(request, header, sender, stored)
         return request.response(ResponseCode.SUCCESS, ext_fields=self._where(stored))
+
+    async def _replicated(
+        self, request: Command, header: SendHeader, sender: Host, stored: tuple[Stored, ...]
+    ) -> Command:
+        """The response once it is known what slaves hold; whatever that is, the message is stored."""
+        status = await self._double_write.status(stored[-1].end, header, sender)
+        return request.response(status, ext_fields=self._where(stored))
 
     def _queue_id(self, topic: Topic, wanted: int) -> int:
         """The queue to store into; a negative wish lets the queues take turns."""

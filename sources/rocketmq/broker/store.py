@@ -76,6 +76,11 @@ class Stored:
     queue_id: int
     queue_offset: int
 
+    @property
+    def end(self) -> Offset:
+        """Who holds everything below holds this message."""
+        return Offset(self.offset + self.size)
+
 
 class CommitLogStore:
     """The log below `root`: `commitlog/` holds its files, `lock` keeps a second master out.

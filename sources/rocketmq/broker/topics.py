@@ -20,12 +20,15 @@ from sources.rocketmq.remoting import ResponseCode
 
 AUTO_CREATE_TOPIC: Final = "TBW102"
 """The template that stands for "create it": no message may be sent to it."""
+SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
+"""Every broker has it."""
 RETRY_PREFIX: Final = "%RETRY%"
 MAX_CREATED_QUEUES: Final = 8
 MAX_TOPIC_LENGTH: Final = 127
 MAX_RETRY_TOPIC_LENGTH: Final = 255
 PERM_READ: Final = 4
 PERM_WRITE: Final = 2
+PERM_INHERIT: Final = 1  # new topics are made after it
 
 _TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 
@@ -79,6 +82,16 @@ class TopicTable:
         """The answer to request 21."""
         table = {name: topic.to_json() for name, topic in self._topics.items()}
         return {"dataVersion": self._version, "topicConfigTable": table}
+
+    def for_name_server(self) -> dict[str, Any]:
+        """What a name server is told: the same, and the topics of a broker's own, to which nothing is sent.
+
+        A client that does not know a topic asks for the route of the template, and may create where that is writable.
+        """
+        template_perm = PERM_INHERIT | (PERM_READ | PERM_WRITE) * self._auto_create
+        own = (Topic(AUTO_CREATE_TOPIC, MAX_CREATED_QUEUES, template_perm), Topic(SELF_TEST_TOPIC, 1, PERM_INHERIT))
+        told = self.to_json()
+        return told | {"topicConfigTable": {topic.name: topic.to_json() for topic in own} | told["topicConfigTable"]}
 
     def add_missing(self, queues: Iterable[tuple[str, int]]) -> None:
         """Know the topics that the log holds (topic, queue id), also where the file is behind or missing."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import socket
 import struct
@@ -153,6 +154,8 @@ async def test_nothing_is_sent_before_the_first_report() -> None:
     [(0, 3000), (1, 1), (17, 17), (999, 999), (1000, 1000), (2000, 2000), (3499, 3499)],
 )
 def test_the_first_report_asks_for_the_start(report: int, start: int) -> None:
+    """HA-02."""
+
     async def run() -> None:
         async with serving(MemoryLog(3500)) as master:
             client = await master.connect()
@@ -205,7 +208,7 @@ async def test_frames_are_small_join_up_and_never_cross_a_file() -> None:
 
 @scenario
 async def test_new_data_leaves_at_once() -> None:
-    """No heartbeat and no polling is due for an hour: only the wake can send it."""
+    """HA-67: no heartbeat and no polling is due for an hour: only the wake can send it."""
     async with serving(MemoryLog(500)) as master:
         client = await master.connect()
         client.report(500)
@@ -241,6 +244,7 @@ async def test_wakes_without_data_do_not_put_the_heartbeat_off() -> None:
 
 @scenario
 async def test_each_slave_has_its_own_acknowledged_offset() -> None:
+    """HA-09."""
     async with serving(MemoryLog(2000)) as master:
         clients = [await master.connect() for _ in range(3)]
         for client, start in zip(clients, (1, 700, 2000), strict=True):
@@ -264,6 +268,22 @@ async def test_a_slaves_place_is_told() -> None:
         await until(lambda: slave.next_transfer == 2000)
         assert (slave.requested, slave.transferred_bytes) == (500, 1500)
         assert slave.address == "{}:{}".format(*client.writer.get_extra_info("sockname"))
+
+
+def test_a_slave_is_said_when_it_comes_and_when_it_goes(caplog: pytest.LogCaptureFixture) -> None:
+    """HA-18: and counted from the moment it is said, before it has said anything itself."""
+    caplog.set_level(logging.INFO)
+
+    async def run() -> None:
+        async with serving(MemoryLog(500)) as master:
+            client = await master.connect()
+            slave = await master.slave()
+            assert f"{slave} connected" in caplog.messages
+            client.writer.close()
+            await until(lambda: not master.service.slaves)
+            assert f"{slave} gone: it closed the connection" in caplog.messages
+
+    asyncio.run(run())
 
 
 @scenario
@@ -333,6 +353,7 @@ async def test_the_end_itself_is_no_lie() -> None:
 
 @scenario
 async def test_a_silent_slave_is_dropped_and_one_that_reports_is_not() -> None:
+    """HA-57."""
     async with serving(MemoryLog(2000), housekeeping_s=0.3) as master:
         silent, alive, mute = [await master.connect() for _ in range(3)]
         silent.report(1)
@@ -369,11 +390,13 @@ async def test_a_slave_that_does_not_read_holds_back_itself_alone() -> None:
 
 @scenario
 async def test_stopping_ends_every_connection() -> None:
+    """HA-14, HA-17."""
     async with serving(MemoryLog(2000)) as master:
         clients = [await master.connect() for _ in range(3)]
         clients[0].report(1)
         await master.slave(3)
-        await master.service.stop()
+        async with asyncio.timeout(1):
+            await master.service.stop()
         assert [await client.is_closed() for client in clients] == [True] * 3
         assert master.service.slaves == ()
         await master.service.stop()
@@ -420,6 +443,8 @@ class FailingLog(MemoryLog):
 
 
 def test_a_failure_ends_one_connection_and_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    """HA-19, HA-21."""
+
     async def run() -> None:
         async with serving(FailingLog(2000), transfer_batch_bytes=100) as master:
             unlucky, lucky = await master.connect(), await master.connect()
@@ -430,3 +455,90 @@ def test_a_failure_ends_one_connection_and_is_said(caplog: pytest.LogCaptureFixt
 
     asyncio.run(run())
     assert "byte 700 cannot be read" in caplog.text
+
+
+@scenario
+async def test_a_connection_that_cannot_be_set_up_ends_alone() -> None:
+    """HA-19: its socket is closed, and the next slave is served."""
+    async with serving(MemoryLog(500)) as master:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("sources.rocketmq.broker.ha_service.Slave", _fails)
+            unlucky = await master.connect()
+            assert await unlucky.is_closed()
+        lucky = await master.connect()
+        lucky.report(1)
+        assert await lucky.frame() == (1, master.log.data[1:])
+        assert len(master.service.slaves) == 1
+
+
+def _fails(address: str) -> Slave:
+    raise ValueError(f"no slave can be made of {address}")
+
+
+def test_what_cannot_be_set_up_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    """HA-19."""
+    test_a_connection_that_cannot_be_set_up_ends_alone()
+    assert "no slave can be made of 127.0.0.1" in caplog.text
+
+
+@scenario
+async def test_slaves_that_break_off_leave_nothing_behind() -> None:
+    """HA-14, HA-19: with a reset, at any moment, before or after a report."""
+    async with serving(MemoryLog(5000)) as master:
+        for n in range(60):
+            client = await master.connect()
+            if n % 3:
+                client.report(1)
+            if n % 3 == 2:
+                await client.frame()
+            client.writer.transport.abort()
+        await until(lambda: master.service.slaves == ())
+        steady = await master.connect()
+        steady.report(4000)
+        assert await steady.frame() == (4000, master.log.data[4000:])
+
+
+@scenario
+async def test_a_stop_is_quick_whatever_slaves_do() -> None:
+    """HA-17: within a second, with slaves that are idle, that do not read, and that have only just come."""
+    async with serving(MemoryLog(4 * 1024 * 1024)) as master:
+        idle, stuck = await master.connect(), await master.connect(receive_buffer_bytes=4096)
+        stuck.report(1)
+        await master.slave(2)
+        late = await master.connect()
+        started = asyncio.get_running_loop().time()
+        await master.service.stop()
+        assert asyncio.get_running_loop().time() - started < 1
+        assert [await client.is_closed() for client in (idle, stuck, late)] == [True] * 3
+
+
+@scenario
+async def test_what_enough_slaves_hold_is_known() -> None:
+    """HA-05, HA-08, HA-09: of the slaves connected now; nothing without them."""
+    async with serving(MemoryLog(2000)) as master:
+        assert [master.service.acknowledged_by(count) for count in (1, 2)] == [0, 0]
+        clients = [await master.connect() for _ in range(3)]
+        await master.slave(3)
+        for client, offset in zip(clients, (1500, 500, 1000), strict=True):
+            client.report(offset)
+        await until(lambda: {slave.acknowledged for slave in master.service.slaves} == {500, 1000, 1500})
+        assert [master.service.acknowledged_by(count) for count in (1, 2, 3, 4)] == [1500, 1000, 500, 0]
+        clients[0].writer.close()
+        await master.slave(2)
+        assert [master.service.acknowledged_by(count) for count in (1, 2, 3)] == [1000, 500, 0]
+
+
+@scenario
+async def test_only_an_acknowledgement_of_more_is_news() -> None:
+    """HA-06, HA-07: equal and lower reports, heartbeats and lies wake nobody."""
+    async with serving(MemoryLog(2000)) as master:
+        heard: list[int] = []
+        master.service.when_acknowledged(lambda: heard.append(master.service.acknowledged_by(1)))
+        client = await master.connect()
+        slave = await master.slave()
+        for offset in (100, 100, 50, 120):
+            client.report(offset)
+            await until(lambda offset=offset: slave.acknowledged == offset)  # type: ignore[misc]
+        client.report(2001)
+        assert await client.is_closed()
+        assert heard == [100, 120]

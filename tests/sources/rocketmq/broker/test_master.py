@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
 import signal
 import socket
@@ -143,6 +144,7 @@ def follow_log(address: Address, start: int, total: threading.Event, ends: list[
 
 
 def test_a_port_in_use_is_a_clear_error(tmp_path: Path) -> None:
+    """HA-12, HA-16."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         for key in ("port", "ha_port"):
@@ -179,7 +181,22 @@ def test_a_damaged_log_is_a_clear_error_and_the_ports_are_free_again(tmp_path: P
         assert end_of(master.address) > 0
 
 
+def test_it_serves_in_one_order_and_ends_in_the_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """HA-12, HA-13, MS-21: the log is open before anybody is served; HA-22: each service says its start and its end."""
+    caplog.set_level(logging.INFO)
+    with running_master(settings_for(tmp_path)) as master:
+        slaves, clients = master.ha_address.port, master.address.port
+    assert [message for message in caplog.messages if "serving" in message or "the log holds" in message] == [
+        f"the log holds 0 to 0 in files of {1024 * 1024} bytes",
+        f"serving slaves on port {slaves}",
+        f"serving clients on port {clients}",
+        "no longer serving clients",
+        "no longer serving slaves",
+    ]
+
+
 def test_it_starts_again_on_the_same_ports_at_once(tmp_path: Path) -> None:
+    """HA-15."""
     with running_master(settings_for(tmp_path)) as master:
         settings = replace(settings_for(tmp_path), port=master.address.port, ha_port=master.ha_address.port)
         assert send_workload(master.address, workload(4), count=10).messages == 10

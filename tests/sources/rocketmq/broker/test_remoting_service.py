@@ -312,6 +312,7 @@ def test_metadata_of_a_real_brokers_store_is_served(fixture_log: truth.Fixture, 
 def test_slaves_are_told_as_a_real_broker_tells_them(
     talk: Conversation, master: EmbeddedMaster, fixture_550: truth.Fixture
 ) -> None:
+    """HA-68."""
     real, ours = golden(fixture_550, talk, "907")
     assert names_in(ours) == names_in(real)
     talk.ask(310, send_fields("T1", 0), b"x" * 1000)
@@ -339,3 +340,37 @@ def test_the_configuration_can_be_asked(talk: Conversation, master: EmbeddedMast
     assert lines["mappedFileSizeCommitLog"] == str(1024 * 1024)
     assert (lines["listenPort"], lines["haListenPort"]) == (str(master.address.port), str(master.ha_address.port))
     assert lines["storePathCommitLog"] == str(tmp_path / "commitlog")
+
+
+def test_a_slave_of_5_is_told_that_there_are_no_timers_and_request_modes(talk: Conversation) -> None:
+    """Names as in MessageRequestModeSerializeWrapper, TimerMetricsSerializeWrapper, TimerCheckpoint (7 i64)."""
+    assert json.loads(talk.ask(402)[1]) == {"messageRequestModeMap": {}}
+    metrics = json.loads(talk.ask(61)[1])
+    assert metrics == {"dataVersion": {"counter": 0, "stateVersion": 0, "timestamp": 0}, "timingCount": {}}
+    header, checkpoint = talk.ask(60)
+    assert (header["code"], checkpoint) == (0, bytes(56))
+
+
+def test_consumer_offsets_have_a_version(talk: Conversation) -> None:
+    """A 5.5.0 slave fails on an answer without; 4.9.7 ignores it."""
+    assert json.loads(talk.ask(43)[1]) == {
+        "dataVersion": {"counter": 0, "stateVersion": 0, "timestamp": 0},
+        "offsetTable": {},
+    }
+
+
+def test_timers_and_request_modes_of_a_real_brokers_store_are_served(tmp_path: Path) -> None:
+    files = {
+        61: ("timermetrics", b'{"timingCount":{"orders":{"count":3,"timeStamp":5}}}'),
+        402: ("messageRequestMode.json", b'{"messageRequestModeMap":{"orders":{}}}'),
+        60: ("timercheck", bytes(range(56)) + bytes(4096 - 56)),  # a page is mapped, its first 56 bytes are used
+    }
+    (tmp_path / "config").mkdir()
+    for name, content in files.values():
+        (tmp_path / "config" / name).write_bytes(content)
+    with running_master(settings_for(tmp_path)) as master, conversation(master.address) as talk:
+        assert {code: talk.ask(code)[1] for code in files} == {
+            61: files[61][1],
+            402: files[402][1],
+            60: bytes(range(56)),
+        }

@@ -1,0 +1,93 @@
+"""`logtwin master` runs what the configuration and the command line say: asked by its own answers."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from pipeline.cli import main
+from pipeline.embedded import READY
+from sources.rocketmq.address import Address
+from sources.rocketmq.client import RemotingClient
+from tests.sources.rocketmq.broker.conversation import conversation, send_fields
+
+SETTINGS = """
+[embedded_master]
+port = 0
+ha_port = 0
+role = "SYNC_MASTER"
+slave_timeout_s = 0.25
+fall_behind_max_bytes = 4711
+transfer_batch_bytes = 8192
+sync_flush = true
+"""
+
+
+@contextmanager
+def master(folder: Path, *options: str) -> Iterator[Address]:
+    """A master as a process of its own, configured by SETTINGS and `options`: where it takes requests."""
+    (folder / "job.toml").write_text(SETTINGS)
+    command = [sys.executable, "-m", "pipeline", "master", "--config", str(folder / "job.toml")]
+    command += ["--store", str(folder / "store"), *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            ready = re.search(READY, process.stdout.readline())
+            assert ready is not None
+            yield Address.parse(ready["remoting"])
+        finally:
+            process.terminate()
+            process.communicate(timeout=20)
+
+
+def test_the_configuration_reaches_the_master(tmp_path: Path) -> None:
+    with master(tmp_path) as address:
+        with RemotingClient(address) as client:
+            told = client.broker_config()
+        with conversation(address) as talk:
+            assert talk.ask(310, send_fields("T1", 0), b"x")[0]["code"] == 11  # no slave
+    assert (
+        told
+        | {
+            "brokerRole": "SYNC_MASTER",
+            "slaveTimeout": "250",
+            "haSlaveFallbehindMax": "4711",
+            "haTransferBatchSize": "8192",
+            "flushDiskType": "SYNC_FLUSH",
+        }
+        == told
+    )
+    assert "inSyncReplicas" not in told
+
+
+def test_the_command_line_goes_over_the_configuration(tmp_path: Path) -> None:
+    with master(tmp_path, "--role", "ASYNC_MASTER", "--in-sync-replicas", "2") as address:
+        with RemotingClient(address) as client:
+            told = client.broker_config()
+        with conversation(address) as talk:
+            assert talk.ask(310, send_fields("T1", 0), b"x")[0]["code"] == 0
+    assert (told["brokerRole"], told["inSyncReplicas"]) == ("ASYNC_MASTER", "2")
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--role", "SLAVE"), "'SLAVE' is not one of"),
+        (("--in-sync-replicas", "0"), "'--in-sync-replicas'"),
+        (("--name-server", "nowhere"), "not an address"),
+        (("--name-server", "127.0.0.1:9876", "--host", "0.0.0.0"), "an address of its own"),  # noqa: S104
+    ],
+)
+def test_what_cannot_be_is_a_clear_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], why: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["master", "--store", str(tmp_path), "--port", "0", "--ha-port", "0", *options])
+    assert ended.value.code == 2
+    assert why in " ".join(capsys.readouterr().err.split())
