@@ -1,0 +1,231 @@
+"""What a job tells Prometheus: the progress of its logs, as it was at the last poll.
+
+What is not known is absent, never 0. Counters are the totals of this run: they begin at 0 with every start, which
+Prometheus takes for the reset it is. Their series are there from the beginning, so that the first incident of a kind
+is seen as an increase. Names end in their unit (Prometheus' naming rules); docs/metrics.md lists every one.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from wsgiref.simple_server import WSGIServer
+
+from prometheus_client import CollectorRegistry, start_wsgi_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from pipeline.config import MetricsConfig
+from pipeline.progress import Phase, Progress
+from sinks.replica import Step
+from sources.errors import ConfigurationError, error_types
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Single:
+    """One series a log, of what `value` finds in its progress."""
+
+    name: str
+    meaning: str
+    value: Callable[[Progress], float | None]
+
+    def of(self, logs: Sequence[Progress]) -> Metric:
+        family = _family(self.name, self.meaning, "log_id")
+        for progress in logs:
+            value = self.value(progress)
+            if value is not None:
+                family.add_metric((progress.log_id,), value)
+        return family
+
+
+@dataclass(frozen=True, slots=True)
+class _Labelled:
+    """One series a log and value of `label`."""
+
+    name: str
+    label: str
+    meaning: str
+    values: Callable[[Progress], Mapping[str, float]]
+
+    def of(self, logs: Sequence[Progress]) -> Metric:
+        family = _family(self.name, self.meaning, "log_id", self.label)
+        for progress in logs:
+            for value_of_label, value in self.values(progress).items():
+                family.add_metric((progress.log_id, value_of_label), value)
+        return family
+
+
+def _family(name: str, meaning: str, *labels: str) -> GaugeMetricFamily | CounterMetricFamily:
+    if name.endswith("_total"):
+        return CounterMetricFamily(name, meaning, labels=labels)
+    return GaugeMetricFamily(name, meaning, labels=labels)
+
+
+def _connected(progress: Progress) -> float | None:
+    # A reader of files has no connection that could be missing.
+    return None if progress.role == "reader" else float(progress.session.connected_since is not None)
+
+
+def _until_loss_bytes(progress: Progress) -> float | None:
+    return None if progress.until_loss is None else progress.until_loss.bytes
+
+
+def _until_loss_s(progress: Progress) -> float | None:
+    return None if progress.until_loss is None else progress.until_loss.seconds
+
+
+def _phases(progress: Progress) -> Mapping[str, float]:
+    return {phase.value: float(phase is progress.phase) for phase in Phase}
+
+
+def _stages(progress: Progress) -> Mapping[str, float]:
+    return {step.value: progress.stage_s.get(step, 0.0) for step in Step}
+
+
+def _incidents(progress: Progress) -> Mapping[str, float]:
+    return {kind: progress.incidents.get(kind, 0) for kind in error_types()}
+
+
+_METRICS: tuple[_Single | _Labelled, ...] = (
+    _Single(
+        "logtwin_master_minimum_offset_bytes",
+        "where the oldest record that the master holds begins",
+        lambda progress: progress.master_minimum,
+    ),
+    _Single(
+        "logtwin_master_maximum_offset_bytes",
+        "where the newest record that the master holds ends",
+        lambda progress: progress.master_maximum,
+    ),
+    _Single(
+        "logtwin_received_offset_bytes", "up to where the log was read and proven", lambda progress: progress.received
+    ),
+    _Single(
+        "logtwin_committed_offset_bytes",
+        "up to where the log is in the table: the position",
+        lambda progress: progress.position,
+    ),
+    _Single(
+        "logtwin_acknowledged_offset_bytes",
+        "up to where the replica has vouched to the master; never above the committed offset",
+        lambda progress: progress.acknowledged,
+    ),
+    _Single("logtwin_lag_bytes", "what the master holds and the table does not", lambda progress: progress.lag_bytes),
+    _Single(
+        "logtwin_lag_seconds",
+        "how long ago the first byte that is not committed was first seen at the master; 0 without one",
+        lambda progress: progress.lag_s,
+    ),
+    _Single(
+        "logtwin_until_loss_bytes",
+        "what the master may still delete before it reaches a byte that is not committed",
+        _until_loss_bytes,
+    ),
+    _Single(
+        "logtwin_until_loss_seconds",
+        "estimate of when the master deletes a byte that is not committed, at the earliest; 0: it may happen now",
+        _until_loss_s,
+    ),
+    _Single("logtwin_connected", "1 while the session with the master is connected, else 0", _connected),
+    _Labelled("logtwin_phase", "phase", "1 for the phase that the log is in, 0 for every other one", _phases),
+    _Single(
+        "logtwin_batches_total",
+        "batches that committed data, each in one commit to the log table",
+        lambda progress: progress.batches,
+    ),
+    _Single("logtwin_records_total", "records committed", lambda progress: progress.records),
+    _Single("logtwin_bytes_total", "bytes of the master's log committed", lambda progress: progress.bytes),
+    _Labelled(
+        "logtwin_stage_seconds_total",
+        "stage",
+        "time that batches took up to the end of each stage, from the end of the one before",
+        _stages,
+    ),
+    _Single(
+        "logtwin_reconnects_total",
+        "connections to the master that the session had to make again",
+        lambda progress: progress.session.reconnects,
+    ),
+    _Labelled(
+        "logtwin_incidents_total",
+        "condition",
+        "errors that ended the log's query or kept it from starting, healed or not, by their type",
+        _incidents,
+    ),
+)
+
+
+class Metrics(Collector):
+    """The metrics of one job, in a registry of their own: several jobs in one process do not meet.
+
+    `update` on every poll. `serve` makes them readable over HTTP until `stop`.
+    """
+
+    def __init__(self) -> None:
+        self._logs: tuple[Progress, ...] = ()
+        self._server: tuple[WSGIServer, threading.Thread] | None = None
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+
+    def update(self, logs: Sequence[Progress]) -> bool:
+        """What the next scrape shows. Always True: metrics never end a job."""
+        self._logs = tuple(logs)  # one assignment: a scrape in another thread sees one poll, never half of two
+        return True
+
+    def collect(self) -> Iterator[Metric]:
+        """For the registry, at each scrape."""
+        yield InfoMetricFamily("logtwin_build", "the version of logtwin that runs", {"version": _version()})
+        logs = self._logs
+        for metric in _METRICS:
+            yield metric.of(logs)
+
+    def serve(self, host: str, port: int) -> str:
+        """Answer scrapes in threads of their own; 0 takes a free port. The address, ``host:port``.
+
+        Raises ConfigurationError where nobody can listen there.
+        """
+        try:
+            self._server = start_wsgi_server(port, host, self._registry)
+        except (OSError, OverflowError) as error:
+            raise ConfigurationError(
+                f"[metrics] port = {port}, host = {host!r}: metrics cannot be served there",
+                expected="a free port and an address of this machine",
+                found=error,
+                hint="0 takes a free port; without the key there is no endpoint.",
+            ) from error
+        return "{}:{}".format(*self._server[0].server_address)
+
+    def stop(self) -> None:
+        """Free the port. Idempotent."""
+        if self._server is None:
+            return
+        server, thread = self._server
+        self._server = None
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@contextmanager
+def serving(config: MetricsConfig) -> Iterator[Metrics]:
+    """A job's metrics, served while the `with` lasts where the configuration asks for it. Raises ConfigurationError."""
+    metrics = Metrics()
+    try:
+        if config.port is not None:
+            log.info("metrics: http://%s/metrics", metrics.serve(config.host, config.port))
+        yield metrics
+    finally:
+        metrics.stop()
+
+
+def _version() -> str:
+    try:
+        return version("logtwin")
+    except PackageNotFoundError:
+        return "unknown"  # runs from a source tree that is not installed

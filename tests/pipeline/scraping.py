@@ -1,0 +1,93 @@
+"""What an endpoint of metrics answers to a real scrape, and progress to show."""
+
+from __future__ import annotations
+
+import http.client
+from datetime import UTC, datetime
+
+from prometheus_client import Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from pipeline.metrics import Metrics
+from pipeline.progress import Phase, Progress
+from sinks.replica import Step
+from sources.master import SessionState
+from sources.offsets import Offset
+from sources.retention import UntilLoss
+
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+
+SINCE = datetime(2026, 1, 2, tzinfo=UTC)
+KNOWN = Progress(
+    log_id="rocketmq/a",
+    phase=Phase.RUNNING,
+    role="slave",
+    master="10.0.0.5:10912",
+    master_role="SYNC_MASTER",
+    started_at=Offset(100),
+    received=Offset(700),
+    position=Offset(600),
+    session=SessionState(acknowledged=Offset(500), connected_since=SINCE, reconnects=3, last_error=None),
+    master_minimum=Offset(50),
+    master_maximum=Offset(1000),
+    lag_s=2.5,
+    until_loss=UntilLoss(bytes=550, seconds=86400.5),
+    records=40,
+    bytes=499,
+    batches=7,
+    stage_s={Step.FILES: 1.5, Step.COMMIT: 0.75},
+    incidents={"MasterSilent": 2},
+)
+UNKNOWN = Progress(
+    log_id="rocketmq/b",
+    phase=Phase.STARTING,
+    role="slave",
+    master="10.0.0.6:10912",
+    master_role=None,
+    started_at=None,
+    received=None,
+    position=None,
+    session=SessionState(acknowledged=None, connected_since=None, reconnects=0, last_error=None),
+    master_minimum=None,
+    master_maximum=None,
+    lag_s=None,
+    until_loss=None,
+)
+
+
+class Endpoint:
+    """A served `Metrics`, and what its HTTP answers are."""
+
+    def __init__(self) -> None:
+        self.metrics = Metrics()
+        self.address = self.metrics.serve("127.0.0.1", 0)
+        self.port = int(self.address.rpartition(":")[2])
+
+    def values(self, *logs: Progress) -> dict[tuple[str, ...], float]:
+        """Of the plain text form, see `values`."""
+        self.metrics.update(logs)
+        return values(scrape(self.port))
+
+    def families(self, *logs: Progress) -> list[Metric]:
+        """Of the OpenMetrics form; its parser is strict, and refuses names and values that are not allowed."""
+        self.metrics.update(logs)
+        return list(parse_openmetrics(scrape(self.port, OPENMETRICS)))  # type: ignore[no-untyped-call]
+
+
+def scrape(port: int, accept: str = "text/plain") -> str:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", "/metrics", headers={"Accept": accept})
+        return str(connection.getresponse().read(), "utf-8")
+    finally:
+        connection.close()
+
+
+def values(text: str) -> dict[tuple[str, ...], float]:
+    """Name and label values, those of `log_id` first -> value."""
+    return {
+        (sample.name, sample.labels.pop("log_id", ""), *sample.labels.values()): sample.value
+        for family in parse_text(text)
+        for sample in family.samples
+    }

@@ -1,0 +1,239 @@
+"""What a job tells Prometheus, over HTTP as Prometheus reads it."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client import Metric
+from pyspark.sql import SparkSession
+
+from pipeline.cli import main
+from pipeline.config import MetricsConfig
+from pipeline.metrics import Metrics, serving
+from pipeline.progress import Phase
+from sinks.replica import Step
+from sources.errors import ConfigurationError
+from sources.retention import UntilLoss
+from tests.pipeline.masters import embedded_master
+from tests.pipeline.scraping import KNOWN, UNKNOWN, Endpoint, scrape, values
+from tests.truth import Fixture
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[Endpoint]:
+    served = Endpoint()
+    yield served
+    served.metrics.stop()
+
+
+@pytest.fixture(scope="module")
+def families(endpoint: Endpoint) -> list[Metric]:
+    """Everything that there is."""
+    return endpoint.families(KNOWN)
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_every_series_shows_what_the_progress_says(endpoint: Endpoint) -> None:
+    found = endpoint.values(KNOWN)
+    expected = {
+        "logtwin_master_minimum_offset_bytes": 50,
+        "logtwin_master_maximum_offset_bytes": 1000,
+        "logtwin_received_offset_bytes": 700,
+        "logtwin_committed_offset_bytes": 600,
+        "logtwin_acknowledged_offset_bytes": 500,
+        "logtwin_lag_bytes": 400,
+        "logtwin_lag_seconds": 2.5,
+        "logtwin_until_loss_bytes": 550,
+        "logtwin_until_loss_seconds": 86400.5,
+        "logtwin_connected": 1,
+        "logtwin_batches_total": 7,
+        "logtwin_records_total": 40,
+        "logtwin_bytes_total": 499,
+        "logtwin_reconnects_total": 3,
+    }
+    assert {name: found[name, "rocketmq/a"] for name in expected} == expected
+    assert found["logtwin_stage_seconds_total", "rocketmq/a", "files"] == 1.5
+    assert found["logtwin_stage_seconds_total", "rocketmq/a", "commit"] == 0.75
+    assert found["logtwin_incidents_total", "rocketmq/a", "MasterSilent"] == 2
+
+
+def test_what_is_not_known_is_absent(endpoint: Endpoint) -> None:
+    found = endpoint.values(UNKNOWN)
+    assert {name for name, log_id, *_ in found if log_id} == {
+        "logtwin_connected",
+        "logtwin_phase",
+        "logtwin_batches_total",
+        "logtwin_records_total",
+        "logtwin_bytes_total",
+        "logtwin_stage_seconds_total",
+        "logtwin_reconnects_total",
+        "logtwin_incidents_total",
+    }
+    assert found["logtwin_connected", "rocketmq/b"] == 0
+
+
+def test_a_loss_whose_time_nobody_can_tell_has_bytes_only(endpoint: Endpoint) -> None:
+    found = endpoint.values(dataclasses.replace(KNOWN, until_loss=UntilLoss(bytes=9, seconds=None)))
+    assert found["logtwin_until_loss_bytes", "rocketmq/a"] == 9
+    assert ("logtwin_until_loss_seconds", "rocketmq/a") not in found
+
+
+def test_a_reader_of_files_has_no_connection_that_could_be_missing(endpoint: Endpoint) -> None:
+    assert ("logtwin_connected", "rocketmq/b") not in endpoint.values(dataclasses.replace(UNKNOWN, role="reader"))
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_a_log_is_in_one_phase(endpoint: Endpoint, phase: Phase) -> None:
+    found = endpoint.values(dataclasses.replace(KNOWN, phase=phase))
+    shown = {key[2]: value for key, value in found.items() if key[0] == "logtwin_phase"}
+    assert shown == {one.value: float(one is phase) for one in Phase}
+
+
+def test_counters_are_there_before_they_count(endpoint: Endpoint) -> None:
+    """Prometheus sees no increase in a series that begins with its first event."""
+    found = endpoint.values(UNKNOWN)
+    for condition in ("MasterUnreachable", "MasterSilent", "BelowMinimum", "CorruptRecord", "TakenOver"):
+        assert found["logtwin_incidents_total", "rocketmq/b", condition] == 0
+    for step in Step:
+        assert found["logtwin_stage_seconds_total", "rocketmq/b", step.value] == 0
+
+
+def test_a_scrape_is_of_one_poll() -> None:
+    metrics = Metrics()
+    metrics.update([KNOWN])
+    scraping = metrics.collect()
+    first = [next(scraping), next(scraping)]
+    metrics.update([UNKNOWN])
+    of_logs = [sample for family in (*first, *scraping) for sample in family.samples if "log_id" in sample.labels]
+    assert {sample.labels["log_id"] for sample in of_logs} == {"rocketmq/a"}
+
+
+def test_jobs_of_one_process_do_not_meet(endpoint: Endpoint) -> None:
+    with serving(MetricsConfig(port=0)) as other:
+        other.update([UNKNOWN])
+        assert {log_id for _, log_id, *_ in endpoint.values(KNOWN) if log_id} == {"rocketmq/a"}
+
+
+# --- the endpoint
+
+
+def test_the_endpoint_listens_on_the_loopback_until_the_job_ends(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    with pytest.raises(KeyboardInterrupt), serving(MetricsConfig(port=0)):
+        [(host, port)] = re.findall(r"http://(.+):(\d+)/metrics", caplog.text)
+        assert host == "127.0.0.1"
+        assert "logtwin_build_info" in scrape(int(port))
+        raise KeyboardInterrupt
+    assert not is_open(int(port))
+
+
+def test_without_a_port_there_is_no_endpoint(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    with serving(MetricsConfig()) as metrics:
+        assert metrics.update([KNOWN])
+    assert not caplog.text
+
+
+def test_a_taken_port_is_a_configuration_error_that_names_the_key(endpoint: Endpoint) -> None:
+    key = rf"\[metrics\] port = {endpoint.port}"
+    with pytest.raises(ConfigurationError, match=key), serving(MetricsConfig(port=endpoint.port)):
+        pytest.fail("nothing may run on a port that somebody else has")
+
+
+@pytest.mark.parametrize(("host", "port"), [("127.0.0.1", 70000), ("192.0.2.1", 0)])
+def test_an_address_where_nobody_can_listen_is_a_configuration_error(host: str, port: int) -> None:
+    with pytest.raises(ConfigurationError, match=rf"port = {port}, host = '{host}'"):
+        Metrics().serve(host, port)
+
+
+def test_replicate_says_so_before_it_starts_anything(
+    endpoint: Endpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = tmp_path / "job.toml"
+    job.write_text(f'[metrics]\nport = {endpoint.port}\n[[logs]]\nid = "rocketmq/a"\npath = "{tmp_path}"\n')
+    with pytest.raises(SystemExit) as ended:
+        main(["replicate", "--config", str(job)])
+    assert ended.value.code == 2
+    assert f"[metrics] port = {endpoint.port}" in capsys.readouterr().err
+
+
+@pytest.mark.spark
+def test_a_job_can_be_watched_while_it_runs(
+    spark: SparkSession, fixture_550: Fixture, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    seen: list[dict[tuple[str, ...], float]] = []
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(0.05):
+            try:
+                seen.append(values(scrape(port)))
+            except OSError:
+                continue  # the endpoint is not there yet, or not any more
+
+    watcher = threading.Thread(target=watch)
+    with embedded_master(tmp_path / "store", commitlog=fixture_550.commitlog_path) as master:
+        job = tmp_path / "job.toml"
+        job.write_text(
+            f'warehouse = "{tmp_path}/lake"\n[metrics]\nport = {port}\n[[logs]]\nid = "rocketmq/a"\n'
+            f'master = "{master.options["master"]}"\nremoting = "{master.options["remoting"]}"\n'
+        )
+        watcher.start()
+        try:
+            with pytest.raises(SystemExit):
+                main(["replicate", "--config", str(job), "--available-now"])
+        finally:
+            ended.set()
+            watcher.join()
+    maxima = {found.get(("logtwin_master_maximum_offset_bytes", "rocketmq/a")) for found in seen}
+    committed = {found.get(("logtwin_committed_offset_bytes", "rocketmq/a")) for found in seen}
+    assert maxima - {None} == {fixture_550.max_offset}
+    assert committed - {None, 0} <= {fixture_550.max_offset}
+
+
+# --- names, units, document
+
+
+def test_the_document_and_the_endpoint_name_the_same(families: list[Metric]) -> None:
+    row = r"^\| `(\w+)` \| (\w+) \| (\S+) \| ((?:`\w+`(?:, )?)+) \| (.+) \|$"
+    documented = {
+        (name, kind, unit, frozenset(re.findall(r"\w+", names_of_labels)), meaning)
+        for name, kind, unit, names_of_labels, meaning in re.findall(row, DOCUMENT.read_text(), re.MULTILINE)
+    }
+    found = {
+        (sample.name, family.type, unit_of(sample.name), frozenset(sample.labels), family.documentation)
+        for family in families
+        for sample in family.samples
+    }
+    assert found == documented
+
+
+def unit_of(name: str) -> str:
+    """The unit that a name ends in, as naming rules want it: before `_total`."""
+    last = name.removesuffix("_total").rpartition("_")[2]
+    return last if last in {"bytes", "seconds"} else "–"
+
+
+def test_names_follow_the_naming_rules(families: list[Metric]) -> None:
+    """https://prometheus.io/docs/practices/naming/: prefix, base units, `_total` for counters and for nothing else."""
+    for family in families:
+        for sample in family.samples:
+            assert re.fullmatch(r"logtwin(_[a-z]+)+", sample.name), sample.name
+            assert sample.name.endswith("_total") == (family.type == "counter"), sample.name
+            assert sample.name.endswith("_info") == (family.type == "info"), sample.name
+            assert not re.search(r"_(ms|us|ns|minutes|hours|kb|mb|count|sum|bucket)(_|$)", sample.name), sample.name
+            assert all(re.fullmatch(r"[a-z][a-z_]*", label) for label in sample.labels), sample.name

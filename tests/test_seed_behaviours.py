@@ -1,0 +1,70 @@
+"""docs/seed-behaviours.md: complete, and true as far as a machine can tell. The tests it names are not run here."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[1]
+DOCUMENT = PROJECT / "docs" / "seed-behaviours.md"
+
+IDS = [*(f"HA-{number:02}" for number in range(1, 71)), *(f"MS-{number:02}" for number in range(1, 23))]
+DEFECTS = {f"HA-{number:02}" for number in (9, 16, 28, 29, 32, 38, 39, 45, 51, 52, 63, 65, 70)}
+"""What the original does badly: fixed here, and the fix is tested."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    id: str
+    original: str
+    here: str
+    proof: str
+
+    @property
+    def tests(self) -> list[tuple[str, str]]:
+        """(file, name) of the tests that its proof names."""
+        return re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", self.proof)
+
+
+def rows() -> list[Row]:
+    lines = [line for line in DOCUMENT.read_text().splitlines() if re.match(r"\| (HA|MS)-\d", line)]
+    return [Row(*(cell.strip() for cell in line.strip("|").split("|"))) for line in lines]
+
+
+@functools.cache
+def docstrings(file: str) -> dict[str, str]:
+    """Name of every test in a file -> its docstring."""
+    tree = ast.parse((PROJECT / file).read_text())
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return {function.name: ast.get_docstring(function) or "" for function in functions}
+
+
+def test_every_behaviour_is_there_once_and_in_order() -> None:
+    assert [row.id for row in rows()] == IDS
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row.id)
+def test_a_behaviour_is_proven_or_does_not_apply(row: Row) -> None:
+    assert row.original
+    assert row.here
+    if row.proof.startswith("does not apply: "):
+        assert row.id not in DEFECTS
+        assert len(row.proof.split()) > 5, "a reason, and what stands in its place"
+    else:
+        assert row.tests
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row.id)
+def test_the_tests_that_prove_it_are_there_and_name_it(row: Row) -> None:
+    for file, name in row.tests:
+        assert name.startswith("test_")
+        assert row.id in docstrings(file)[name], f"{file}::{name} does not name {row.id}"
+
+
+def test_every_defect_of_the_original_is_marked_as_one() -> None:
+    assert {row.id for row in rows() if row.original.startswith("**defect**")} == DEFECTS
