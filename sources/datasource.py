@@ -31,7 +31,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, LogtwinError
+from sources.bounds import check_within
+from sources.errors import ConfigurationError, LogtwinError
 from sources.master import RANGES_SCHEMA, RECORD_SCHEMA, MasterLog
 from sources.offsets import Offset, OffsetRange
 from sources.options import EARLIEST, LATEST, ReadOptions, StartingOffset, offset_or_name, parse_options
@@ -148,7 +149,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         at = from_json(start)
         bounds = self._log.bounds(self._maximum)
-        _check_within(at, bounds, self._log)
+        check_within(OffsetRange(at, at), bounds, log=self._log.log_id)
         self._maximum = bounds.end
         end = bounds.end if self._last_wanted is None else max(at, min(bounds.end, self._last_wanted))
         return to_json(self._limited(at, end, limit))
@@ -190,30 +191,8 @@ def _resolve(wanted: StartingOffset, bounds: OffsetRange, log: MasterLog) -> Off
     if wanted == LATEST:
         return bounds.end
     offset = Offset(int(wanted))
-    _check_within(offset, bounds, log)
+    check_within(OffsetRange(offset, offset), bounds, log=log.log_id)
     return log.boundary_after(offset, bounds.end)
-
-
-def _check_within(offset: Offset, bounds: OffsetRange, log: MasterLog) -> None:
-    if offset < bounds.start:
-        raise BelowMinimum(
-            "the master no longer holds this offset",
-            log=log.log_id,
-            offset=offset,
-            expected=f"{bounds.start} (its oldest) or more",
-            found=offset,
-            hint="Retention deleted it: start a new replica at earliest, or restore the segment files and read them "
-            "by path.",
-        )
-    if offset > bounds.end:
-        raise AboveMaximum(
-            "the master's log ends before this offset",
-            log=log.log_id,
-            offset=offset,
-            expected=f"{bounds.end} (its newest) or less",
-            found=offset,
-            hint="It lost its tail, or it is another master: check the address before anything else.",
-        )
 
 
 def _split(log: MasterLog, batch: OffsetRange, committed: Offset | None) -> list[SplitPartition]:

@@ -17,7 +17,8 @@
     └── ReplicaError                the replica's side                                             exit 5
         ├── Gap                     the batch starts above the position
         ├── CoverageError           what the tasks read is not what the batch asked for
-        └── TakenOver               another job writes this log
+        ├── TakenOver               another job writes this log
+        └── AlreadyRunning          a job was to start while another one replicates its log
 
 Tasks and the planner run in other processes, and Spark hands only text across: `LogtwinError.token` packs an error
 into that text and `find_error` unpacks it, so the command line can say what happened instead of showing a traceback.
@@ -168,17 +169,22 @@ class TakenOver(ReplicaError):
     """Another job writes this log."""
 
 
-def _tree(root: type[LogtwinError]) -> dict[str, type[LogtwinError]]:
+class AlreadyRunning(ReplicaError):
+    """A job was to start while another one replicates its log."""
+
+
+def error_types(root: type[LogtwinError] = LogtwinError) -> dict[str, type[LogtwinError]]:
+    """Name -> type, of `root` and everything below it."""
     found = {root.__name__: root}
     for child in root.__subclasses__():
-        found.update(_tree(child))
+        found.update(error_types(child))
     return found
 
 
 def error_from(facts: dict[str, Any]) -> LogtwinError:
     """`LogtwinError.facts` -> the error. A type this version does not know becomes a LogtwinError."""
     facts = dict(facts)
-    kind = _tree(LogtwinError).get(facts.pop("type"), LogtwinError)
+    kind = error_types().get(facts.pop("type"), LogtwinError)
     return kind(facts.pop("problem"), **facts)
 
 

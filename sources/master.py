@@ -11,12 +11,15 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.retention import Retention
+
+if TYPE_CHECKING:
+    from sources.metadata import Fetched
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 MESSAGE = "message"
@@ -85,7 +88,10 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """How a session stands. `connected_since` is None without a connection; `last_error` stays after it healed."""
+    """How a session stands. `connected_since` is None without a connection; `last_error` stays after it healed.
+
+    A connection that only makes way for the tasks that read (`Session.reading`) counts as connected all the time.
+    """
 
     acknowledged: Offset | None
     connected_since: datetime | None
@@ -121,6 +127,9 @@ class Session(Protocol):
 
         Where the master counts connections instead of replicas, and more than one could matter, the session ends its
         own connection first and takes it up again afterwards: at no moment do two of ours vouch for the same bytes.
+        After tasks that failed, whose connections may linger, entering waits until the master must have noticed.
+
+        Raises MasterUnreachable, MasterSilent, ProtocolViolation, MasterError.
         """
 
     def acknowledge(self, committed: Offset) -> None:
@@ -196,6 +205,12 @@ class MasterLog(Protocol):
 
     def restore(self, records: pa.RecordBatch) -> bytes:
         """The master's own bytes of consecutive `records` (RECORD_SCHEMA): the inverse of `read`."""
+
+    def metadata(self) -> Iterator[Fetched]:
+        """What the master knows beside its log, kind by kind, asked for as the results are taken.
+
+        What goes wrong with one kind is in its result; nothing where there is nobody to ask.
+        """
 
     def open_session(self) -> Session:
         """A session to acknowledge through. It connects in the background, at the first acknowledgement."""

@@ -34,6 +34,11 @@ class MasterOptions(BaseModel):
     id: str = Field(description="log id: rocketmq/<broker name>; names the log in tables, errors and transactions")
     master: str | None = Field(None, description="HA address host:port (haListenPort, by default listenPort + 1)")
     remoting: str | None = Field(None, description="remoting address host:port (listenPort), asked for the log's range")
+    name_server: str | None = Field(
+        None,
+        description="instead of master and remoting: host:port, several joined by ;, asked at each connection for the "
+        "master of the broker that the id names",
+    )
     path: str | None = Field(None, description="a directory of segment files, instead of master and remoting")
     split_bytes: PositiveInt = Field(
         64 * MIB,

@@ -27,6 +27,7 @@ def _rocketmq(options: MasterOptions) -> RocketMQLog:
         log_id=options.log_id,
         master=Address.parse(options.master) if options.master else None,
         remoting=Address.parse(options.remoting) if options.remoting else None,
+        name_servers=tuple(Address.parse(one) for one in (options.name_server or "").split(";") if one.strip()),
         path=options.path,
         split_bytes=options.split_bytes,
         chunk_bytes=options.chunk_bytes,

@@ -46,6 +46,23 @@ class Retention:
         """What is left for a replica at `position` of a master that holds `bounds`; None where nothing is at risk.
 
         `age_s`: how long ago the record at `position` was stored, at the most. `growth_bytes_per_s`: how fast the
-        master's log grows.
+        master's log grows. What is below the master's minimum already is lost: 0 bytes, 0 s.
         """
-        raise NotImplementedError
+        if position >= bounds.end:
+            return None
+        if position < bounds.start:
+            return UntilLoss(0, 0.0)
+        file_start = position - position % self.file_size_bytes
+        bytes_left = max(file_start - bounds.start, 0)
+        ends_s = [
+            at for at in (self._by_age_s(age_s), self._by_space_s(bytes_left, growth_bytes_per_s)) if at is not None
+        ]
+        return UntilLoss(bytes_left, max(min(ends_s), 0.0) if ends_s else None)
+
+    def _by_age_s(self, age_s: float | None) -> float | None:
+        return None if self.keeps_s is None or age_s is None else self.keeps_s - age_s
+
+    def _by_space_s(self, bytes_left: int, growth_bytes_per_s: float | None) -> float | None:
+        if self.room_bytes is None or not growth_bytes_per_s:
+            return None
+        return (self.room_bytes + bytes_left) / growth_bytes_per_s

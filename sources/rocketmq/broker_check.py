@@ -5,9 +5,9 @@ key                        since  why it matters
 =========================  =====  =====================================================================================
 ``enableControllerMode``   5.0    the HA port speaks AutoSwitchHA: our 8-byte report would wait there for ever
 ``enableDLegerCommitLog``  4.5    records are wrapped in DLedger entries and nothing is served at the HA port
-``inSyncReplicas``         5.0    acknowledgements needed, the master's own included. A broker counts *connections*,
-                                  and logtwin has two, one that reads and one that acknowledges: from 3 on it could
-                                  pass for two replicas
+``inSyncReplicas``         5.0    from 3 on the broker waits for several replicas and counts *connections* for them. The
+                                  session and a task take turns then (`sources.rocketmq.turns`); tasks that read side
+                                  by side cannot
 =========================  =====  =====================================================================================
 
 Keys as in RocketMQ's MessageStoreConfig and BrokerConfig; a broker without a key does not know the feature.
@@ -18,11 +18,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sources.errors import ConfigurationError
+from sources.rocketmq.broker_words import MOST_IN_SYNC_REPLICAS, takes_turns
 
-MOST_IN_SYNC_REPLICAS = 2
 
-
-def check_broker(config: Mapping[str, str]) -> None:
+def check_broker(config: Mapping[str, str], *, parallel_reads: bool) -> None:
     """Raises ConfigurationError, without a log, for what logtwin cannot honestly replicate."""
     for key, mode in (("enableControllerMode", "controller mode"), ("enableDLegerCommitLog", "DLedger mode")):
         if config.get(key, "false").lower() == "true":
@@ -32,11 +31,11 @@ def check_broker(config: Mapping[str, str]) -> None:
                 found=f"{key}=true",
                 hint="Replicate from a plain master or slave, or read the segment files by path (not DLedger's).",
             )
-    needed = config.get("inSyncReplicas", "1")
-    if needed.lstrip("-").isdigit() and int(needed) > MOST_IN_SYNC_REPLICAS:
+    if parallel_reads and takes_turns(config):
         raise ConfigurationError(
-            "the broker needs several replicas' word, and would count the two connections of this one as two",
-            expected=f"inSyncReplicas of {MOST_IN_SYNC_REPLICAS} or less",
-            found=f"inSyncReplicas={needed}",
-            hint="Replicate from a slave of this broker: its HA port serves the same log, and our word stays there.",
+            "the broker needs several replicas' word, and would count each of this one's reading connections as one",
+            expected=f"parallel_reads = false, or inSyncReplicas of {MOST_IN_SYNC_REPLICAS} or less",
+            found=f"parallel_reads = true and inSyncReplicas={config.get('inSyncReplicas')}",
+            hint="Leave parallel_reads out: connections then take turns. Or replicate from a slave of this broker: its "
+            "HA port serves the same log, and our word stays there.",
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import socket
 import time
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from enum import IntEnum
 from types import TracebackType
@@ -29,6 +29,7 @@ from tenacity import (
 from sources.errors import MasterError, MasterSilent, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.address import Address
+from sources.rocketmq.broker_words import log_bounds
 from sources.rocketmq.remoting import (
     DEFAULT_MAX_FRAME_BYTES,
     Command,
@@ -84,8 +85,24 @@ def _connect_once(address: Address, timeout_s: float, receive_buffer_bytes: int 
     raise cause or OSError(f"{address.host} has no address")
 
 
-class RemotingClient:
-    """One connection to a broker's normal port; a context manager.
+class Connection(ABC):
+    """What is open until it is closed; a context manager."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Idempotent."""
+
+
+class RemotingClient(Connection):
+    """One connection to a broker's normal port, or to a name server.
 
     Requests are answered one at a time. What the broker sends on its own account (flag bit 0 unset) and late answers
     to requests that were given up are ignored.
@@ -105,14 +122,6 @@ class RemotingClient:
         self._frames = FrameBuffer(max_frame_bytes)
         self._opaques = itertools.count(1)
         self._connection = connect(address, timeout_ms=connect_timeout_ms, attempts=connect_attempts)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         self._connection.close()
@@ -198,28 +207,8 @@ class RemotingClient:
         return {str(name): str(value) for name, value in table.items()}
 
     def commit_log_bounds(self) -> OffsetRange:
-        """From the oldest byte to the end of the newest record. An empty broker says −1 and 0: [0, 0) here."""
-        info = self.runtime_info()
-        start = max(self._offset(info, "commitLogMinOffset"), 0)
-        end = self._offset(info, "commitLogMaxOffset")
-        if end < start:
-            raise ProtocolViolation(
-                f"the commit log of the broker at {self.address} ends before it starts",
-                expected=f"commitLogMaxOffset at or above {start}",
-                found=end,
-            )
-        return OffsetRange(Offset(start), Offset(end))
-
-    def _offset(self, info: Mapping[str, str], name: str) -> int:
-        try:
-            return int(info[name])
-        except (KeyError, ValueError) as error:
-            raise ProtocolViolation(
-                f"the runtime info of the broker at {self.address} lacks an offset",
-                expected=f"a number {name}",
-                found=info.get(name, "none"),
-                hint="Check that the address is that of a broker, not of a name server or proxy.",
-            ) from error
+        """What the broker's commit log holds (28)."""
+        return log_bounds(self.runtime_info())
 
     def ha_status(self) -> dict[str, Any] | None:
         """The slaves as the master counts them (907); None where the broker does not know the request (4.x)."""

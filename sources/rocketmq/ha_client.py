@@ -5,6 +5,10 @@ below". So one connection reports one offset, ever: the start it was asked for, 
 report is only repeated, so that the master does not take the reader for dead. For the same reason a broken connection
 is not resumed at the bytes already received: it asks for the same start again and skips what was handed over.
 
+A master that counts connections instead of slaves must never have two of ours. `forgotten_after_s` is for those: a
+connection is known to have ended at the master before another one is made and before the reading is over; or it has
+been silent for so long that the master no longer counts it, and the reading fails.
+
 The first byte of a log cannot be asked for, because a report of 0 means "from the start of the last file". The reader
 asks for 1 and puts the byte back: the top byte of the first record's size, 0x00 of any record below 16 MiB. (A larger
 one would fail the check of its size, loudly.)
@@ -23,6 +27,7 @@ from sources.errors import MasterSilent, MasterUnreachable
 from sources.offsets import Offset
 from sources.rocketmq.address import Address
 from sources.rocketmq.client import connect
+from sources.rocketmq.goodbye import say_goodbye
 from sources.rocketmq.ha import DEFAULT_MAX_FRAME_BYTES, Frame, FrameParser, encode_report
 
 RECEIVE_BYTES: Final = 1024 * 1024
@@ -31,40 +36,41 @@ _FIRST_BYTE: Final = b"\0"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """How long to wait, how often to try, how much to take at once."""
+    """How long to wait, how often to try, how much to take at once; and how long an end may go unconfirmed."""
 
     connect_timeout_ms: int = 5000
     connect_attempts: int = 3
     silence_timeout_ms: int = 20_000
     report_interval_ms: int = 5000
     max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
+    forgotten_after_s: float | None = None
 
 
 def read_stream(master: Address, start: Offset, options: ReadOptions | None = None) -> Generator[bytes, None, None]:
     """The log's bytes from `start` on, in order, as they come, for as long as the caller asks for more.
 
     The caller asks only for what it knows to be there: waiting longer than `silence_timeout_ms` is an error. A
-    connection that the master closes is made anew, up to `connect_attempts` connections in all; only one that
-    brought nothing new is waited after.
+    connection that the master closes is made anew, until `connect_attempts` connections in a row have brought nothing
+    new. (Each has to get beyond what the ones before brought; where none does, that is the end.)
 
     Raises MasterUnreachable, MasterSilent, ProtocolViolation.
     """
     options = options or ReadOptions()
     delivered_bytes = 0
     fruitless = 0
-    for _ in range(options.connect_attempts):
+    while fruitless < options.connect_attempts:
+        before = delivered_bytes
         time.sleep(_wait_s(fruitless))
-        fruitless += 1
         try:
             with closing(_read_connection(master, start, options)) as pieces:
                 for data in _skip(pieces, delivered_bytes):
                     delivered_bytes += len(data)
-                    fruitless = 0
                     yield data
         except _Closed as closed:
             cause = closed
+        fruitless = fruitless + 1 if delivered_bytes == before else 0
     raise MasterUnreachable(
-        f"the master at {master} closed the connection, {options.connect_attempts} times",
+        f"the master at {master} closed the connection, {fruitless} times in a row without anything new",
         offset=start + delivered_bytes,
         expected="the log's bytes",
         found=cause,
@@ -112,9 +118,24 @@ class _Connection:
         self._frames = FrameParser(asked, options.max_frame_bytes)
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._reported_at = float("-inf")
+        self._forgotten_after_s = options.forgotten_after_s
+        self._has_ended = False
 
     def close(self) -> None:
-        self._sock.close()
+        """Raises MasterSilent where the end matters and the master does not confirm it."""
+        with self._sock:
+            if self._forgotten_after_s is not None and not self._has_ended:
+                self._end(self._forgotten_after_s)
+
+    def _end(self, within_s: float) -> None:
+        if not say_goodbye(self._sock, within_s=within_s):
+            raise MasterSilent(
+                f"the master at {self._master} does not end the connection that is done with",
+                offset=self._asked,
+                expected=f"its end of the stream within {within_s:g} s",
+                found="none",
+                hint="It counts connections (inSyncReplicas), so the next one had to wait. See what is in its way.",
+            )
 
     def next_bodies(self) -> list[bytes]:
         """One body or more, of a log that is known to go on; waits for them, but not for ever."""
@@ -141,8 +162,10 @@ class _Connection:
         except TimeoutError:
             return None
         except OSError as error:
+            self._has_ended = isinstance(error, ConnectionResetError)
             raise _Closed(str(error)) from error
         if not count:
+            self._has_ended = True
             raise _Closed("end of stream")
         return self._frames.feed(self._buffer[:count])
 

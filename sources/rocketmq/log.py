@@ -1,9 +1,13 @@
 """A RocketMQ commit log as a master log: read from its segment files, or from its broker over HA.
 
+Whoever reads files is a reader, of whom no master knows; whoever reads over HA is a slave, whose word producers may
+wait for.
+
 Over HA three things are kept apart. The range is checked against what the broker says it holds (remoting 28) before
 any HA connection, because HA answers a wrong offset with heartbeats and nothing else. A connection that reads is never
 started above the committed position, because its first report is an acknowledgement. And acknowledging has a
-connection of its own, the session's.
+connection of its own, the session's. To a broker that counts connections, `sources.rocketmq.turns`, each of them must
+have ended before another one begins.
 """
 
 from __future__ import annotations
@@ -14,18 +18,22 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, LogtwinError
-from sources.master import Chunk, Session
+from sources.bounds import check_within
+from sources.errors import ConfigurationError, LogtwinError
+from sources.master import Chunk, MasterView, Session
+from sources.metadata import Fetched
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.rocketmq import columns
 from sources.rocketmq.address import Address
 from sources.rocketmq.broker_check import check_broker
-from sources.rocketmq.client import RemotingClient
+from sources.rocketmq.broker_words import forgets_after_s, log_bounds, retention, takes_turns
 from sources.rocketmq.commitlog import DEFAULT_MAX_RECORD_BYTES, Limits
 from sources.rocketmq.ha import DEFAULT_MAX_FRAME_BYTES
 from sources.rocketmq.ha_client import ReadOptions, read_stream
+from sources.rocketmq.metadata import fetch
+from sources.rocketmq.remote_broker import BrokerAt, NamedBroker, RemoteBroker
 from sources.rocketmq.segments import Segments
-from sources.rocketmq.session import HASession
+from sources.rocketmq.session import HASession, SilentSession
 from sources.rocketmq.stream_chunks import LogEnd, chunk_stream
 
 MIB = 1024 * 1024
@@ -35,7 +43,8 @@ MIB = 1024 * 1024
 class RocketMQLog:
     """`sources.master.MasterLog` of a RocketMQ broker.
 
-    Either `path`, a directory of segment files, or `master` (HA port) and `remoting` (normal port) of one broker.
+    Either `path`, a directory of segment files; or `master` (HA port) and `remoting` (normal port) of one broker; or
+    `name_servers`, which are asked at each connection for the master of the broker that the log id names.
     `parallel_reads` says that no producer waits for slaves: several tasks may read over HA at once, and from above the
     committed position. `connect_timeout_ms` is also how long the broker may take to answer a request.
     Raises ConfigurationError.
@@ -44,6 +53,7 @@ class RocketMQLog:
     log_id: LogId
     master: Address | None = None
     remoting: Address | None = None
+    name_servers: tuple[Address, ...] = ()
     path: str | None = None
     split_bytes: int = 64 * MIB
     chunk_bytes: int = 8 * MIB
@@ -55,26 +65,57 @@ class RocketMQLog:
     max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES
 
     def __post_init__(self) -> None:
-        given = (self.path is not None, self.master is not None, self.remoting is not None)
-        if given not in ((True, False, False), (False, True, True)):
+        given = (self.path is not None, self.master is not None, self.remoting is not None, bool(self.name_servers))
+        if given not in ((True, False, False, False), (False, True, True, False), (False, False, False, True)):
             raise ConfigurationError(
                 "not one way to the log",
                 log=self.log_id,
-                expected="either path, or master and remoting",
-                found=f"path {self.path}, master {self.master}, remoting {self.remoting}",
-                hint="Give path to read segment files, or master (HA port) and remoting (normal port) to be a slave.",
+                expected="either path, or master and remoting, or name_server",
+                found=f"path {self.path}, master {self.master}, remoting {self.remoting}, name_server "
+                f"{';'.join(map(str, self.name_servers)) or None}",
+                hint="Give path to read segment files; master (HA port) and remoting (normal port), or the name_server "
+                "that knows both, to be a slave.",
             )
+
+    def _broker(self) -> RemoteBroker | None:
+        """None by path."""
+        limits = {"connect_timeout_ms": self.connect_timeout_ms, "connect_attempts": self.connect_attempts}
+        if self.master is not None and self.remoting is not None:
+            return BrokerAt(master=self.master, broker=self.remoting, **limits)
+        if self.name_servers:
+            return NamedBroker(name=self.log_id.name, name_servers=self.name_servers, **limits)
+        return None
+
+    @property
+    def place(self) -> str:
+        broker = self._broker()
+        return str(self.path) if broker is None else broker.place
+
+    @property
+    def role(self) -> str:
+        return "reader" if self.path is not None else "slave"
 
     def check(self) -> None:
         """Refuse a broker that speaks another protocol at its HA port, or that would count this replica twice."""
-        if self.remoting is not None:
-            with self._naming_the_log(), self._client(self.remoting) as client:
-                check_broker(client.broker_config())
+        broker = self._broker()
+        if broker is not None:
+            with self._naming_the_log():
+                check_broker(broker.config(), parallel_reads=self.parallel_reads)
 
     def bounds(self, known: Offset | None = None) -> OffsetRange:
         """As the contract says. `known`, an end found earlier, spares the look at files below it."""
+        broker = self._broker()
         with self._naming_the_log():
-            return self._segments().bounds(known) if self.remoting is None else self._broker_bounds(self.remoting)
+            return self._segments().bounds(known) if broker is None else broker.bounds()
+
+    def look(self) -> MasterView:
+        """As the contract says. Files do not tell how long they are kept."""
+        broker = self._broker()
+        if broker is None:
+            return MasterView(role=None, bounds=self.bounds(), retention=None)
+        with self._naming_the_log(), broker.client() as client:
+            info, config = client.runtime_info(), client.broker_config()
+            return MasterView(role=config.get("brokerRole"), bounds=log_bounds(info), retention=retention(info, config))
 
     @property
     def cuts_at_records(self) -> bool:
@@ -87,39 +128,41 @@ class RocketMQLog:
             return self._segments().boundary_after(offset, maximum)
 
     def plan(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
-        if self.path is None and not self.parallel_reads:
-            return () if wanted.is_empty else (wanted,)
-        return tuple(self._cut(wanted))
-
-    def _cut(self, wanted: OffsetRange) -> Iterator[OffsetRange]:
-        start = wanted.start
-        while start < wanted.end:
-            cut = Offset(start + self.split_bytes)
-            end = self.boundary_after(cut, wanted.end) if cut < wanted.end else wanted.end
-            yield OffsetRange(start, end)
-            start = end
+        if self.path is not None:
+            with self._naming_the_log():
+                return tuple(self._segments().pieces(wanted, self.split_bytes))
+        if self.parallel_reads:
+            return wanted.in_pieces(self.split_bytes)
+        return () if wanted.is_empty else (wanted,)
 
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk]:
         if owned.is_empty:
             return
+        broker = self._broker()
         with self._naming_the_log():
-            if self.master is None or self.remoting is None:
+            if broker is None:
                 yield from self._segments().chunks(owned, boundary, self.chunk_bytes)
             else:
-                yield from self._read_ha(self.master, self.remoting, owned, committed, boundary)
+                yield from self._read_ha(broker, owned, committed, boundary)
 
     def restore(self, records: pa.RecordBatch) -> bytes:
         return columns.encode(records)
 
+    def metadata(self) -> Iterator[Fetched]:
+        broker = self._broker()
+        if broker is not None:
+            yield from fetch(broker.answer)
+
     def open_session(self) -> Session:
-        if self.master is None or self.remoting is None:
+        broker = self._broker()
+        if broker is None:
             return SilentSession()
-        broker = self.remoting
         return HASession(
-            self.master,
+            broker,
             self.log_id,
-            maximum=lambda: self._broker_bounds(broker).end,
             connect_timeout_ms=self.connect_timeout_ms,
+            silence_timeout_ms=self.silence_timeout_ms,
+            max_frame_bytes=self.max_frame_bytes,
         )
 
     def acknowledged_by_master(self) -> Offset | None:
@@ -127,39 +170,31 @@ class RocketMQLog:
 
         None where nobody can say: of a path, of a broker without that request (4.x), of one without slaves.
         """
-        if self.remoting is None:
+        broker = self._broker()
+        if broker is None:
             return None
-        with self._naming_the_log(), self._client(self.remoting) as client:
+        with self._naming_the_log(), broker.client() as client:
             return client.highest_slave_offset()
 
     def _read_ha(
-        self, master: Address, broker: Address, owned: OffsetRange, committed: Offset | None, boundary: bool
+        self, broker: RemoteBroker, owned: OffsetRange, committed: Offset | None, boundary: bool
     ) -> Iterator[Chunk]:
-        bounds = self._broker_bounds(broker)
-        _check_range(owned, bounds)
+        with broker.client() as client:
+            bounds, config = client.commit_log_bounds(), client.broker_config()
+        check_within(owned, bounds)
+        check_broker(config, parallel_reads=self.parallel_reads)
         if not self.parallel_reads:
             _check_promise(owned.start, committed, bounds)
-        with closing(read_stream(master, owned.start, self._read_options())) as pieces:
+        options = self._read_options(forgets_after_s(config) if takes_turns(config) else None)
+        with closing(read_stream(broker.ha(), owned.start, options)) as pieces:
             yield from chunk_stream(
                 pieces,
                 owned,
                 boundary=boundary,
                 chunk_bytes=self.chunk_bytes,
                 limits=self._limits(),
-                log_end=LogEnd(bounds.end, ask=lambda: self._broker_bounds(broker).end),
+                log_end=LogEnd(bounds.end, ask=broker.maximum),
             )
-
-    def _broker_bounds(self, broker: Address) -> OffsetRange:
-        with self._client(broker) as client:
-            return client.commit_log_bounds()
-
-    def _client(self, broker: Address) -> RemotingClient:
-        return RemotingClient(
-            broker,
-            connect_timeout_ms=self.connect_timeout_ms,
-            connect_attempts=self.connect_attempts,
-            call_timeout_ms=self.connect_timeout_ms,
-        )
 
     def _segments(self) -> Segments:
         return Segments(self.path or "", self._limits())
@@ -167,12 +202,13 @@ class RocketMQLog:
     def _limits(self) -> Limits:
         return Limits(max_record_bytes=self.max_record_bytes)
 
-    def _read_options(self) -> ReadOptions:
+    def _read_options(self, forgotten_after_s: float | None) -> ReadOptions:
         return ReadOptions(
             connect_timeout_ms=self.connect_timeout_ms,
             connect_attempts=self.connect_attempts,
             silence_timeout_ms=self.silence_timeout_ms,
             max_frame_bytes=self.max_frame_bytes,
+            forgotten_after_s=forgotten_after_s,
         )
 
     @contextmanager
@@ -181,42 +217,6 @@ class RocketMQLog:
             yield
         except LogtwinError as error:
             raise error.at(self.log_id) from error
-
-
-class SilentSession:
-    """The session of a log that is read from files: nobody there takes a promise, so none is ever made."""
-
-    @property
-    def acknowledged(self) -> Offset | None:
-        return None
-
-    def acknowledge(self, committed: Offset) -> None:
-        """Nobody listens."""
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-def _check_range(owned: OffsetRange, bounds: OffsetRange) -> None:
-    if owned.start < bounds.start:
-        raise BelowMinimum(
-            "the master no longer holds the offset to read from",
-            offset=owned.start,
-            expected=f"{bounds.start} or more: the master holds {bounds}",
-            found=owned.start,
-            hint="Its retention (fileReservedTime) deleted it first. Read it from a copy of the old segment files, or "
-            "record the loss and go on from the minimum.",
-        )
-    if owned.end > bounds.end:
-        offset = owned.start if owned.start > bounds.end else owned.end
-        raise AboveMaximum(
-            "the master's log ends before the offset to read",
-            offset=offset,
-            expected=f"{bounds.end} or less: the master holds {bounds}",
-            found=offset,
-            hint="The master lost its tail, or this is another master's log: compare it with the replica before you "
-            "go on.",
-        )
 
 
 def _check_promise(start: Offset, committed: Offset | None, bounds: OffsetRange) -> None:

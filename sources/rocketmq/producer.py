@@ -11,13 +11,12 @@ import selectors
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from sources.errors import MasterSilent, MasterUnreachable, ProtocolViolation
 from sources.rocketmq import properties
 from sources.rocketmq.address import Address
-from sources.rocketmq.client import connect
+from sources.rocketmq.client import Connection, connect
 from sources.rocketmq.commitlog import BatchItem, encode_items
 from sources.rocketmq.remoting import Command, FrameBuffer, RequestCode, ResponseCode, encode_command
 from sources.rocketmq.send_header import SendHeader, encode_send_header
@@ -77,8 +76,8 @@ _STORED: Final = (
 )
 
 
-class Producer:
-    """One connection to a broker's normal port; a context manager. For one thread.
+class Producer(Connection):
+    """One connection to a broker's normal port. For one thread.
 
     Raises MasterUnreachable where the connection cannot be made or breaks, MasterSilent without an answer in time,
     ProtocolViolation. A refusal is no exception but a SendResult with the broker's code.
@@ -108,14 +107,6 @@ class Producer:
         self._socket.setblocking(False)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._socket, selectors.EVENT_READ)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         self._selector.close()

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from sources.errors import AboveMaximum, BelowMinimum, LogtwinError, SegmentError
+from sources.bounds import check_within
+from sources.errors import LogtwinError, SegmentError
 from sources.master import Chunk
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.commitlog import DEFAULT_LIMITS, Limits
@@ -91,7 +92,7 @@ class Segments:
         Raises BelowMinimum, AboveMaximum, CorruptRecord, SegmentError, ConfigurationError.
         """
         segments = list_segments(self._path)
-        _check_range(owned, segments[0].start, segments[-1].end if upto is None else upto)
+        check_within(owned, _held_by(segments) if upto is None else OffsetRange(min(segments[0].start, upto), upto))
         for segment in segments:
             if segment.end > owned.start and segment.start < owned.end:
                 yield from self._file_chunks(segment, owned, boundary, chunk_bytes, upto)
@@ -101,10 +102,21 @@ class Segments:
 
         Raises BelowMinimum, CorruptRecord, SegmentError, ConfigurationError.
         """
+        return self._boundary_in(list_segments(self._path), offset, maximum)
+
+    def pieces(self, wanted: OffsetRange, size_bytes: int) -> Iterator[OffsetRange]:
+        """`wanted` in consecutive pieces of `size_bytes`, each cut at the next record boundary. Raises as above."""
+        segments = list_segments(self._path)
+        start = wanted.start
+        while start < wanted.end:
+            end = self._boundary_in(segments, Offset(start + size_bytes), wanted.end)
+            yield OffsetRange(start, end)
+            start = end
+
+    def _boundary_in(self, segments: Sequence[Segment], offset: Offset, maximum: Offset) -> Offset:
         if offset >= maximum:
             return maximum
-        segments = list_segments(self._path)
-        _check_range(OffsetRange(offset, maximum), segments[0].start, segments[-1].end)
+        check_within(OffsetRange(offset, maximum), _held_by(segments))
         segment = next(segment for segment in segments if offset < segment.end)
         with self._opened(segment) as file:
             return min(SegmentReader(file, self._limits).first_record(offset, boundary=False), maximum)
@@ -126,25 +138,29 @@ class Segments:
 
     def _ends_early(self, segment: Segment, at: Offset, owned: OffsetRange, upto: Offset | None) -> LogtwinError:
         """Why there are zeros at `at`, inside the range to read."""
-        maximum = self.bounds().end if upto is None else upto
-        if owned.end > maximum:
-            return _above(owned, maximum)
+        held = self.bounds() if upto is None else OffsetRange(owned.start, upto)
+        check_within(owned, held)
         if at == owned.start:
             return corrupt(segment, at, NO_BOUNDARY, "a record", "zeros", BOUNDARY_HINT)
-        problem = f"a hole in the log: it goes on to offset {maximum}, but no record starts here"
+        problem = f"a hole in the log: it goes on to offset {held.end}, but no record starts here"
         return corrupt(segment, at, problem, "a record", f"zeros; {segment.end:020d} is the next file")
 
     def _gone(self, segment: Segment) -> LogtwinError:
         """Why a file that was there is not: retention took it, or somebody else."""
-        minimum = list_segments(self._path)[0].start
-        if segment.start < minimum:
-            return _below(segment.start, minimum)
+        held = _held_by(list_segments(self._path))
+        if segment.start < held.start:
+            check_within(OffsetRange(segment.start, segment.start), held)
         return SegmentError(
             f"segment file {segment.path} has gone",
             offset=segment.start,
             expected="a file that stays until retention deletes it from the front",
             hint=_NOT_ALONE,
         )
+
+
+def _held_by(segments: Sequence[Segment]) -> OffsetRange:
+    """What the files have room for; the log may end before."""
+    return OffsetRange(segments[0].start, segments[-1].end)
 
 
 def _is_end_of_data(segments: Sequence[Segment], known: Offset) -> bool:
@@ -163,32 +179,3 @@ def _is_end_of_data(segments: Sequence[Segment], known: Offset) -> bool:
 def _newest_data(segments: Sequence[Segment]) -> Offset:
     """Start of the newest file that has data, or of the first file if none has."""
     return next((segment.start for segment in reversed(segments) if segment.has_data()), segments[0].start)
-
-
-def _check_range(owned: OffsetRange, minimum: Offset, maximum: Offset) -> None:
-    if owned.start < minimum:
-        raise _below(owned.start, minimum)
-    if owned.end > maximum:
-        raise _above(owned, maximum)
-
-
-def _below(offset: Offset, minimum: Offset) -> BelowMinimum:
-    return BelowMinimum(
-        "the log no longer holds the offset to read from",
-        offset=offset,
-        expected=f"{minimum} or more, the log's minimum",
-        found=offset,
-        hint="Retention (fileReservedTime) deleted it first. Read it from a copy of the old files, or record "
-        "the loss and go on from the minimum.",
-    )
-
-
-def _above(owned: OffsetRange, maximum: Offset) -> AboveMaximum:
-    offset = owned.start if owned.start > maximum else owned.end
-    return AboveMaximum(
-        "the log ends before the offset to read",
-        offset=offset,
-        expected=f"{maximum} or less, the log's maximum",
-        found=offset,
-        hint="The master lost its tail, or this is another master's log: compare it with the replica before you go on.",
-    )

@@ -11,70 +11,85 @@ with the last acknowledged offset, after the master's own maximum was found not 
 its tail must not take the promise for bytes that it has written since. Nothing is reported below 1: a report of 0
 promises nothing and asks for the last file.
 
-The master streams its log to whoever reports. Here nobody reads it: the receive buffer is small, fills up, and stays
-so; brokers of 4.9.7 and 5.5.0 honour the reports of such a connection within 40 ms. Because a full buffer hides the
-end of the stream, a broken connection is noticed by poll(2) or, at the latest, by the heartbeat after the next.
+The master streams its log to whoever reports. Here nobody reads it beyond the first head (`session_checks`): the
+receive buffer is small, fills up, and stays so; brokers of 4.9.7 and 5.5.0 honour the reports of such a connection
+within 40 ms. Because a full buffer hides the end of the stream, a broken connection is noticed by poll(2) or, at the
+latest, by the heartbeat after the next.
+
+To a master that counts connections, this one and those of the tasks that read would be two replicas: `turns` says what
+is done about it. A pause in which tasks read is no interruption to people: `connected_since` goes on, and only a
+connection that cannot be taken up again afterwards counts as a reconnect.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import select
 import socket
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Protocol
 
-from sources.errors import AboveMaximum, LogtwinError
+from sources.errors import LogtwinError
+from sources.master import SessionState
 from sources.offsets import LogId, Offset
 from sources.rocketmq.address import Address
+from sources.rocketmq.broker_words import forgets_after_s, takes_turns
 from sources.rocketmq.client import connect
-from sources.rocketmq.ha import encode_report
+from sources.rocketmq.goodbye import say_goodbye
+from sources.rocketmq.ha import DEFAULT_MAX_FRAME_BYTES, encode_report
+from sources.rocketmq.session_checks import FirstHeads, Promise
+from sources.rocketmq.turns import Turns
 
 RECEIVE_BUFFER_BYTES: Final = 4096
 _PEER_GONE: Final = select.POLLERR | select.POLLHUP | getattr(select, "POLLRDHUP", 0)  # POLLRDHUP is Linux's
 _FIRST_WAIT_S: Final = 0.1
 _GOODBYE_S: Final = 1.0
+_HAND_OVER_S: Final = 5.0  # an end that goes unconfirmed costs much more
 
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class SessionState:
-    """How the session stands. `connected_since` is None without a connection; `last_error` stays after it healed."""
+class Master(Protocol):
+    """What a session asks a master for, at each connection anew. All may raise LogtwinError."""
 
-    acknowledged: Offset | None
-    connected_since: datetime | None
-    reconnects: int
-    last_error: str | None
+    def ha(self) -> Address:
+        """Where it listens for slaves."""
+
+    def maximum(self) -> Offset:
+        """Where its log ends."""
+
+    def config(self) -> Mapping[str, str]:
+        """Its configuration (26)."""
 
 
 class HASession:
-    """`sources.master.Session` over HA. Connects at the first acknowledgement above 0, in the background.
-
-    `maximum` asks the master for the end of its log, at each new connection; it may raise LogtwinError.
-    """
+    """`sources.master.Session` over HA. Connects at the first acknowledgement above 0, in the background."""
 
     def __init__(
         self,
-        master: Address,
+        master: Master,
         log_id: LogId,
         *,
-        maximum: Callable[[], Offset],
         heartbeat_interval_s: float = 5.0,
         longest_wait_s: float = 5.0,
         connect_timeout_ms: int = 5000,
+        silence_timeout_ms: int = 20_000,
+        max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES,
     ) -> None:
         self._master = master
         self._log_id = log_id
-        self._maximum = maximum
         self._heartbeat_interval_s = heartbeat_interval_s
         self._longest_wait_s = longest_wait_s
         self._connect_timeout_ms = connect_timeout_ms
+        self._silence_timeout_s = silence_timeout_ms / 1000
+        self._max_frame_bytes = max_frame_bytes
+        self._address: Address | None = None
         self._lock = threading.Lock()  # guards the facts below; held for assignments only
         self._acknowledged: Offset | None = None
         self._connected_since: datetime | None = None
@@ -82,6 +97,7 @@ class HASession:
         self._last_error: str | None = None
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
+        self._turns = Turns(self._wake_up)
         self._wake, self._woken = socket.socketpair()
         self._wake.setblocking(False)
         self._woken.setblocking(False)
@@ -95,6 +111,18 @@ class HASession:
         with self._lock:
             reconnects = max(self._connections - 1, 0)
             return SessionState(self._acknowledged, self._connected_since, reconnects, self._last_error)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """As the contract says; where connections take turns, an acknowledgement given inside is reported afterwards.
+
+        Asks the master for its configuration, so that a change is heeded at the next batch. To one of 4.x, or with
+        `inSyncReplicas` up to 2, the session stays connected: one connection's word is enough there, and 4.x would
+        tell producers that no slave is available. Raises what asking raises; MasterUnreachable after `close`.
+        """
+        config = self._master.config()
+        with self._turns.of_readers(forgets_after_s(config) if takes_turns(config) else None):
+            yield
 
     def acknowledge(self, committed: Offset) -> None:
         """Raises ValueError where `committed` lies below an earlier one, or after `close`."""
@@ -117,6 +145,7 @@ class HASession:
         with self._lock:
             self._closing.set()
             thread = self._thread
+        self._turns.close()
         self._wake_up()
         if thread is None:
             self._end()
@@ -137,55 +166,82 @@ class HASession:
 
     def _run(self) -> None:
         wait_s = _FIRST_WAIT_S
-        while True:
+        while self._turns.await_own():
             is_last_attempt = self._closing.is_set()
             started = time.monotonic()
             try:
-                self._connect_and_serve()
-                break
+                is_done = self._connect_and_serve()
             except (LogtwinError, OSError) as error:
                 self._note_failure(error)
-            if is_last_attempt:
+                is_done = is_last_attempt
+                if time.monotonic() - started > self._longest_wait_s:  # it was a connection, not an attempt at one
+                    wait_s = _FIRST_WAIT_S
+                self._closing.wait(wait_s)
+                wait_s = min(2 * wait_s, self._longest_wait_s)
+            if is_done:
                 break
-            if time.monotonic() - started > self._longest_wait_s:  # it was a connection, not an attempt at one
-                wait_s = _FIRST_WAIT_S
-            self._closing.wait(wait_s)
-            wait_s = min(2 * wait_s, self._longest_wait_s)
         self._end()
 
-    def _connect_and_serve(self) -> None:
-        """Returns when the session is closed and everything is reported; raises when the connection breaks."""
-        sock = connect(self._master, timeout_ms=self._connect_timeout_ms, receive_buffer_bytes=RECEIVE_BUFFER_BYTES)
-        with sock:
-            self._serve(sock)
+    def _connect_and_serve(self) -> bool:
+        """Until the session is closed and everything is reported: True; or the readers' turn comes: False.
 
-    def _serve(self, sock: socket.socket) -> None:
-        promise = _Promise(self._maximum)
+        Raises what breaks the connection.
+        """
+        address = self._find()
+        sock = connect(address, timeout_ms=self._connect_timeout_ms, receive_buffer_bytes=RECEIVE_BUFFER_BYTES)
+        is_known = False
+        with sock:
+            try:
+                return self._serve(sock)
+            except (ConnectionResetError, BrokenPipeError):
+                is_known = True
+                raise
+            finally:
+                within_s = _HAND_OVER_S if self._turns.are_readers else _GOODBYE_S
+                self._turns.end(is_known=is_known or say_goodbye(sock, within_s=within_s))
+
+    def _find(self) -> Address:
+        address = self._master.ha()
+        if self._address is not None and address != self._address:
+            _logger.info("%s: the master is at %s now, no longer at %s", self._log_id, address, self._address)
+        self._address = address
+        return address
+
+    def _serve(self, sock: socket.socket) -> bool:
+        promise = Promise(self._master.maximum)
+        heads = FirstHeads(sock, silence_timeout_s=self._silence_timeout_s, max_frame_bytes=self._max_frame_bytes)
         poller = select.poll()
         poller.register(self._woken, select.POLLIN)
-        poller.register(sock, _PEER_GONE)
         heartbeat_at = time.monotonic()
         while True:
             is_closing = self._closing.is_set()  # looked at before the offset, which no longer changes once it is set
             offset = self._acknowledged or Offset(0)
             if promise.is_new(offset) or time.monotonic() >= heartbeat_at:
                 report = encode_report(promise.checked(offset))
+                if not self._turns.begin():
+                    return False
                 self._note_connected()
                 sock.sendall(report)
+                heads.reported(offset)
                 heartbeat_at = time.monotonic() + self._heartbeat_interval_s
             if is_closing:
-                _say_goodbye(sock)
-                return
-            wait_ms = max(heartbeat_at - time.monotonic(), 0) * 1000
-            if self._peer_is_gone(poller.poll(wait_ms), sock):
-                raise ConnectionResetError("the master closed the connection")
+                return True
+            if self._turns.are_readers:
+                return False
+            poller.register(sock, _PEER_GONE if heads.are_over else _PEER_GONE | select.POLLIN)
+            self._heed(poller.poll(max(heartbeat_at - time.monotonic(), 0) * 1000), sock, heads)
 
-    def _peer_is_gone(self, events: list[tuple[int, int]], sock: socket.socket) -> bool:
-        """Swallows what woke the thread up."""
+    def _heed(self, events: list[tuple[int, int]], sock: socket.socket, heads: FirstHeads) -> None:
+        """Swallows what woke the thread up, and looks at what the master said or did."""
         with contextlib.suppress(BlockingIOError):
             while self._woken.recv(4096):
                 pass
-        return any(descriptor == sock.fileno() for descriptor, _ in events)
+        happened = dict(events).get(sock.fileno(), 0)
+        if happened & select.POLLIN:
+            heads.take()
+        elif happened:
+            raise _loss(sock)
+        heads.check_silence()
 
     def _note_connected(self) -> None:
         with self._lock:
@@ -199,54 +255,33 @@ class HASession:
             self._connected_since = None
             self._last_error = str(error)
         level = logging.WARNING if is_news else logging.DEBUG
-        _logger.log(level, "%s: acknowledging to %s failed, trying on: %s", self._log_id, self._master, error)
+        _logger.log(
+            level, "%s: acknowledging to %s failed, trying on: %s", self._log_id, self._address or "its master", error
+        )
 
 
-class _Promise:
-    """Guards one connection against promising a master more than it holds.
-
-    The first report of a connection is checked, and the first one that differs from it: its bytes may have been read
-    before the connection broke, from the master as it was then. Everything acknowledged later was read after that,
-    from the master as it is now, because a job reads a batch after it has acknowledged the one before.
-    """
-
-    def __init__(self, maximum: Callable[[], Offset]) -> None:
-        self._maximum = maximum
-        self._unchecked = 2
-        self._last: Offset | None = None
-
-    def is_new(self, offset: Offset) -> bool:
-        return offset != self._last
-
-    def checked(self, offset: Offset) -> Offset:
-        """`offset`. Raises AboveMaximum, or what asking the master raises."""
-        if self.is_new(offset) and self._unchecked:
-            self._check(offset)
-            self._unchecked -= 1
-        self._last = offset
-        return offset
-
-    def _check(self, offset: Offset) -> None:
-        maximum = self._maximum()
-        if offset > maximum:
-            raise AboveMaximum(
-                "the master's log ends below what the replica has committed; nothing is acknowledged to it",
-                offset=offset,
-                expected=f"a log that ends at {offset} or above",
-                found=f"one that ends at {maximum}",
-                hint="The master lost its tail or is another one: compare its log with the replica before going on.",
-            )
+def _loss(sock: socket.socket) -> OSError:
+    """How a connection went whose other side is gone: a ConnectionResetError where that side ended it."""
+    code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    return OSError(code, os.strerror(code)) if code else ConnectionResetError("the master closed the connection")
 
 
-def _say_goodbye(sock: socket.socket) -> None:
-    """Ends the stream after the last report, and lets the master end it too.
+class SilentSession:
+    """The session of a log that is read from files: nobody there takes a promise, so none is ever made."""
 
-    Closing with received bytes unread would reset the connection, and the master might not get to read the report.
-    """
-    sock.shutdown(socket.SHUT_WR)
-    deadline = time.monotonic() + _GOODBYE_S
-    with contextlib.suppress(TimeoutError):
-        while (left_s := deadline - time.monotonic()) > 0:
-            sock.settimeout(left_s)
-            if not sock.recv(64 * 1024):
-                return
+    @property
+    def acknowledged(self) -> Offset | None:
+        return None
+
+    @property
+    def state(self) -> SessionState:
+        return SessionState(None, None, 0, None)
+
+    def reading(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def acknowledge(self, committed: Offset) -> None:
+        """Nobody listens."""
+
+    def close(self) -> None:
+        """Nothing is open."""

@@ -1,12 +1,29 @@
-"""Real brokers, one of a version for a module of tests."""
+"""Real brokers, one of a version for a module of tests; figures that the tests report."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.peers.rocketmq import Broker
+
+Report = Callable[[str], None]
+_figures = pytest.StashKey[list[str]]()
+
+
+@pytest.fixture(scope="session")
+def report(pytestconfig: pytest.Config) -> Report:
+    """Takes a line for the end of pytest's output: a figure that is worth knowing and nothing to assert."""
+    return pytestconfig.stash.setdefault(_figures, []).append
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    lines = config.stash.get(_figures, [])
+    if lines:
+        terminalreporter.section("figures")
+        for line in lines:
+            terminalreporter.line(line)
 
 
 def _broker(version: str, directories: pytest.TempPathFactory) -> Iterator[Broker]:

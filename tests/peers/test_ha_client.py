@@ -189,6 +189,7 @@ def test_a_producer_waits_for_the_acknowledgement_and_for_nothing_else(waiting_4
 
 
 def test_reading_promises_nothing_to_a_waiting_producer(waiting_497: Broker) -> None:
+    """HA-47."""
     log = log_over_ha(waiting_497)
     with client_of(waiting_497) as client:
         bounds = client.commit_log_bounds()

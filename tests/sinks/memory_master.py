@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,8 +12,10 @@ from typing import Any
 import pyarrow as pa
 
 from sources.errors import CorruptRecord, LogtwinError
-from sources.master import BLANK, MESSAGE, RECORD_SCHEMA, Chunk, Session
+from sources.master import BLANK, MESSAGE, RECORD_SCHEMA, Chunk, MasterView, Session, SessionState
+from sources.metadata import Fetched
 from sources.offsets import LogId, Offset, OffsetRange
+from sources.retention import Retention
 
 BROKER_A = LogId("rocketmq", "broker-a")
 FIRST_STORED = datetime(2024, 2, 29, 23, 59, 30, tzinfo=UTC)
@@ -29,6 +32,9 @@ class MemoryMaster:
     topics: tuple[str, ...] = ("orders", "payments", "%RETRY%audit")
     chunk_records: int = 3
     cuts_at_records: bool = False
+    retention: Retention | None = None
+    place: str = "memory:10912"
+    role: str = "slave"
 
     def records(self) -> list[dict[str, Any]]:
         """All rows, in RECORD_SCHEMA's columns."""
@@ -43,6 +49,9 @@ class MemoryMaster:
 
     def bounds(self, known: Offset | None = None) -> OffsetRange:
         return OffsetRange(Offset(self.start), Offset(self.start + sum(self.sizes)))
+
+    def look(self) -> MasterView:
+        return MasterView(role="ASYNC_MASTER", bounds=self.bounds(), retention=self.retention)
 
     def boundary_after(self, offset: Offset, maximum: Offset) -> Offset:
         starts = [row["offset"] for row in self.records() if offset <= row["offset"] < maximum]
@@ -60,6 +69,9 @@ class MemoryMaster:
 
     def restore(self, records: pa.RecordBatch) -> bytes:
         return b"".join(raw_bytes(row) for row in records.to_pylist())
+
+    def metadata(self) -> Iterator[Fetched]:
+        return iter(())
 
     def open_session(self) -> Session:
         return RecordingSession()
@@ -166,11 +178,22 @@ class Failing(MemoryMaster):
 
 
 class RecordingSession:
-    """Remembers what was acknowledged."""
+    """Remembers what was acknowledged, and for how many batches it made way."""
 
     def __init__(self) -> None:
         self.promises: list[Offset] = []
+        self.readings = 0
         self.is_closed = False
+
+    @property
+    def state(self) -> SessionState:
+        connected_since = None if self.is_closed else FIRST_STORED
+        return SessionState(self.acknowledged, connected_since, reconnects=0, last_error=None)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        self.readings += 1
+        yield
 
     @property
     def acknowledged(self) -> Offset | None:

@@ -73,5 +73,6 @@ def test_exit_codes_say_whose_fault_it_is_and_only_connections_are_worth_a_retry
         "OffsetOutOfRange": 3, "BelowMinimum": 3, "AboveMaximum": 3,
         "LogError": 4, "CorruptRecord": 4, "SegmentError": 4,
         "ReplicaError": 5, "Gap": 5, "CoverageError": 5, "TakenOver": 5,
+        "AlreadyRunning": 5,
     }  # fmt: skip
     assert {kind.__name__ for kind in kinds if kind.is_transient} == {"MasterUnreachable", "MasterSilent"}

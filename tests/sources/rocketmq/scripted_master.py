@@ -10,6 +10,7 @@ import contextlib
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from types import TracebackType
@@ -22,6 +23,17 @@ from sources.rocketmq.remoting import Command, FrameBuffer, decode_command, enco
 
 PATIENCE_S = 20.0
 """How long a script waits for what must come; only a failing test waits that long."""
+
+
+def eventually(holds: Callable[[], bool]) -> bool:
+    """Whether it comes true within the patience."""
+    deadline = time.monotonic() + PATIENCE_S
+    pause = threading.Event()
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        pause.wait(0.01)
+    return True
 
 
 class Server:
@@ -100,6 +112,11 @@ class SlaveConnection:
     def await_report_of(self, offset: int) -> None:
         with self._changed:
             assert self._changed.wait_for(lambda: offset in self.reports, PATIENCE_S), self.reports
+
+    def has_ended(self) -> bool:
+        """Whether the slave has left."""
+        with self._changed:
+            return self._ended
 
     def await_end(self) -> None:
         """Until the slave leaves."""

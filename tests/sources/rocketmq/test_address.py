@@ -31,6 +31,7 @@ def test_blanks_around_it_do_not_matter() -> None:
     ["", "localhost", "10912", ":10912", "a:", "a:b", "a:0", "a:65536", "a:-1", "::1:10911", "a b:1", "http://a:1"],
 )
 def test_anything_else_is_refused_with_an_example(text: str) -> None:
+    """MS-12."""
     with pytest.raises(ConfigurationError, match=r"expected host:port, found .*127\.0\.0\.1:10912") as caught:
         Address.parse(text)
     assert caught.value.found == repr(text)

@@ -15,7 +15,12 @@ from sources.rocketmq.broker_check import check_broker
     ],
 )
 def test_a_plain_broker_may_be_replicated(config: dict[str, str]) -> None:
-    check_broker(config)
+    check_broker(config, parallel_reads=True)
+
+
+@pytest.mark.parametrize("needed", ["3", "5"])
+def test_a_broker_that_needs_several_replicas_is_read_in_turns(needed: str) -> None:
+    check_broker({"inSyncReplicas": needed}, parallel_reads=False)
 
 
 @pytest.mark.parametrize(
@@ -23,11 +28,11 @@ def test_a_plain_broker_may_be_replicated(config: dict[str, str]) -> None:
     [
         ({"enableControllerMode": "true"}, ["controller mode", "enableControllerMode"]),
         ({"enableDLegerCommitLog": "true"}, ["DLedger"]),
-        ({"inSyncReplicas": "3"}, ["inSyncReplicas=3", "two"]),
+        ({"inSyncReplicas": "3"}, ["inSyncReplicas=3", "parallel_reads", "slave"]),
     ],
 )
 def test_what_cannot_be_replicated_honestly_is_refused(config: dict[str, str], words: list[str]) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        check_broker(config)
+        check_broker(config, parallel_reads=True)
     for word in words:
         assert word in str(caught.value)

@@ -39,10 +39,12 @@ def parse(parser: FrameParser, pieces: Iterable[bytes]) -> list[Frame]:
 
 
 def test_a_report_is_eight_big_endian_bytes() -> None:
+    """HA-35"""
     assert encode_report(Offset(0x0102030405060708)) == bytes.fromhex("0102030405060708")
 
 
 def test_frames_are_written_as_specified() -> None:
+    """HA-34"""
     assert encode_frame(Offset(4096), b"hello") == HELLO_AT_4096
     assert encode_frame(Offset(4101)) == HEARTBEAT_AT_4101
     assert encode_frame_head(Offset(4096), 5) + b"hello" == HELLO_AT_4096
@@ -50,6 +52,7 @@ def test_frames_are_written_as_specified() -> None:
 
 @pytest.mark.parametrize("cut", [whole, byte_by_byte, in_sevens])
 def test_glued_frames_are_read_in_order_however_they_are_cut(cut: Callable[[bytes], list[bytes]]) -> None:
+    """HA-44; HA-46: a heartbeat among them holds nothing."""
     frames = parse(FrameParser(Offset(4096)), cut(HELLO_AT_4096 + HEARTBEAT_AT_4101 + WORLD_AT_4101))
 
     assert frames == [Frame(Offset(4096), b"hello"), Frame(Offset(4101), b""), Frame(Offset(4101), b"world")]
@@ -59,6 +62,7 @@ def test_glued_frames_are_read_in_order_however_they_are_cut(cut: Callable[[byte
 
 @pytest.mark.parametrize("at", range(1, len(HELLO_AT_4096)))
 def test_a_frame_split_anywhere_comes_with_its_last_byte(at: int) -> None:
+    """HA-43"""
     parser = FrameParser(Offset(4096))
 
     assert parser.feed(HELLO_AT_4096[:at]) == []
@@ -75,6 +79,7 @@ def test_a_body_is_no_view_of_what_was_fed() -> None:
 
 
 def test_without_an_expectation_the_first_frame_sets_it() -> None:
+    """HA-40"""
     parser = FrameParser(None)
 
     assert parser.expected is None
@@ -85,6 +90,7 @@ def test_without_an_expectation_the_first_frame_sets_it() -> None:
 @pytest.mark.parametrize("start", [4095, 4097])
 @pytest.mark.parametrize("head", [HELLO_AT_4096[:12], bytes.fromhex("0000000000001000" + "00000000")])
 def test_a_head_that_does_not_continue_the_log_is_refused_before_its_body(start: int, head: bytes) -> None:
+    """HA-41, HA-42; HA-46: a heartbeat too."""
     with pytest.raises(ProtocolViolation, match="does not continue the log") as caught:
         parse(FrameParser(Offset(start)), byte_by_byte(head))
 
@@ -104,6 +110,7 @@ def test_a_later_frame_must_follow_the_one_before() -> None:
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 1025, 2**31 - 1])
 def test_an_impossible_size_is_refused_with_the_head(size: int) -> None:
+    """HA-51, HA-52"""
     head = struct.pack(">qi", 4096, size)
 
     with pytest.raises(ProtocolViolation, match="impossible size") as caught:

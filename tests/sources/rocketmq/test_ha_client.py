@@ -6,6 +6,7 @@ import itertools
 import random
 import socket
 import struct
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -51,6 +52,7 @@ def failure(*scripts: HAScript, start: int = 4096, count: int = 10, options: Rea
 
 
 def test_bytes_come_from_the_start_on() -> None:
+    """HA-02."""
     with ScriptedMaster(serve_log(LOG)) as master:
         assert read(master.address, 4096, 100_000) == LOG[4096:104_096]
         assert set(master.reports) == {4096}
@@ -76,6 +78,7 @@ def test_a_real_masters_stream_is_its_log(fixture_log: Fixture, start: int) -> N
 
 
 def test_a_trickle_is_a_stream() -> None:
+    """HA-43, HA-53: however little comes at once."""
     frames = encode_frame(Offset(4096)) + encode_frame(Offset(4096), b"hello") + encode_frame(Offset(4101), b"world")
 
     def trickle(connection: SlaveConnection) -> None:
@@ -88,6 +91,7 @@ def test_a_trickle_is_a_stream() -> None:
 
 
 def test_a_body_on_its_way_is_no_silence() -> None:
+    """HA-56: whatever comes is a sign of life."""
     body = bytes(25)
     options = replace(QUICK, silence_timeout_ms=1000)
 
@@ -105,6 +109,8 @@ def test_a_body_on_its_way_is_no_silence() -> None:
 
 
 def test_a_reader_that_waits_repeats_its_first_report_and_no_other() -> None:
+    """HA-37."""
+
     def late(connection: SlaveConnection) -> None:
         connection.await_reports()
         connection.send(encode_frame(Offset(4096), b"some"))
@@ -119,6 +125,7 @@ def test_a_reader_that_waits_repeats_its_first_report_and_no_other() -> None:
 
 
 def test_a_closed_connection_is_made_anew_from_the_same_start() -> None:
+    """HA-54, HA-58: what had come of the frame that was cut is thrown away."""
     with ScriptedMaster(serve_log(LOG, stop_after=50_000), serve_log(LOG)) as master:
         assert read(master.address, 4096, 100_000) == LOG[4096:104_096]
         assert len(master.connections) == 2
@@ -126,23 +133,27 @@ def test_a_closed_connection_is_made_anew_from_the_same_start() -> None:
 
 
 def test_a_hundred_random_disconnects_lose_and_repeat_nothing() -> None:
+    """HA-69: cut at any byte; every connection starts where the first one did."""
     chance = random.Random(42)
     cuts = [chance.randrange(len(LOG)) for _ in range(100)]
-    options = replace(PATIENT, connect_attempts=101)
     scripts = [serve_log(LOG, frame_bytes=100, stop_after=cut) for cut in sorted(cuts)]
 
     with ScriptedMaster(*scripts, serve_log(LOG)) as master:
-        assert read(master.address, 0, len(LOG), options) == LOG
+        assert read(master.address, 0, len(LOG)) == LOG
         assert len(master.connections) > 50
         assert set(master.reports) == {1}
 
 
-def test_a_master_that_keeps_closing_is_unreachable() -> None:
-    error = failure(serve_log(LOG, stop_after=1012), count=100_000)
+def test_a_link_that_is_cut_before_it_brings_anything_new_ends() -> None:
+    """Each connection asks for the same start again, so a link that is always cut early never gets beyond it."""
+    scripts = [serve_log(LOG, frame_bytes=100, stop_after=cut) for cut in (500, 1500, 700, 700, 700)]
+
+    error = failure(*scripts, count=100_000)
 
     assert isinstance(error, MasterUnreachable)
     assert error.is_transient
-    assert "3 times" in error.problem
+    assert error.offset == 4096 + 1300  # 13 whole frames of 112 bytes in 1500
+    assert "3 times in a row without anything new" in error.problem
     assert error.hint
 
 
@@ -154,6 +165,8 @@ def test_a_master_that_closes_at_once_is_unreachable() -> None:
 
 
 def test_a_connection_that_is_reset_is_made_anew() -> None:
+    """HA-55"""
+
     def reset(connection: SlaveConnection) -> None:
         connection.await_reports()
         connection.send(encode_frame(Offset(4096), LOG[4096:5000]))
@@ -194,6 +207,7 @@ def sending(data: bytes) -> HAScript:
     ],
 )
 def test_what_no_master_sends_is_a_violation(data: bytes, expected: str, found: str) -> None:
+    """HA-41, HA-46: a frame or a heartbeat elsewhere; HA-52: a negative size; HA-51: one too large for any buffer."""
     error = failure(sending(data))
 
     assert isinstance(error, ProtocolViolation)
@@ -203,6 +217,7 @@ def test_what_no_master_sends_is_a_violation(data: bytes, expected: str, found: 
 
 
 def test_a_master_that_says_nothing_is_silent() -> None:
+    """HA-57"""
     error = failure(sending(b""), options=QUICK)
 
     assert isinstance(error, MasterSilent)
@@ -225,6 +240,8 @@ def test_heartbeats_without_data_are_the_stall_of_an_offset_out_of_range() -> No
 
 
 def test_half_a_heartbeat_again_and_again_is_no_progress() -> None:
+    """HA-56."""
+
     def halves(connection: SlaveConnection) -> None:
         frame = encode_frame(Offset(4096))
         for count in itertools.count(1):
@@ -250,6 +267,63 @@ def test_a_reader_that_is_closed_leaves_at_once() -> None:
         pieces.close()
         connection = master.await_connection(1)
         connection.await_end()
+
+
+def test_the_largest_frames_are_taken() -> None:
+    """HA-33: a slave of the broker's own kind has room for 4 MiB."""
+    body = random.Random(3).randbytes(4 * 1024 * 1024)
+    with ScriptedMaster(sending(encode_frame(Offset(4096), body))) as master:
+        assert read(master.address, 4096, len(body)) == body
+
+
+def test_a_long_stream_of_odd_frames_is_the_same_bytes() -> None:
+    """HA-50: more than any buffer holds, in frames that fit into none evenly."""
+    log = random.Random(5).randbytes(13 * 1024 * 1024)
+    with ScriptedMaster(serve_log(log, first_offset=1, frame_bytes=32_749)) as master:
+        assert read(master.address, 1, len(log)) == log
+
+
+def test_a_master_that_counts_connections_has_ended_the_one_that_is_done_with() -> None:
+    """Before the reading is over: so nobody can come later and be counted beside it."""
+    has_ended = threading.Event()
+
+    def end_late(connection: SlaveConnection) -> None:
+        connection.await_reports()
+        connection.send(encode_frame(Offset(4096), LOG[:100_000]))
+        connection.await_end()
+        assert not has_ended.wait(0.1)
+        has_ended.set()
+
+    with ScriptedMaster(end_late) as master:
+        assert read(master.address, 4096, 10, replace(PATIENT, forgotten_after_s=22.0)) == LOG[:10]
+        assert has_ended.is_set()
+
+
+def test_an_end_that_the_master_does_not_confirm_fails_the_read() -> None:
+    may_leave = threading.Event()
+
+    def stay(connection: SlaveConnection) -> None:
+        connection.await_reports()
+        connection.send(encode_frame(Offset(4096), b"hello"))
+        may_leave.wait(20)
+
+    with ScriptedMaster(stay) as master:
+        with pytest.raises(MasterSilent, match="does not end the connection") as caught:
+            read(master.address, 4096, 5, replace(PATIENT, forgotten_after_s=0.3))
+        assert caught.value.is_transient
+        assert caught.value.offset == 4096
+        assert read(master.address, 4096, 5) == b"hello"  # where nobody counts, nobody waits
+        may_leave.set()
+
+
+def test_a_connection_that_the_master_closed_is_known_to_have_ended() -> None:
+    def reset(connection: SlaveConnection) -> None:
+        connection.await_reports()
+        connection.reset()
+
+    with ScriptedMaster(serve_log(LOG, stop_after=50_000), reset, serve_log(LOG)) as master:
+        assert read(master.address, 4096, 100_000, replace(PATIENT, forgotten_after_s=22.0)) == LOG[4096:104_096]
+        assert len(master.connections) == 3
 
 
 def test_the_time_between_two_reads_is_the_callers_own() -> None:

@@ -1,98 +1,45 @@
-"""A RocketMQ log as a master log: from files and over HA, the same records; and what goes wrong, by name."""
+"""A RocketMQ log as a master log, over HA."""
 
 from __future__ import annotations
 
 import pickle
 import random
-import struct
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from sources.errors import (
-    AboveMaximum,
-    BelowMinimum,
     ConfigurationError,
     CorruptRecord,
-    LogtwinError,
-    MasterError,
-    MasterSilent,
-    MasterUnreachable,
-    ProtocolViolation,
 )
-from sources.master import Chunk, MasterLog, Session
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.master import MasterView, Session
+from sources.offsets import Offset
+from sources.retention import Retention
 from sources.rocketmq.address import Address
-from sources.rocketmq.ha import encode_frame
 from sources.rocketmq.log import RocketMQLog
-from sources.rocketmq.remoting import Command, encode_command
+from sources.rocketmq.remoting import Command, RequestCode, encode_command
+from tests.sources.rocketmq.log_reading import (
+    ALL,
+    LOG_ID,
+    assert_is,
+    damaged,
+    offsets,
+    over_ha,
+    owned,
+    raw,
+    read,
+    serving,
+    truth_between,
+)
 from tests.sources.rocketmq.scripted_master import (
-    HAScript,
-    ScriptedBroker,
-    ScriptedMaster,
-    SlaveConnection,
     answer_as,
     holding,
     serve_log,
 )
 from tests.truth import Fixture
 
-LOG_ID = LogId("rocketmq", "broker-a")
 NOWHERE = Address("127.0.0.1", 1)
-ALL = 2**62
-
-
-def owned(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
-
-
-@contextmanager
-def over_ha(
-    scripts: tuple[HAScript, ...], answer: Callable[[Command], bytes], **options: Any
-) -> Iterator[tuple[RocketMQLog, ScriptedMaster]]:
-    """A log over HA from scripted peers; patient, because this machine may be busy."""
-    with ScriptedMaster(*scripts) as master, ScriptedBroker(answer) as broker:
-        options = {"connect_timeout_ms": 10_000, "connect_attempts": 2} | options
-        yield RocketMQLog(log_id=LOG_ID, master=master.address, remoting=broker.address, **options), master
-
-
-def serving(log: bytes, **options: Any) -> Any:
-    return over_ha((serve_log(log),), holding(0, len(log)), **options)
-
-
-def read(log: MasterLog, start: int, end: int, *, committed: int | None = ALL, boundary: bool = True) -> list[Chunk]:
-    """Chunks whose `raw` outlives the iteration."""
-    position = None if committed is None else Offset(committed)
-    chunks = log.read(owned(start, end), committed=position, boundary=boundary)
-    return [Chunk(chunk.covered, chunk.records, memoryview(bytes(chunk.raw))) for chunk in chunks]
-
-
-def offsets(chunks: list[Chunk]) -> list[int]:
-    return [offset for chunk in chunks for offset in chunk.records.column("offset").to_pylist()]
-
-
-def raw(chunks: list[Chunk]) -> bytes:
-    return b"".join(chunk.raw for chunk in chunks)
-
-
-def truth_between(fixture: Fixture, start: int, end: int) -> list[int]:
-    """Offsets of the records that start in [start, end)."""
-    return [row["physical_offset"] for row in fixture.rows if start <= row["physical_offset"] < end]
-
-
-def assert_is(chunks: list[Chunk], fixture: Fixture, start: int, end: int) -> None:
-    """The chunks join, and hold exactly the records that start in [start, end)."""
-    expected = truth_between(fixture, start, end)
-    ends = {row["physical_offset"]: row["physical_offset"] + row["size"] for row in fixture.rows}
-    assert offsets(chunks) == expected
-    assert chunks[0].covered.start == expected[0]
-    assert chunks[-1].covered.end == ends[expected[-1]]
-    assert [chunk.covered.end for chunk in chunks[:-1]] == [chunk.covered.start for chunk in chunks[1:]]
-    assert raw(chunks) == fixture.log[expected[0] : ends[expected[-1]]]
 
 
 # Reading
@@ -107,13 +54,6 @@ def test_a_whole_log_comes_over_ha(fixture_log: Fixture, chunk_bytes: int) -> No
     assert_is(chunks, fixture_log, 0, fixture_log.max_offset)
     largest = max(row["size"] for row in fixture_log.rows)
     assert max(len(chunk.raw) for chunk in chunks) <= max(chunk_bytes, largest) + 32 * 1024
-
-
-def test_a_whole_log_comes_from_its_files(fixture_log: Fixture) -> None:
-    log = RocketMQLog(log_id=LOG_ID, path=str(fixture_log.commitlog_path), chunk_bytes=500_000)
-
-    assert log.bounds() == owned(0, fixture_log.max_offset)
-    assert_is(read(log, 0, fixture_log.max_offset, committed=None), fixture_log, 0, fixture_log.max_offset)
 
 
 def test_files_and_ha_give_the_same_records_and_both_give_the_bytes_back(fixture_log: Fixture) -> None:
@@ -191,6 +131,7 @@ def test_an_empty_range_needs_no_master() -> None:
 
 
 def test_a_hundred_random_disconnects_give_identical_bytes(fixture_497: Fixture) -> None:
+    """HA-69"""
     chance = random.Random(11)
     cuts = sorted(chance.randrange(len(fixture_497.log)) for _ in range(100))
     scripts = tuple(serve_log(fixture_497.log, frame_bytes=4096, stop_after=cut) for cut in cuts)
@@ -227,21 +168,6 @@ def test_over_ha_a_range_is_one_piece_unless_nobody_waits() -> None:
     assert alone.plan(owned(7, 7)) == parallel.plan(owned(7, 7)) == ()
 
 
-def test_files_are_cut_at_records(fixture_log: Fixture) -> None:
-    log = RocketMQLog(log_id=LOG_ID, path=str(fixture_log.commitlog_path), split_bytes=200_000)
-    starts = truth_between(fixture_log, 0, ALL)
-
-    pieces = log.plan(owned(0, fixture_log.max_offset))
-
-    assert log.cuts_at_records
-    cut, expected = 0, []
-    while cut < fixture_log.max_offset:
-        end = min((start for start in starts if start >= cut + 200_000), default=fixture_log.max_offset)
-        expected.append(owned(cut, end))
-        cut = end
-    assert pieces == tuple(expected)
-
-
 # The promise that a start is
 
 
@@ -257,180 +183,13 @@ def test_no_connection_starts_above_the_committed_position(start: int, committed
 
 
 def test_below_the_masters_minimum_there_is_nothing_left_to_promise(fixture_550: Fixture) -> None:
+    """HA-40: a replica that has nothing yet may begin in the middle of a log, at the master's minimum."""
     minimum = fixture_550.rows[50]["physical_offset"]
     log_bytes = fixture_550.log[minimum:]
     script = serve_log(log_bytes, first_offset=minimum)
     with over_ha((script,), holding(minimum, fixture_550.max_offset)) as (log, master):
         assert_is(read(log, minimum, minimum + 50_000, committed=None), fixture_550, minimum, minimum + 50_000)
         assert set(master.reports) == {minimum}
-
-
-# Faults. Each is a named error with log, offset, expected, found and a hint, soon.
-
-
-def failure(
-    scripts: tuple[HAScript, ...], answer: Callable[[Command], bytes], start: int = 0, end: int = 1000, **options: Any
-) -> LogtwinError:
-    with over_ha(scripts, answer, **options) as (log, master):
-        started = time.monotonic()
-        with pytest.raises(LogtwinError) as caught:
-            read(log, start, end, committed=start)
-        assert time.monotonic() - started < 8  # not the 10 s of the timeouts
-        assert set(master.reports) <= {max(start, 1)}
-    error = caught.value
-    assert error.log == "rocketmq/broker-a"
-    assert None not in (error.expected, error.found, error.hint)
-    return error
-
-
-def test_below_the_minimum() -> None:
-    error = failure((serve_log(b""),), holding(4096, 8192), start=100)
-
-    assert isinstance(error, BelowMinimum)
-    assert error.offset == 100
-    assert error.expected == "4096 or more: the master holds [4096, 8192)"
-
-
-@pytest.mark.parametrize(("start", "end", "offset"), [(9000, 9100, 9000), (5000, 9000, 9000)])
-def test_above_the_maximum(start: int, end: int, offset: int) -> None:
-    error = failure((serve_log(b""),), holding(4096, 8192), start=start, end=end)
-
-    assert isinstance(error, AboveMaximum)
-    assert error.offset == offset
-    assert error.expected == "8192 or less: the master holds [4096, 8192)"
-
-
-def silent(_: Command) -> bytes:
-    return b""
-
-
-def test_a_runtime_info_that_does_not_come() -> None:
-    error = failure((serve_log(b""),), silent, connect_timeout_ms=200)
-
-    assert isinstance(error, MasterSilent)
-
-
-def test_a_broker_that_refuses() -> None:
-    error = failure((serve_log(b""),), lambda request: encode_command(request.response(16, remark="no")))
-
-    assert isinstance(error, MasterError)
-    assert error.found == "code 16 NO_PERMISSION: no"
-
-
-def after_the_report(data: bytes) -> HAScript:
-    def script(connection: SlaveConnection) -> None:
-        connection.await_reports()
-        connection.send(data)
-        connection.await_end()
-
-    return script
-
-
-@pytest.mark.parametrize(
-    ("script", "kind"),
-    [
-        (after_the_report(encode_frame(Offset(2), b"x")), ProtocolViolation),
-        (after_the_report(struct.pack(">qi", 1, -1)), ProtocolViolation),
-        (after_the_report(struct.pack(">qi", 1, 2**30)), ProtocolViolation),
-        (after_the_report(b""), MasterSilent),
-        (after_the_report(encode_frame(Offset(1))), MasterSilent),
-        (lambda connection: connection.await_reports() and None, MasterUnreachable),
-    ],
-)
-def test_a_fault_of_the_stream(script: HAScript, kind: type[MasterError]) -> None:
-    silence_timeout_ms = 300 if kind is MasterSilent else 10_000
-
-    assert isinstance(failure((script,), holding(0, 5000), silence_timeout_ms=silence_timeout_ms), kind)
-
-
-def test_nobody_at_the_ha_port() -> None:
-    with ScriptedBroker(holding(0, 5000)) as broker:
-        log = RocketMQLog(log_id=LOG_ID, master=NOWHERE, remoting=broker.address, connect_attempts=1)
-        with pytest.raises(MasterUnreachable, match=r"rocketmq/broker-a: cannot connect to 127\.0\.0\.1:1"):
-            read(log, 0, 1000)
-
-
-def test_nobody_at_the_remoting_port() -> None:
-    log = RocketMQLog(log_id=LOG_ID, master=NOWHERE, remoting=NOWHERE, connect_attempts=1)
-
-    with pytest.raises(MasterUnreachable, match=r"rocketmq/broker-a: cannot connect"):
-        log.bounds()
-
-
-def damaged(log: bytes, at: int) -> bytes:
-    return log[:at] + bytes([log[at] ^ 0x55]) + log[at + 1 :]
-
-
-@pytest.mark.parametrize("at", [4, 100], ids=["magic", "body or behind it"])
-def test_a_record_that_was_damaged(fixture_550: Fixture, at: int) -> None:
-    row = next(row for row in fixture_550.rows[10:] if row["size"] > 500)
-    place = row["physical_offset"]
-    log_bytes = damaged(fixture_550.log, place + at)
-
-    error = failure((serve_log(log_bytes),), holding(0, len(log_bytes)), end=place + 1)
-
-    assert isinstance(error, CorruptRecord)
-    assert error.offset == place
-
-
-def test_a_start_that_is_no_record_boundary(fixture_550: Fixture) -> None:
-    start = fixture_550.rows[10]["physical_offset"] + 3
-
-    error = failure((serve_log(fixture_550.log),), holding(0, fixture_550.max_offset), start=start, end=start + 5000)
-
-    assert isinstance(error, CorruptRecord)
-    assert error.offset == start
-    assert error.problem == "no record starts at the offset to read from"
-
-
-def test_a_search_ends_where_no_record_can_be() -> None:
-    noise = b"\0" + random.Random(1).randbytes(20_000)
-    with (
-        serving(noise, parallel_reads=True, max_record_bytes=2000, chunk_bytes=500) as (log, _),
-        pytest.raises(CorruptRecord, match="no record boundary") as caught,
-    ):
-        read(log, 100, 200, boundary=False)
-    assert (caught.value.offset, caught.value.expected) == (
-        100,
-        "one within 4000 bytes, twice the size limit of a record",
-    )
-
-
-def test_a_last_record_that_reaches_past_the_end_of_the_log(fixture_550: Fixture) -> None:
-    last = fixture_550.rows[-1]
-    place, size = last["physical_offset"], last["size"]
-
-    error = failure(
-        (serve_log(fixture_550.log[: place + size - 1]),),
-        holding(0, place + size - 1),
-        start=place,
-        end=place + size - 1,
-    )
-
-    assert isinstance(error, CorruptRecord)
-    assert error.offset == place
-    assert (error.expected, error.found) == (f"at most {size - 1} bytes", str(size))
-
-
-def test_an_end_too_small_for_any_record(fixture_550: Fixture) -> None:
-    place = fixture_550.rows[-1]["physical_offset"]
-
-    error = failure((serve_log(fixture_550.log[: place + 5]),), holding(0, place + 5), start=place, end=place + 5)
-
-    assert isinstance(error, CorruptRecord)
-
-
-def test_a_record_that_was_arriving_when_the_end_was_asked_for(fixture_550: Fixture) -> None:
-    last = fixture_550.rows[-1]
-    place, end = last["physical_offset"], last["physical_offset"] + last["size"]
-    ends = iter([end - 5])  # a slave as a master: its log may end inside a record, for a moment
-
-    def answer(request: Command) -> bytes:
-        return holding(0, next(ends, end))(request)
-
-    with over_ha((serve_log(fixture_550.log),), answer) as (log, _):
-        chunks = read(log, place, end - 5, committed=place)
-    assert offsets(chunks) == [place]
 
 
 # What the master counts
@@ -445,6 +204,53 @@ def test_the_masters_own_count_of_acknowledgements(fixture_550: Fixture) -> None
     with over_ha((serve_log(b""),), lambda request: encode_command(request.response(3))) as (log, _):
         assert log.acknowledged_by_master() is None
     assert RocketMQLog(log_id=LOG_ID, path="commitlog").acknowledged_by_master() is None
+
+
+# What the master says of itself
+
+
+CONFIG = b"brokerRole=SYNC_MASTER\nmappedFileSizeCommitLog=1024\nfileReservedTime=48\ninSyncReplicas=%d\n"
+
+
+def telling(start: int, end: int, *, in_sync_replicas: int = 2) -> Callable[[Command], bytes]:
+    """A broker that answers 26 as well as 28."""
+    info = holding(start, end)
+
+    def answer(request: Command) -> bytes:
+        if request.code == RequestCode.GET_BROKER_CONFIG:
+            return encode_command(request.response(0, body=CONFIG % in_sync_replicas))
+        return info(request)
+
+    return answer
+
+
+def test_a_look_at_the_master() -> None:
+    with over_ha((serve_log(b""),), telling(1024, 5000)) as (log, master):
+        assert log.look() == MasterView(
+            role="SYNC_MASTER",
+            bounds=owned(1024, 5000),
+            retention=Retention(file_size_bytes=1024, keeps_s=48 * 3600.0, room_bytes=None),
+        )
+        assert log.place == str(master.address)
+        assert log.role == "slave"
+
+
+def test_reading_from_a_master_that_counts_connections_ends_with_the_connection(fixture_550: Fixture) -> None:
+    end = fixture_550.rows[5]["physical_offset"]
+    answer = telling(0, fixture_550.max_offset, in_sync_replicas=3)
+    with over_ha((serve_log(fixture_550.log),), answer) as (log, master):
+        for count in range(1, 4):
+            read(log, 0, end)
+            assert master.await_connection(count).has_ended()
+
+
+def test_parallel_readers_of_a_master_that_counts_connections_are_refused() -> None:
+    """Whenever it starts to count: a batch asks anew."""
+    with over_ha((serve_log(b""),), telling(0, 5000, in_sync_replicas=3), parallel_reads=True) as (log, master):
+        for refused in (log.check, lambda: read(log, 0, 5000)):
+            with pytest.raises(ConfigurationError, match=r"rocketmq/broker-a: .* several replicas"):
+                refused()
+        assert master.connections == []
 
 
 # Sessions
@@ -468,14 +274,6 @@ def test_a_session_promises_nothing_above_the_masters_end() -> None:
     assert master.reports == []
 
 
-def test_files_take_no_promises(tmp_path: Path) -> None:
-    session = RocketMQLog(log_id=LOG_ID, path=str(tmp_path)).open_session()
-    session.acknowledge(Offset(5))
-    session.close()
-
-    assert session.acknowledged is None
-
-
 # Configuration
 
 
@@ -487,9 +285,11 @@ def test_files_take_no_promises(tmp_path: Path) -> None:
         {"path": "commitlog", "remoting": NOWHERE},
         {"path": "commitlog", "master": NOWHERE, "remoting": NOWHERE},
         {"master": NOWHERE},
+        {"master": NOWHERE, "name_servers": (NOWHERE,)},
+        {"path": "commitlog", "name_servers": (NOWHERE,)},
         {"remoting": NOWHERE},
     ],
 )
 def test_there_is_exactly_one_way_to_a_log(given: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError, match="either path, or master and remoting"):
+    with pytest.raises(ConfigurationError, match="either path, or master and remoting, or name_server"):
         RocketMQLog(log_id=LOG_ID, **given)

@@ -18,6 +18,7 @@ from tests.sources.rocketmq.records import VECTORS, Log, log_of, logs, message
 
 
 def test_the_brokers_files_come_back_to_the_byte(fixture_log: truth.Fixture) -> None:
+    """HA-01."""
     decoded = columns.decode(fixture_log.log, Offset(0), Offset(fixture_log.max_offset))
     assert columns.encode(decoded.records) == fixture_log.log
 

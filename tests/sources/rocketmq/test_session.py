@@ -2,55 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
 
 import pytest
 
 from sources.errors import MasterUnreachable
-from sources.offsets import LogId, Offset
+from sources.offsets import Offset
 from sources.rocketmq.address import Address
 from sources.rocketmq.ha import encode_frame
-from sources.rocketmq.session import HASession
-from tests.sources.rocketmq.scripted_master import PATIENCE_S, HAScript, ScriptedMaster, SlaveConnection
-
-LOG_ID = LogId("rocketmq", "broker-a")
-
-
-def stay(connection: SlaveConnection) -> None:
-    connection.await_end()
-
-
-def leave_after(count: int) -> HAScript:
-    """Close the connection after `count` reports."""
-
-    def script(connection: SlaveConnection) -> None:
-        connection.await_reports(count)
-
-    return script
-
-
-@contextmanager
-def session_with(
-    address: Address, *, maximum: Callable[[], Offset] = lambda: Offset(2**62), heartbeat_interval_s: float = 60.0
-) -> Iterator[HASession]:
-    session = HASession(
-        address,
-        LOG_ID,
-        maximum=maximum,
-        heartbeat_interval_s=heartbeat_interval_s,
-        longest_wait_s=0.2,
-        connect_timeout_ms=10_000,
-    )
-    with closing(session):
-        yield session
+from tests.sources.rocketmq.scripted_master import PATIENCE_S, HAScript, ScriptedMaster, SlaveConnection, eventually
+from tests.sources.rocketmq.sessions import Known, leave_after, session_of, session_with, stay
 
 
 def test_an_acknowledgement_is_reported_at_once() -> None:
+    """HA-39, HA-47, HA-62: no report waits for a heartbeat or a slice of time; HA-61: all go over one connection."""
     with ScriptedMaster(stay) as master, session_with(master.address) as session:
         for offset in (100, 250, 251):
             started = time.monotonic()
@@ -68,6 +38,7 @@ def test_an_acknowledgement_is_reported_at_once() -> None:
 
 
 def test_without_an_acknowledgement_nobody_connects() -> None:
+    """HA-66: who has nothing to acknowledge connects to nobody."""
     with ScriptedMaster(stay) as master, session_with(master.address) as session:
         assert session.state.acknowledged is None
         session.acknowledge(Offset(0))
@@ -84,6 +55,7 @@ def test_zero_is_never_reported() -> None:
 
 
 def test_the_last_report_is_repeated_as_heartbeat() -> None:
+    """HA-37: so that the master does not take a replica without news for dead."""
     with ScriptedMaster(stay) as master, session_with(master.address, heartbeat_interval_s=0.02) as session:
         session.acknowledge(Offset(100))
         assert set(master.await_connection(1).await_reports(5)) == {100}
@@ -94,6 +66,7 @@ def test_the_last_report_is_repeated_as_heartbeat() -> None:
 
 
 def test_a_lower_acknowledgement_is_a_mistake_of_the_caller() -> None:
+    """HA-48."""
     with ScriptedMaster(stay) as master, session_with(master.address) as session:
         session.acknowledge(Offset(100))
         session.acknowledge(Offset(100))
@@ -103,6 +76,7 @@ def test_a_lower_acknowledgement_is_a_mistake_of_the_caller() -> None:
 
 
 def test_a_closed_connection_is_made_anew_and_starts_with_the_last_acknowledgement() -> None:
+    """HA-49, HA-59: the first report of a connection is what holds then. HA-54: it is made without a long wait."""
     with ScriptedMaster(leave_after(2), leave_after(1), stay) as master, session_with(master.address) as session:
         session.acknowledge(Offset(100))
         master.await_connection(1).await_report_of(100)
@@ -142,56 +116,35 @@ def test_a_thousand_acknowledgements_over_failing_connections_never_pass_the_com
 
 
 def test_a_master_that_comes_up_late_gets_the_promise() -> None:
+    """HA-60: without a master it is tried for ever."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         nobody = Address("127.0.0.1", listener.getsockname()[1])
-    with session_with(nobody) as session:
-        session.acknowledge(Offset(100))
-        deadline = time.monotonic() + PATIENCE_S
-        while session.state.last_error is None and time.monotonic() < deadline:
-            threading.Event().wait(0.01)
-        state = session.state
-    assert state.connected_since is None
-    assert "cannot connect" in str(state.last_error)
+    with ScriptedMaster(stay) as master:
+        known = Known(nobody)
+        with session_of(known) as session:
+            session.acknowledge(Offset(100))
+            assert eventually(lambda: session.state.last_error is not None)
+            away = session.state
+            known.address = master.address
+            master.await_connection(1).await_report_of(100)
+            assert session.state.connected_since is not None
+    assert away.connected_since is None
+    assert "cannot connect" in str(away.last_error)
 
 
-def test_a_master_whose_log_ends_below_the_promise_is_promised_nothing() -> None:
-    end = Offset(50)
-    asked = threading.Semaphore(0)
-
-    def maximum() -> Offset:
-        asked.release()
-        return end
-
-    reported = threading.Event()
-
-    def heed(connection: SlaveConnection) -> None:
-        connection.await_reports()
-        reported.set()
-        connection.await_end()
-
-    with ScriptedMaster(heed) as master, session_with(master.address, maximum=maximum) as session:
-        session.acknowledge(Offset(100))
-        for _ in range(3):
-            assert asked.acquire(timeout=PATIENCE_S)
-        assert master.reports == []
-        assert "ends below what the replica has committed" in str(session.state.last_error)
-        assert session.state.connected_since is None
-        end = Offset(100)
-        assert reported.wait(PATIENCE_S)
-    assert set(master.reports) == {100}
-
-
-def test_the_first_raise_after_connecting_is_checked_too() -> None:
-    with ScriptedMaster(stay) as master, session_with(master.address, maximum=lambda: Offset(150)) as session:
-        session.acknowledge(Offset(100))
-        master.await_connection(1).await_report_of(100)
-        session.acknowledge(Offset(200))  # read before the master lost its tail, committed after
-        master.await_connection(1).await_end()
-        master.await_connection(2)
-    assert set(master.reports) == {100}
+def test_a_broken_connection_is_one_warning_and_a_lasting_one_no_more(caplog: pytest.LogCaptureFixture) -> None:
+    """HA-65: what a failure logs is the failure, once; HA-64: and the session goes on."""
+    with ScriptedMaster(leave_after(1), stay) as master:
+        known = Known(master.address)
+        with session_of(known) as session:
+            session.acknowledge(Offset(100))
+            master.await_connection(2).await_report_of(100)
+            (warning,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert warning.startswith(f"rocketmq/broker-a: acknowledging to {master.address} failed, trying on: ")
 
 
 def test_a_master_that_cannot_be_asked_for_its_end_is_tried_again() -> None:
+    """HA-64: what fails is tried again."""
     answers = iter([MasterUnreachable("away"), MasterUnreachable("still away")])
 
     def maximum() -> Offset:
@@ -285,3 +238,65 @@ def test_acknowledging_does_not_wait_for_the_master() -> None:
         assert time.monotonic() - started < PATIENCE_S / 2
         busy.set()
         master.await_connection(1).await_report_of(20_000)
+
+
+def test_a_report_that_cannot_be_sent_breaks_the_connection() -> None:
+    """HA-36: it is sent whole, in bounded time, or the link is given up; HA-63: and made anew without a long pause."""
+
+    def deaf(listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connections.append(listener.accept()[0])  # and never reads
+
+    connections: list[socket.socket] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        thread = threading.Thread(target=deaf, args=(listener,), daemon=True)
+        thread.start()
+        master = Known(Address("127.0.0.1", listener.getsockname()[1]))
+        with session_of(master, heartbeat_interval_s=0.0, connect_timeout_ms=200) as session:
+            session.acknowledge(Offset(100))
+            assert eventually(lambda: len(connections) > 1)
+            assert "timed out" in str(session.state.last_error)
+            assert eventually(lambda: session.state.reconnects > 0)
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join(PATIENCE_S)
+    for connection in connections:
+        connection.close()
+
+
+def test_heartbeats_keep_their_interval() -> None:
+    """HA-38: to a master that says nothing one report goes out an interval, and not one each time it is looked at."""
+    with ScriptedMaster(stay) as master, session_with(master.address, heartbeat_interval_s=0.2) as session:
+        session.acknowledge(Offset(100))
+        connection = master.await_connection(1)
+        connection.await_reports()
+        started = time.monotonic()
+        connection.await_reports(6)
+        assert time.monotonic() - started > 0.9
+
+
+# A master that moves
+
+
+def test_a_changed_address_is_used_at_the_next_connection_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """HA-10: the same address again is no news, a new one is, once; HA-11: the live connection stays till it fails."""
+    caplog.set_level(logging.INFO)
+    moved = threading.Event()
+
+    def leave_when_told(connection: SlaveConnection) -> None:
+        moved.wait(PATIENCE_S)
+
+    with ScriptedMaster(leave_after(1), leave_when_told) as old, ScriptedMaster(leave_after(1), stay) as new:
+        known = Known(old.address)
+        with session_of(known) as session:
+            session.acknowledge(Offset(100))
+            old.await_connection(2).await_report_of(100)
+            known.address = new.address
+            session.acknowledge(Offset(200))
+            old.await_connection(2).await_report_of(200)
+            assert new.connections == []
+            moved.set()
+            new.await_connection(2).await_report_of(200)
+    news = [record.getMessage() for record in caplog.records if "is at" in record.getMessage()]
+    assert news == [f"rocketmq/broker-a: the master is at {new.address} now, no longer at {old.address}"]

@@ -1,0 +1,151 @@
+"""What a master knows beside its log: topics, groups, how far consumers are. The contract, and the columns of an item.
+
+A `MetadataKind` is a set of items, each found by its key. Sources fetch whole sets, sinks keep every version of every
+item: neither knows the other. An item's version ends when one of its compared columns changes. What else is there
+(`noted`: clocks that a master moves on while nothing happens) is kept as it was when the version was first seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from sources.errors import LogtwinError
+from sources.master import TIMESTAMP
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataKind:
+    """A set of items of one shape. `name` is the table's too; of a kind without `key` there is one item at most."""
+
+    name: str
+    comment: str
+    key: tuple[pa.Field, ...]
+    compared: tuple[pa.Field, ...]
+    noted: tuple[pa.Field, ...] = ()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Every column of an item, in table order."""
+        return pa.schema([*self.key, *self.compared, *self.noted])
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What asking for a kind gave.
+
+    Every item there is now, in the kind's schema, null where this master's version has no such value, maps with their
+    keys sorted; or None, where the master has no such kind; or why nobody knows.
+    """
+
+    kind: MetadataKind
+    items: pa.Table | LogtwinError | None
+
+
+def _field(name: str, kind: pa.DataType, comment: str) -> pa.Field:
+    return pa.field(name, kind, metadata={"comment": comment})
+
+
+_TOPIC: Final = _field("topic", pa.string(), "topic; retry, dead-letter and system topics are there too")
+_GROUP: Final = _field("consumer_group", pa.string(), "consumer group")
+_ATTRIBUTES: Final = _field(
+    "attributes", pa.map_(pa.string(), pa.string()), "attributes such as message.type or cleanup.policy; null of 4.x"
+)
+_STORED: Final = _field("stored", pa.string(), "the whole item as the master sent it, JSON with sorted keys")
+
+TOPICS: Final = MetadataKind(
+    "topics",
+    "every version of every topic's configuration",
+    key=(_TOPIC,),
+    compared=(
+        _field("read_queue_nums", pa.int32(), "queues that consumers read"),
+        _field("write_queue_nums", pa.int32(), "queues that producers write"),
+        _field("perm", pa.int32(), "bits: 4 read, 2 write, 1 inherit, 8 priority"),
+        _field("topic_filter_type", pa.string(), "SINGLE_TAG or MULTI_TAG"),
+        _field("topic_sys_flag", pa.int32(), "bits: 1 unit, 2 unit subscription"),
+        _field("ordered", pa.bool_(), "whether the topic is configured as ordered (order)"),
+        _ATTRIBUTES,
+        _field("queue_mapping", pa.string(), "of a static topic (5.x): where its logical queues are, JSON; else null"),
+        _STORED,
+    ),
+)
+SUBSCRIPTION_GROUPS: Final = MetadataKind(
+    "subscription_groups",
+    "every version of every consumer group's configuration",
+    key=(_GROUP,),
+    compared=(
+        _field("consume_enable", pa.bool_(), "whether the group may consume"),
+        _field("consume_from_min_enable", pa.bool_(), "whether it may start at a queue's minimum"),
+        _field("consume_broadcast_enable", pa.bool_(), "whether it may consume by broadcast"),
+        _field("consume_message_orderly", pa.bool_(), "whether a proxy consumes in order for it; null of 4.x"),
+        _field("retry_queue_nums", pa.int32(), "queues of its retry topic"),
+        _field("retry_max_times", pa.int32(), "redeliveries before a message goes to the dead-letter topic"),
+        _field("group_retry_policy", pa.string(), "how long between redeliveries, JSON; null of 4.x"),
+        _field("consume_timeout_minute", pa.int32(), "minutes that consuming may take; null of 4.x"),
+        _field("broker_id", pa.int64(), "broker it consumes from; 0 the master"),
+        _field("which_broker_when_consume_slowly", pa.int64(), "broker it is sent to when it lags"),
+        _field("notify_consumer_ids_changed_enable", pa.bool_(), "whether members hear of changes in the group"),
+        _field("group_sys_flag", pa.int32(), "bits, as of topics; null of 4.x"),
+        _ATTRIBUTES,
+        _field("forbidden", pa.map_(pa.string(), pa.int32()), "topic to bits of what the group must not do there"),
+        _STORED,
+    ),
+)
+CONSUMER_OFFSETS: Final = MetadataKind(
+    "consumer_offsets",
+    "how far each consumer group is in each queue, every version seen",
+    key=(_TOPIC, _GROUP, _field("queue_id", pa.int32(), "queue of the topic")),
+    compared=(
+        _field("next_queue_offset", pa.int64(), "queue_offset of the message that the group consumes next"),
+        _field(
+            "next_pull_queue_offset", pa.int64(), "queue_offset that it pulls next; null where the broker does not tell"
+        ),
+    ),
+)
+DELAY_OFFSETS: Final = MetadataKind(
+    "delay_offsets",
+    "how far the delivery of delayed messages is, per delay level, every version seen",
+    key=(_field("delay_level", pa.int32(), "delay level; queue delay_level - 1 of SCHEDULE_TOPIC_XXXX"),),
+    compared=(_field("next_queue_offset", pa.int64(), "queue_offset of the message that is delivered next"),),
+)
+MESSAGE_REQUEST_MODES: Final = MetadataKind(
+    "message_request_modes",
+    "how groups ask for messages of a topic where that was set (5.x), every version",
+    key=(_TOPIC, _GROUP),
+    compared=(
+        _field("mode", pa.string(), "PULL or POP"),
+        _field("pop_share_queue_num", pa.int32(), "queues that consumers share by POP"),
+        _STORED,
+    ),
+)
+TIMER_METRICS: Final = MetadataKind(
+    "timer_metrics",
+    "messages that wait in the timer, per topic (5.x), every version seen",
+    key=(_TOPIC,),
+    compared=(_field("waiting", pa.int64(), "messages that wait to be delivered"),),
+    # it moves with every message that comes and goes
+    noted=(_field("counted_at", TIMESTAMP, "when the master counted, as this version was first seen; its clock"),),
+)
+TIMER_CHECKPOINT: Final = MetadataKind(
+    "timer_checkpoint",
+    "how far the timer is (5.x), every version seen; one row is current",
+    key=(),
+    compared=(
+        _field("last_timer_log_flush_position", pa.int64(), "bytes of the timer log that are on disk"),
+        _field("last_timer_queue_offset", pa.int64(), "queue_offset of the timer's topic that is taken over next"),
+        _field("master_timer_queue_offset", pa.int64(), "the same of its master, as a slave has heard of it"),
+    ),
+    # the wheel turns every second, with or without messages
+    noted=(_field("last_read_at", TIMESTAMP, "where the wheel stood as this version was first seen; master's clock"),),
+)
+KINDS: Final = (
+    TOPICS,
+    SUBSCRIPTION_GROUPS,
+    CONSUMER_OFFSETS,
+    DELAY_OFFSETS,
+    MESSAGE_REQUEST_MODES,
+    TIMER_METRICS,
+    TIMER_CHECKPOINT,
+)

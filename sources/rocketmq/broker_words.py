@@ -1,0 +1,151 @@
+"""What a broker says of itself, in runtime info (28) and configuration (26), as values. Pure.
+
+=================================  ====  ==============================================================================
+key                                from  meaning
+=================================  ====  ==============================================================================
+``commitLogMinOffset``             28    first byte of its oldest file; −1 of a broker without any
+``commitLogMaxOffset``             28    end of its newest record
+``commitLogDiskRatio``             28    how full the log's disk is, 0 to 1, rounded up to a percent; −1: no such path
+``commitLogDirCapacity``           28    ``Total : 250.9 GiB, Free : 128.0 GiB.``: the disk of `storePathRootDir`
+``brokerRole``                     26    ASYNC_MASTER, SYNC_MASTER or SLAVE
+``brokerIP2``, ``haListenPort``    26    where it listens for slaves
+``mappedFileSizeCommitLog``        26    bytes of a segment file
+``fileReservedTime``               26    hours after which a file is deleted, counted from when it was last written
+``diskSpaceCleanForciblyRatio``    26    5.x, percent: on a fuller disk files go whatever their age; 85 in 4.x
+``cleanFileForciblyEnable``        26    whether that is done at all
+``inSyncReplicas``                 26    5.x: acknowledgements that a message needs, the master's own included
+``haHousekeepingInterval``         26    ms after which a connection that says nothing is closed
+=================================  ====  ==============================================================================
+
+`diskMaxUsedSpaceRatio` is no limit here: on a disk fuller than that, and before the hour `deleteWhen`, only files go
+whose time is up. That hour is of a time zone that the broker does not tell, so it is ignored, and a file counts as lost
+as soon as its time is up. (`RunningStats`, `AdminBrokerProcessor.prepareRuntimeInfo`, `MessageStoreConfig`,
+`CleanCommitLogService`.)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Final
+
+from sources.errors import ProtocolViolation
+from sources.offsets import Offset, OffsetRange
+from sources.retention import Retention
+from sources.rocketmq.address import Address
+
+MOST_IN_SYNC_REPLICAS: Final = 2
+"""With more than this a broker waits for several slaves, and would take two connections of one for two."""
+
+_DEFAULT_FORCIBLY_PERCENT: Final = 85
+_FORCIBLY_PERCENT_LIMITS: Final = (30, 85)  # the broker moves what is configured into these
+_DEFAULT_HOUSEKEEPING_MS: Final = 20_000
+_HOUSEKEEPING_MARGIN_S: Final = 2.0  # a broker looks at its clocks every second, and later when it is busy
+_TOTAL: Final = re.compile(r"Total : (\d+(?:[.,]\d+)?) (?:([KMGTPE])i)?B")
+_UNIT_BYTES: Final = {unit: 1024**power for power, unit in enumerate(("", *"KMGTPE"))}
+
+Words = Mapping[str, str]
+
+
+def log_bounds(info: Words) -> OffsetRange:
+    """From the oldest byte to the end of the newest record; [0, 0) of an empty broker. Raises ProtocolViolation."""
+    start = max(_offset(info, "commitLogMinOffset"), 0)
+    end = _offset(info, "commitLogMaxOffset")
+    if end < start:
+        raise ProtocolViolation(
+            "the broker's commit log ends before it starts",
+            expected=f"commitLogMaxOffset at or above {start}",
+            found=end,
+        )
+    return OffsetRange(Offset(start), Offset(end))
+
+
+def ha_address(config: Words) -> Address:
+    """Where the broker says that it listens for slaves. Raises ProtocolViolation."""
+    host, port = config.get("brokerIP2", ""), _number(config, "haListenPort")
+    if not host or not port:
+        raise ProtocolViolation(
+            "the broker's configuration lacks its HA address",
+            expected="brokerIP2 and haListenPort",
+            found=f"{host or 'no host'}, {port or 'no port'}",
+        )
+    return Address(host, port)
+
+
+def takes_turns(config: Words) -> bool:
+    """Whether two connections of one replica could pass for two replicas: a 5.x broker that needs several."""
+    return (_number(config, "inSyncReplicas") or 1) > MOST_IN_SYNC_REPLICAS
+
+
+def forgets_after_s(config: Words) -> float:
+    """How long a connection that says nothing may be counted, at the most."""
+    return (_number(config, "haHousekeepingInterval") or _DEFAULT_HOUSEKEEPING_MS) / 1000 + _HOUSEKEEPING_MARGIN_S
+
+
+def retention(info: Words, config: Words) -> Retention | None:
+    """How the broker deletes; None of one that does not tell the size of its files."""
+    file_size_bytes = _number(config, "mappedFileSizeCommitLog")
+    if not file_size_bytes:
+        return None
+    hours = _number(config, "fileReservedTime")
+    return Retention(
+        file_size_bytes=file_size_bytes,
+        keeps_s=None if hours is None else hours * 3600.0,
+        room_bytes=_room_bytes(info, config),
+    )
+
+
+def _room_bytes(info: Words, config: Words) -> int | None:
+    """Until the disk is so full that files go whatever their age.
+
+    The size of the disk is known of the root directory's only: a commit log that lies elsewhere leaves it unknown.
+    """
+    total_bytes, used = _total_bytes(info), _ratio(info)
+    if (
+        total_bytes is None
+        or used is None
+        or config.get("cleanFileForciblyEnable") == "false"
+        or not _is_one_disk(config)
+    ):
+        return None
+    lowest, highest = _FORCIBLY_PERCENT_LIMITS
+    percent = _number(config, "diskSpaceCleanForciblyRatio") or _DEFAULT_FORCIBLY_PERCENT
+    limit = min(max(percent, lowest), highest) / 100
+    return max(int((limit - used) * total_bytes), 0)
+
+
+def _is_one_disk(config: Words) -> bool:
+    """Whether the commit log lies below the root directory, as far as paths tell."""
+    root, log = config.get("storePathRootDir"), config.get("storePathCommitLog")
+    return not log or (root is not None and PurePath(root) in PurePath(log).parents)
+
+
+def _total_bytes(info: Words) -> int | None:
+    match = _TOTAL.match(info.get("commitLogDirCapacity", ""))
+    return None if match is None else int(float(match[1].replace(",", ".")) * _UNIT_BYTES[match[2] or ""])
+
+
+def _ratio(info: Words) -> float | None:
+    try:
+        ratio = float(info["commitLogDiskRatio"])
+    except (KeyError, ValueError):
+        return None
+    return ratio if 0 <= ratio <= 1 else None
+
+
+def _number(config: Words, key: str) -> int | None:
+    text = config.get(key, "")
+    return int(text) if text.lstrip("-").isdigit() else None
+
+
+def _offset(info: Words, name: str) -> int:
+    try:
+        return int(info[name])
+    except (KeyError, ValueError) as error:
+        raise ProtocolViolation(
+            "the broker's runtime info lacks an offset",
+            expected=f"a number {name}",
+            found=info.get(name, "none"),
+            hint="Check that the address is that of a broker, not of a name server or proxy.",
+        ) from error

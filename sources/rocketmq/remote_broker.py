@@ -1,0 +1,143 @@
+"""A broker as a job reaches it: by its two addresses, or by name through a name server. Nothing stays open.
+
+An address is looked for at each use. So a host name is resolved anew, and what a name server says is heeded at the
+next connection; one that is up stays up, whatever the name server says meanwhile.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sources.errors import MasterError, MasterUnreachable, ProtocolViolation
+from sources.offsets import Offset, OffsetRange
+from sources.rocketmq.address import Address
+from sources.rocketmq.broker_words import ha_address
+from sources.rocketmq.client import RemotingClient
+from sources.rocketmq.remoting import Command, RequestCode, loads
+
+MASTER_ID = "0"
+"""Broker id of a master, as name servers write it; slaves have others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteBroker(ABC):
+    """Each request connects anew. All raise MasterUnreachable, MasterSilent, ProtocolViolation, MasterError."""
+
+    connect_timeout_ms: int = 5000
+    connect_attempts: int = 3
+
+    @abstractmethod
+    def ha(self) -> Address:
+        """Where it listens for slaves now."""
+
+    @abstractmethod
+    def remoting(self) -> Address:
+        """Where it answers requests now."""
+
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """Where it is looked for, in one word."""
+
+    def client(self) -> RemotingClient:
+        """A connection for requests; to be closed."""
+        return self._client(self.remoting())
+
+    def bounds(self) -> OffsetRange:
+        """What its commit log holds now."""
+        with self.client() as client:
+            return client.commit_log_bounds()
+
+    def maximum(self) -> Offset:
+        """Where its commit log ends now."""
+        return self.bounds().end
+
+    def config(self) -> Mapping[str, str]:
+        """Its configuration now."""
+        with self.client() as client:
+            return client.broker_config()
+
+    def answer(self, request: Command) -> Command:
+        """Its answer to `request`, whatever the code."""
+        with self.client() as client:
+            return client.exchange(request)
+
+    def _client(self, address: Address) -> RemotingClient:
+        return RemotingClient(
+            address,
+            connect_timeout_ms=self.connect_timeout_ms,
+            connect_attempts=self.connect_attempts,
+            call_timeout_ms=self.connect_timeout_ms,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerAt(RemoteBroker):
+    """A broker whose addresses were given."""
+
+    master: Address
+    broker: Address
+
+    def ha(self) -> Address:
+        return self.master
+
+    def remoting(self) -> Address:
+        return self.broker
+
+    @property
+    def place(self) -> str:
+        return str(self.master)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedBroker(RemoteBroker):
+    """The master of the broker group `name`, as name servers know it (106); the first one that does is believed.
+
+    Without a master, for the moment or for good, it is MasterUnreachable. The HA address is the broker's own word (26).
+    """
+
+    name: str
+    name_servers: tuple[Address, ...]
+
+    def ha(self) -> Address:
+        return ha_address(self.config())
+
+    def remoting(self) -> Address:
+        failures: list[MasterError] = []
+        for name_server in self.name_servers:
+            try:
+                return self._registered_at(name_server)
+            except MasterError as failure:
+                failures.append(failure)
+        raise failures[-1]
+
+    @property
+    def place(self) -> str:
+        return f"{self.name} at name server {';'.join(map(str, self.name_servers))}"
+
+    def _registered_at(self, name_server: Address) -> Address:
+        with self._client(name_server) as client:
+            answer = loads(client.call(Command(RequestCode.GET_BROKER_CLUSTER_INFO)).body)
+        groups = answer.get("brokerAddrTable") if isinstance(answer, dict) else None
+        if not isinstance(groups, dict):
+            raise ProtocolViolation(
+                f"the cluster info of the name server at {name_server} is none",
+                expected='a JSON object "brokerAddrTable"',
+                found=answer,
+                hint="Check that the address is that of a name server.",
+            )
+        return self._master_of(groups, name_server)
+
+    def _master_of(self, groups: Mapping[str, Any], name_server: Address) -> Address:
+        addresses = (groups.get(self.name) or {}).get("brokerAddrs") or {}
+        if MASTER_ID not in addresses:
+            raise MasterUnreachable(
+                f"the name server at {name_server} knows no master of {self.name}",
+                expected=f"brokerName {self.name} with brokerId {MASTER_ID}",
+                found=f"ids {', '.join(addresses)}" if addresses else f"brokers {', '.join(sorted(groups)) or 'none'}",
+                hint="Check that the master runs and registers there, and that the log id is rocketmq/<brokerName>.",
+            )
+        return Address.parse(str(addresses[MASTER_ID]))

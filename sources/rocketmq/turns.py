@@ -1,0 +1,121 @@
+"""Whose turn it is to be connected to a master that counts connections: the session's, or the reading tasks'.
+
+Brokers of 5.x with `inSyncReplicas` of 3 or more take every connection for a slave of its own. What must hold there:
+
+    of one replica's connections at most one has reported to the master and is not known to have ended
+
+The session's thread and the job agree on it here. Where an end is not known (a task failed, a link went dead), a
+connection may be counted until the master has not heard from it for some time (`broker_words.forgets_after_s`). So long
+is the quiet time, in which nobody connects.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from sources.errors import MasterUnreachable
+
+
+class Turns:
+    """`wake` makes the session's thread look whose turn it is."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._changed = threading.Condition()
+        self._readers = False
+        self._session_counts = False
+        self._lost_at = float("-inf")  # when a connection was last left without knowing that it ended
+        self._quiet_s = 0.0  # 0 while the master does not count connections
+        self._is_closed = False
+
+    # The job's side.
+
+    @contextmanager
+    def of_readers(self, forgotten_after_s: float | None) -> Iterator[None]:
+        """The tasks read inside; None: they need no turn of their own, because nobody counts connections.
+
+        Waits until the session's connection has ended and the quiet time, if any, is over. Raises MasterUnreachable
+        when the session is closed meanwhile.
+        """
+        with self._changed:
+            self._quiet_s = 0.0 if forgotten_after_s is None else forgotten_after_s
+        try:
+            if forgotten_after_s is not None:
+                self._hand_over()
+            with self._noting_a_loss():
+                yield
+        finally:
+            self._take_back()
+
+    def close(self) -> None:
+        """Ends all waiting."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    def _hand_over(self) -> None:
+        with self._changed:
+            self._readers = True
+        self._wake()
+        with self._changed:
+            self._changed.wait_for(lambda: not self._session_counts or self._is_closed)
+            self._await_quiet()
+            if self._is_closed:
+                raise MasterUnreachable("the session was closed while tasks waited for their turn to read")
+
+    @contextmanager
+    def _noting_a_loss(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            with self._changed:
+                self._lost_at = time.monotonic()
+            raise
+
+    def _take_back(self) -> None:
+        with self._changed:
+            self._readers = False
+            self._changed.notify_all()
+
+    # The session's thread.
+
+    @property
+    def are_readers(self) -> bool:
+        return self._readers
+
+    def await_own(self) -> bool:
+        """Waits for the session's turn; False where it was closed before."""
+        with self._changed:
+            while not self._is_own() and not self._is_closed:
+                self._changed.wait_for(lambda: not self._readers or self._is_closed)
+                self._await_quiet()
+            return self._is_own()
+
+    def begin(self) -> bool:
+        """To be asked before each report: whether it may be sent. From the first one on the connection counts."""
+        with self._changed:
+            self._session_counts = self._session_counts or self._is_own()
+            return self._session_counts and not self._readers
+
+    def end(self, *, is_known: bool) -> None:
+        """The session's connection is no more; `is_known`: to the master as well."""
+        with self._changed:
+            if self._session_counts and not is_known:
+                self._lost_at = time.monotonic()
+            self._session_counts = False
+            self._changed.notify_all()
+
+    # With the lock held.
+
+    def _is_own(self) -> bool:
+        return not self._readers and self._quiet_left_s() <= 0
+
+    def _quiet_left_s(self) -> float:
+        return self._lost_at + self._quiet_s - time.monotonic() if self._quiet_s else 0.0
+
+    def _await_quiet(self) -> None:
+        while not self._is_closed and (left_s := self._quiet_left_s()) > 0:
+            self._changed.wait(left_s)

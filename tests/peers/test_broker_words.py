@@ -1,0 +1,41 @@
+"""What real brokers say of themselves is what logtwin makes of it."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from sources.offsets import LogId, Offset
+from sources.rocketmq.address import Address
+from sources.rocketmq.broker_words import forgets_after_s, ha_address, takes_turns
+from sources.rocketmq.client import RemotingClient
+from sources.rocketmq.log import RocketMQLog
+from tests.peers.rocketmq import Broker
+
+pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(params=["broker_497", "broker_550"])
+def broker(request: pytest.FixtureRequest) -> Broker:
+    """Each of the real brokers in turn."""
+    running: Broker = request.getfixturevalue(request.param)
+    return running
+
+
+def test_a_look_at_a_real_master(broker: Broker) -> None:
+    remoting, ha = Address("127.0.0.1", broker.port), Address("127.0.0.1", broker.ha_port)
+    view = RocketMQLog(log_id=LogId("rocketmq", "b1"), master=ha, remoting=remoting).look()
+    with RemotingClient(remoting) as client:
+        info, config = client.runtime_info(), client.broker_config()
+
+    assert ha_address(config) == ha
+    assert (takes_turns(config), forgets_after_s(config)) == (False, 22.0)
+    assert view.role == "ASYNC_MASTER"
+    assert view.retention is not None
+    assert (view.retention.file_size_bytes, view.retention.keeps_s) == (1024 * 1024, 72 * 3600.0)
+    free_of_force = 0.85 - float(info["commitLogDiskRatio"])  # files go whatever their age on a disk 85 % full
+    total_bytes = shutil.disk_usage(broker.store).total
+    assert view.retention.room_bytes == pytest.approx(max(free_of_force, 0.0) * total_bytes, rel=0.01)
+    assert view.retention.until_loss(view.bounds, view.bounds.end, age_s=0.0, growth_bytes_per_s=1.0) is None
+    assert view.bounds.start == Offset(0)

@@ -1,0 +1,84 @@
+"""A master found by name, through real name servers, wherever it is."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from sources.errors import MasterUnreachable
+from sources.offsets import LogId
+from sources.rocketmq.address import Address
+from sources.rocketmq.log import RocketMQLog
+from sources.rocketmq.producer import Message, Producer
+from sources.rocketmq.remote_broker import NamedBroker
+from tests.peers.name_server import NameServer
+from tests.peers.rocketmq import Broker
+from tests.sources.rocketmq.scripted_master import eventually
+
+pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(params=["4.9.7", "5.5.0"])
+def name_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NameServer]:
+    with NameServer(request.param, tmp_path / "name-server") as running:
+        yield running
+
+
+def registered(name_server: NameServer, home: Path) -> Broker:
+    return Broker(name_server.version, home, {"namesrvAddr": name_server.address, "brokerName": "b1"})
+
+
+def found(name_server: NameServer) -> Address | None:
+    """Where the name server says that the master is."""
+    try:
+        return NamedBroker(name="b1", name_servers=(Address.parse(name_server.address),)).remoting()
+    except MasterUnreachable:
+        return None
+
+
+def send(broker: Broker, count: int) -> None:
+    with Producer(Address("127.0.0.1", broker.port)) as producer:
+        assert all(
+            result.is_stored for result in producer.send_all(Message("moves", b"x" * 1000) for _ in range(count))
+        )
+
+
+def read_all(log: RocketMQLog) -> bytes:
+    chunks = log.read(log.bounds(), committed=None, boundary=True)
+    return b"".join(bytes(chunk.raw) for chunk in chunks)
+
+
+def test_a_master_that_moves_is_followed(name_server: NameServer, tmp_path: Path) -> None:
+    """MS-13, HA-11: stopped here, started there on a copy of its store; HA-60: and nobody there in between."""
+    log = RocketMQLog(
+        log_id=LogId("rocketmq", "b1"), name_servers=(Address.parse(name_server.address),), connect_timeout_ms=10_000
+    )
+    with pytest.raises(MasterUnreachable, match="knows no master of b1"):
+        log.bounds()
+    here, there = (registered(name_server, tmp_path / place) for place in ("here", "there"))
+    with here, closing(log.open_session()) as session:
+        assert eventually(lambda: found(name_server) == Address("127.0.0.1", here.port))
+        log.check()
+        send(here, 100)
+        before = read_all(log)
+        session.acknowledge(log.bounds().end)
+        assert eventually(lambda: session.state.connected_since is not None)
+
+        here.stop()
+        assert eventually(lambda: session.state.connected_since is None)
+        shutil.copytree(here.store, there.store)
+        with there:
+            assert eventually(lambda: session.state.connected_since is not None)
+            assert session.state.reconnects == 1
+            send(there, 100)
+            after = read_all(log)
+            session.acknowledge(log.bounds().end)
+            if there.version == "5.5.0":  # 4.x does not tell
+                assert eventually(lambda: log.acknowledged_by_master() == log.bounds().end)
+            assert after == there.log_bytes(log.bounds().end)
+    assert len(after) > len(before) > 0
+    assert after.startswith(before)

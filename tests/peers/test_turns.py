@@ -1,0 +1,170 @@
+"""A real broker that waits for two slaves counts connections. One replica must never be two of them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+
+import pytest
+
+from sources.master import Session
+from sources.offsets import LogId, Offset, OffsetRange
+from sources.rocketmq.address import Address
+from sources.rocketmq.client import RemotingClient, connect
+from sources.rocketmq.ha import encode_report
+from sources.rocketmq.log import RocketMQLog
+from sources.rocketmq.producer import Message, Producer
+from sources.rocketmq.remoting import Command, RequestCode, ResponseCode
+from tests.peers.rocketmq import Broker
+from tests.sources.rocketmq.scripted_master import eventually
+
+pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
+
+HOUSEKEEPING_MS = 3000
+MESSAGES = 400
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    settings: dict[str, str | int] = {
+        "brokerRole": "SYNC_MASTER",
+        "inSyncReplicas": 3,
+        "slaveTimeout": 2000,
+        "haHousekeepingInterval": HOUSEKEEPING_MS,
+    }
+    with Broker("5.5.0", tmp_path_factory.mktemp("counting"), settings) as running:
+        yield running
+
+
+def log_of(broker: Broker) -> RocketMQLog:
+    return RocketMQLog(
+        log_id=LogId("rocketmq", "b1"),
+        master=Address("127.0.0.1", broker.ha_port),
+        remoting=Address("127.0.0.1", broker.port),
+    )
+
+
+def in_sync_replicas(broker: Broker, count: int) -> None:
+    """Changed while it runs (25)."""
+    with RemotingClient(Address("127.0.0.1", broker.port)) as client:
+        client.call(Command(RequestCode.UPDATE_BROKER_CONFIG, body=f"inSyncReplicas={count}".encode()))
+
+
+def listed(client: RemotingClient) -> int:
+    """How many connections the broker counts for slaves now."""
+    return len((client.ha_status() or {})["haConnectionInfo"])
+
+
+@contextmanager
+def counting(broker: Broker) -> Iterator[list[int]]:
+    """The numbers of connections that the broker counts meanwhile, asked for all the time."""
+    counts: list[int] = []
+    is_over = threading.Event()
+
+    def watch() -> None:
+        with RemotingClient(Address("127.0.0.1", broker.port)) as client:
+            while not is_over.is_set():
+                counts.append(listed(client))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield counts
+    finally:
+        is_over.set()
+        watcher.join()
+
+
+def read_batch(log: RocketMQLog, session: Session, position: Offset) -> Offset:
+    """One batch as the job does it: read in the tasks' turn, commit, acknowledge."""
+    end = log.bounds().end
+    with session.reading():
+        chunks = list(log.read(OffsetRange(position, end), committed=position, boundary=True))
+    if chunks:
+        position = chunks[-1].covered.end
+    session.acknowledge(position)
+    return position
+
+
+def send_waiting(broker: Broker, codes: list[int]) -> None:
+    with Producer(Address("127.0.0.1", broker.port), window=32) as producer:
+        codes += [result.code for result in producer.send_all(Message("turns", b"x" * 500) for _ in range(MESSAGES))]
+
+
+def test_alone_it_never_passes_for_two(broker: Broker) -> None:
+    log = log_of(broker)
+    codes: list[int] = []
+    position = Offset(0)
+    sender = threading.Thread(target=send_waiting, args=(broker, codes))
+    with closing(log.open_session()) as session, counting(broker) as counts:
+        sender.start()
+        batches = 0
+        while sender.is_alive():
+            position = read_batch(log, session, position)
+            batches += 1
+        sender.join()
+        position = read_batch(log, session, position)
+        assert eventually(lambda: log.acknowledged_by_master() == position)
+        assert session.state.reconnects == 0
+
+    assert codes == [ResponseCode.FLUSH_SLAVE_TIMEOUT] * MESSAGES  # stored, and no replica but this one
+    assert batches > 20
+    assert len(counts) > 100
+    assert set(counts) == {0, 1}
+    assert position == log.bounds().end
+
+
+def test_with_another_slave_beside_it_producers_are_answered_when_both_have_the_data(broker: Broker) -> None:
+    log = log_of(broker)
+    start = log.bounds().end
+    with (
+        closing(log.open_session()) as session,
+        connect(Address("127.0.0.1", broker.ha_port), timeout_ms=5000) as slave,
+        Producer(Address("127.0.0.1", broker.port)) as producer,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        answer = pool.submit(producer.send, Message("turns", b"both"))
+        assert eventually(lambda: log.bounds().end > start)
+        end = log.bounds().end
+        slave.sendall(encode_report(end))
+        assert not answer.done()
+        assert read_batch(log, session, start) == end
+        assert answer.result(20).code == ResponseCode.SUCCESS
+
+
+def test_tasks_that_died_are_forgotten_before_the_session_is_back(broker: Broker) -> None:
+    log = log_of(broker)
+    end = log.bounds().end
+    with closing(log.open_session()) as session, ExitStack() as hung:
+        session.acknowledge(end)
+        assert eventually(lambda: log.acknowledged_by_master() == end)
+        with counting(broker) as counts:
+            with pytest.raises(ZeroDivisionError), session.reading():
+                dead = hung.enter_context(connect(Address("127.0.0.1", broker.ha_port), timeout_ms=5000))
+                dead.sendall(encode_report(end))  # a task reports, and is heard no more
+                with RemotingClient(Address("127.0.0.1", broker.port)) as client:
+                    assert eventually(lambda: listed(client) == 1)
+                raise ZeroDivisionError
+            assert eventually(lambda: counts[-1] == 0)
+            assert eventually(lambda: counts[-1] == 1)
+        assert set(counts) == {0, 1}
+
+
+def test_a_count_that_is_changed_is_heeded_at_the_next_batch(broker: Broker) -> None:
+    log = log_of(broker)
+    position = log.bounds().end
+    in_sync_replicas(broker, 2)
+    try:
+        with closing(log.open_session()) as session, RemotingClient(Address("127.0.0.1", broker.port)) as client:
+            session.acknowledge(position)
+            assert eventually(lambda: log.acknowledged_by_master() == position)
+            with session.reading():
+                assert listed(client) == 1
+            in_sync_replicas(broker, 3)
+            with session.reading():
+                assert listed(client) == 0
+            assert eventually(lambda: listed(client) == 1)
+    finally:
+        in_sync_replicas(broker, 3)

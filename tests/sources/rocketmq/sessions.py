@@ -1,0 +1,65 @@
+"""Sessions with masters that a test speaks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from sources.offsets import LogId, Offset
+from sources.rocketmq.address import Address
+from sources.rocketmq.session import HASession
+from tests.sources.rocketmq.scripted_master import HAScript, SlaveConnection
+
+LOG_ID = LogId("rocketmq", "broker-a")
+
+
+def stay(connection: SlaveConnection) -> None:
+    connection.await_end()
+
+
+def leave_after(count: int) -> HAScript:
+    """Close the connection after `count` reports."""
+
+    def script(connection: SlaveConnection) -> None:
+        connection.await_reports(count)
+
+    return script
+
+
+@dataclass
+class Known:
+    """A master whose answers a test sets, and may change."""
+
+    address: Address
+    end: Callable[[], Offset] = lambda: Offset(2**62)
+    words: dict[str, str] = field(default_factory=dict)
+
+    def ha(self) -> Address:
+        return self.address
+
+    def maximum(self) -> Offset:
+        return self.end()
+
+    def config(self) -> dict[str, str]:
+        return self.words
+
+
+@contextmanager
+def session_of(master: Known, *, heartbeat_interval_s: float = 60.0, **options: Any) -> Iterator[HASession]:
+    session = HASession(
+        master,
+        LOG_ID,
+        heartbeat_interval_s=heartbeat_interval_s,
+        longest_wait_s=0.2,
+        **{"connect_timeout_ms": 10_000} | options,
+    )
+    with closing(session):
+        yield session
+
+
+def session_with(
+    address: Address, *, maximum: Callable[[], Offset] = lambda: Offset(2**62), heartbeat_interval_s: float = 60.0
+) -> AbstractContextManager[HASession]:
+    return session_of(Known(address, maximum), heartbeat_interval_s=heartbeat_interval_s)

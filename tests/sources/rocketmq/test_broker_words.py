@@ -1,0 +1,120 @@
+"""A broker's own words as values. Those of real brokers: tests/peers/test_broker_words.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from sources.errors import ProtocolViolation
+from sources.offsets import Offset, OffsetRange
+from sources.retention import Retention
+from sources.rocketmq.address import Address
+from sources.rocketmq.broker_words import forgets_after_s, ha_address, log_bounds, retention, takes_turns
+
+GIB = 1024**3
+INFO = {
+    "commitLogMinOffset": "1073741824",
+    "commitLogMaxOffset": "5000000000",
+    "commitLogDiskRatio": "0.45",
+    "commitLogDirCapacity": "Total : 100.0 GiB, Free : 55.3 GiB.",
+}
+CONFIG = {
+    "brokerIP2": "10.0.0.5",
+    "haListenPort": "10912",
+    "mappedFileSizeCommitLog": "1073741824",
+    "fileReservedTime": "72",
+    "storePathRootDir": "/data/store",
+    "storePathCommitLog": "/data/store/commitlog",
+}
+
+
+def test_a_log_has_two_ends() -> None:
+    assert log_bounds(INFO) == OffsetRange(Offset(1073741824), Offset(5000000000))
+    assert log_bounds({"commitLogMinOffset": "-1", "commitLogMaxOffset": "0"}) == OffsetRange(Offset(0), Offset(0))
+
+
+@pytest.mark.parametrize(
+    "change", [{"commitLogMinOffset": "5000000001"}, {"commitLogMaxOffset": "many"}, {"commitLogMaxOffset": ""}]
+)
+def test_ends_that_cannot_be_are_a_violation(change: dict[str, str]) -> None:
+    with pytest.raises(ProtocolViolation) as caught:
+        log_bounds(INFO | change)
+    assert "commitLogMaxOffset" in str(caught.value.expected)
+
+
+def test_where_it_listens_for_slaves() -> None:
+    assert ha_address(CONFIG) == Address("10.0.0.5", 10912)
+
+
+@pytest.mark.parametrize("key", ["brokerIP2", "haListenPort"])
+def test_a_broker_that_does_not_say_where_is_a_violation(key: str) -> None:
+    with pytest.raises(ProtocolViolation, match="lacks its HA address"):
+        ha_address({name: value for name, value in CONFIG.items() if name != key})
+
+
+@pytest.mark.parametrize(
+    ("value", "turns"), [(None, False), ("-1", False), ("1", False), ("2", False), ("3", True), ("5", True)]
+)
+def test_turns_are_taken_where_several_slaves_must_answer(value: str | None, turns: bool) -> None:
+    assert takes_turns({} if value is None else {"inSyncReplicas": value}) == turns
+
+
+def test_how_long_a_silent_connection_counts() -> None:
+    # the interval, and two seconds for a broker that looks at its clocks every second
+    assert forgets_after_s({"haHousekeepingInterval": "1500"}) == 3.5
+    assert forgets_after_s({}) == 22.0  # RocketMQ's default is 20 s
+
+
+def test_what_it_keeps_and_how_much_room_it_has() -> None:
+    # files go whatever their age on a disk 85 % full: 40 % of 100 GiB from here
+    found = retention(INFO, CONFIG)
+    assert found is not None
+    assert (found.file_size_bytes, found.keeps_s) == (GIB, 72 * 3600.0)
+    assert found.room_bytes == pytest.approx(40 * GIB, abs=10)
+
+
+@pytest.mark.parametrize(
+    ("percent", "room_gib"),
+    [("70", 25), ("95", 40), ("20", 0), ("46", 1)],  # the broker keeps it within 30 and 85
+)
+def test_the_limit_of_5x_is_a_setting(percent: str, room_gib: int) -> None:
+    found = retention(INFO, CONFIG | {"diskSpaceCleanForciblyRatio": percent})
+    assert found is not None
+    assert found.room_bytes == pytest.approx(room_gib * GIB, abs=10)
+
+
+@pytest.mark.parametrize(
+    ("text", "total_bytes"),
+    [
+        ("Total : 100.0 GiB, Free : 55.3 GiB.", 100 * GIB),
+        ("Total : 1.5 TiB, Free : 0.5 TiB.", 1536 * GIB),
+        ("Total : 1,5 TiB, Free : 0,5 TiB.", 1536 * GIB),  # Java writes it as its locale does
+        ("Total : 512.0 MiB, Free : 1 B.", GIB // 2),
+        ("Total : 1000 B, Free : 10 B.", 1000),
+    ],
+)
+def test_the_size_of_its_disk_is_written_for_people(text: str, total_bytes: int) -> None:
+    found = retention(INFO | {"commitLogDirCapacity": text, "commitLogDiskRatio": "0.0"}, CONFIG)
+    assert found is not None
+    assert found.room_bytes == int(0.85 * total_bytes)
+
+
+@pytest.mark.parametrize(
+    ("info", "config"),
+    [
+        ({"commitLogDirCapacity": "plenty"}, {}),
+        ({"commitLogDiskRatio": "-1.0"}, {}),  # no such path
+        ({"commitLogDiskRatio": "NaN"}, {}),
+        ({}, {"cleanFileForciblyEnable": "false"}),
+        ({}, {"storePathCommitLog": "/fast/commitlog"}),  # another disk than the one whose size is told
+    ],
+)
+def test_room_that_nobody_knows(info: dict[str, str], config: dict[str, str]) -> None:
+    found = retention(INFO | info, CONFIG | config)
+    assert found == Retention(file_size_bytes=GIB, keeps_s=72 * 3600.0, room_bytes=None)
+
+
+def test_a_broker_that_tells_nothing_of_its_files() -> None:
+    assert retention(INFO, {}) is None
+    assert retention({}, {"mappedFileSizeCommitLog": "1048576"}) == Retention(
+        file_size_bytes=1048576, keeps_s=None, room_bytes=None
+    )

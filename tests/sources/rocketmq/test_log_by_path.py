@@ -1,0 +1,52 @@
+"""A RocketMQ log as a master log, by path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sources.master import MasterView, SessionState
+from sources.offsets import Offset
+from sources.rocketmq.log import RocketMQLog
+from tests.sources.rocketmq.log_reading import ALL, LOG_ID, assert_is, owned, read, truth_between
+from tests.truth import Fixture
+
+
+def test_a_whole_log_comes_from_its_files(fixture_log: Fixture) -> None:
+    log = RocketMQLog(log_id=LOG_ID, path=str(fixture_log.commitlog_path), chunk_bytes=500_000)
+
+    assert log.bounds() == owned(0, fixture_log.max_offset)
+    assert_is(read(log, 0, fixture_log.max_offset, committed=None), fixture_log, 0, fixture_log.max_offset)
+
+
+def test_files_are_cut_at_records(fixture_log: Fixture) -> None:
+    log = RocketMQLog(log_id=LOG_ID, path=str(fixture_log.commitlog_path), split_bytes=200_000)
+    starts = truth_between(fixture_log, 0, ALL)
+
+    pieces = log.plan(owned(0, fixture_log.max_offset))
+
+    assert log.cuts_at_records
+    cut, expected = 0, []
+    while cut < fixture_log.max_offset:
+        end = min((start for start in starts if start >= cut + 200_000), default=fixture_log.max_offset)
+        expected.append(owned(cut, end))
+        cut = end
+    assert pieces == tuple(expected)
+
+
+def test_files_take_no_promises(tmp_path: Path) -> None:
+    session = RocketMQLog(log_id=LOG_ID, path=str(tmp_path)).open_session()
+    session.acknowledge(Offset(5))
+    with session.reading():
+        pass
+    session.close()
+
+    assert session.acknowledged is None
+    assert session.state == SessionState(None, None, 0, None)
+
+
+def test_a_look_at_files(fixture_550: Fixture) -> None:
+    log = RocketMQLog(log_id=LOG_ID, path=str(fixture_550.commitlog_path))
+
+    assert log.look() == MasterView(role=None, bounds=owned(0, fixture_550.max_offset), retention=None)
+    assert log.place == str(fixture_550.commitlog_path)
+    assert log.role == "reader"

@@ -1,0 +1,140 @@
+"""Where a broker is: as given, or as a name server says. Real name servers: tests/peers/test_lookup.py."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import pytest
+
+from sources.errors import MasterError, MasterUnreachable, ProtocolViolation
+from sources.offsets import Offset
+from sources.options import MasterOptions
+from sources.registry import open_log
+from sources.rocketmq.address import Address
+from sources.rocketmq.remote_broker import BrokerAt, NamedBroker
+from sources.rocketmq.remoting import Command, RequestCode, encode_command
+from tests.sources.rocketmq.scripted_master import ScriptedBroker, ScriptedMaster, holding
+from tests.sources.rocketmq.sessions import stay
+
+NOWHERE = Address("127.0.0.1", 1)
+
+
+def knowing(brokers: Callable[[], str]) -> Callable[[Command], bytes]:
+    """A name server; `brokers` is its table as fastjson writes it, integer keys unquoted."""
+
+    def answer(request: Command) -> bytes:
+        assert request.code == RequestCode.GET_BROKER_CLUSTER_INFO
+        body = f'{{"brokerAddrTable":{{{brokers()}}},"clusterAddrTable":{{"c1":["broker-a"]}}}}'
+        return encode_command(request.response(0, body=body.encode()))
+
+    return answer
+
+
+def group(addresses: str, name: str = "broker-a") -> str:
+    return f'"{name}":{{"brokerAddrs":{{{addresses}}},"brokerName":"{name}","cluster":"c1"}}'
+
+
+def listening_at(ha: Address, end: int = 5000) -> Callable[[Command], bytes]:
+    """A broker that says so in 26."""
+
+    def answer(request: Command) -> bytes:
+        if request.code == RequestCode.GET_BROKER_CONFIG:
+            words = f"brokerIP2={ha.host}\nhaListenPort={ha.port}\n"
+            return encode_command(request.response(0, body=words.encode()))
+        return holding(0, end)(request)
+
+    return answer
+
+
+def named(*name_servers: Address) -> NamedBroker:
+    return NamedBroker(name="broker-a", name_servers=name_servers, connect_timeout_ms=10_000, connect_attempts=1)
+
+
+def test_given_addresses_are_used() -> None:
+    """MS-12: who is told where its master is asks nobody else."""
+    broker = BrokerAt(master=Address("10.0.0.5", 10912), broker=Address("10.0.0.5", 10911))
+
+    assert (broker.ha(), broker.remoting()) == (Address("10.0.0.5", 10912), Address("10.0.0.5", 10911))
+    assert broker.place == "10.0.0.5:10912"
+
+
+def test_a_master_is_found_by_its_name() -> None:
+    """MS-13: who is not asks a name server, and the broker itself for its HA address."""
+    ha = Address("10.0.0.6", 12345)
+    with ScriptedBroker(listening_at(ha)) as broker:
+        table = group(f'0:"{broker.address}",1:"10.0.0.7:10911"') + "," + group('0:"10.0.0.8:10911"', "broker-b")
+        with ScriptedBroker(knowing(lambda: table)) as name_server:
+            found = named(name_server.address)
+            assert found.remoting() == broker.address
+            assert found.ha() == ha
+            assert found.bounds().end == found.maximum() == 5000
+            assert found.place == f"broker-a at name server {name_server.address}"
+
+
+def test_a_master_that_moves_is_found_where_it_is() -> None:
+    """MS-13, HA-11: it is looked for at each connection; the session's goes on until it breaks."""
+    with ExitStack() as stack:
+        old, new = (stack.enter_context(ScriptedMaster(stay)) for _ in range(2))
+        at_old, at_new = (stack.enter_context(ScriptedBroker(listening_at(ha.address))) for ha in (old, new))
+        where = [at_old.address]
+        name_server = stack.enter_context(ScriptedBroker(knowing(lambda: group(f'0:"{where[0]}"'))))
+        options = MasterOptions(
+            id="rocketmq/broker-a", name_server=f"{NOWHERE}; {name_server.address}", connect_timeout_ms=10_000
+        )
+        session = open_log(options).open_session()
+        stack.callback(session.close)
+        session.acknowledge(Offset(100))
+        first = old.await_connection(1)
+        first.await_report_of(100)
+        where[0] = at_new.address
+        session.acknowledge(Offset(200))
+        first.await_report_of(200)
+        assert new.connections == []
+        first.reset()
+        new.await_connection(1).await_report_of(200)
+
+
+@pytest.mark.parametrize(
+    ("table", "found"),
+    [
+        (group('1:"10.0.0.7:10911"'), "ids 1"),
+        (group('0:"10.0.0.8:10911"', "broker-b"), "brokers broker-b"),
+        ("", "brokers none"),
+    ],
+    ids=["a slave only", "another broker", "nobody"],
+)
+def test_a_broker_without_a_master_may_have_one_later(table: str, found: str) -> None:
+    with (
+        ScriptedBroker(knowing(lambda: table)) as name_server,
+        pytest.raises(MasterUnreachable, match="knows no master of broker-a") as caught,
+    ):
+        named(name_server.address).remoting()
+    assert caught.value.is_transient
+    assert caught.value.found == found
+    assert caught.value.hint
+
+
+def test_the_first_name_server_that_knows_is_believed() -> None:
+    ignorant = knowing(lambda: "")
+    knows = knowing(lambda: group('0:"10.0.0.8:10911"'))
+    with ScriptedBroker(ignorant) as one, ScriptedBroker(knows) as other:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            nobody = Address("127.0.0.1", listener.getsockname()[1])
+        assert named(nobody, one.address, other.address).remoting() == Address("10.0.0.8", 10911)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (lambda request: encode_command(request.response(0, body=b"[]")), ProtocolViolation),
+        (lambda request: encode_command(request.response(0, body=b"{}")), ProtocolViolation),
+        (lambda request: encode_command(request.response(3, remark="what?")), MasterError),
+    ],
+    ids=["no object", "no table", "refused"],
+)
+def test_what_is_no_name_server_is_named(answer: Callable[[Command], bytes], kind: type[MasterError]) -> None:
+    with ScriptedBroker(answer) as name_server, pytest.raises(kind) as caught:
+        named(name_server.address).remoting()
+    assert str(name_server.address) in str(caught.value)

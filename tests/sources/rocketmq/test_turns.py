@@ -1,0 +1,150 @@
+"""The session and the tasks that read take turns with a master that counts connections."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from sources.errors import MasterUnreachable
+from sources.offsets import Offset
+from sources.rocketmq.address import Address
+from sources.rocketmq.session import HASession
+from sources.rocketmq.turns import Turns
+from tests.sources.rocketmq.scripted_master import PATIENCE_S, ScriptedMaster, SlaveConnection
+from tests.sources.rocketmq.sessions import Known, session_of, stay
+
+COUNTS_CONNECTIONS = {"inSyncReplicas": "3", "haHousekeepingInterval": "100"}
+
+
+@pytest.mark.parametrize("words", [{}, {"inSyncReplicas": "1"}, {"inSyncReplicas": "2"}])
+def test_a_master_that_counts_no_connections_sees_none_leave(words: dict[str, str]) -> None:
+    with ScriptedMaster(stay) as master, session_of(Known(master.address, words=words)) as session:
+        session.acknowledge(Offset(100))
+        master.await_connection(1).await_report_of(100)
+        with session.reading():
+            session.acknowledge(Offset(200))
+            master.await_connection(1).await_report_of(200)
+        assert len(master.connections) == 1
+
+
+def test_tasks_read_while_the_session_is_away() -> None:
+    with ScriptedMaster(stay) as master, session_of(Known(master.address, words=COUNTS_CONNECTIONS)) as session:
+        session.acknowledge(Offset(100))
+        master.await_connection(1).await_report_of(100)
+        before = session.state
+        for batch in range(2, 5):
+            with session.reading():
+                assert master.connections[-1].has_ended()
+                session.acknowledge(Offset(100 * batch))
+                during = session.state
+                assert len(master.connections) == batch - 1
+            master.await_connection(batch).await_report_of(100 * batch)
+            assert during == replace(before, acknowledged=Offset(100 * batch))  # a pause, no loss of connection
+        assert session.state == during
+    assert [connection.reports for connection in master.connections] == [[100], [200], [300], [400]]
+
+
+def test_the_turn_is_the_tasks_only_when_the_master_has_ended_too() -> None:
+    """A master takes a connection off its list before it ends the stream."""
+    may_end = threading.Event()
+    entered = threading.Event()
+
+    def linger(connection: SlaveConnection) -> None:
+        connection.await_end()
+        may_end.wait(PATIENCE_S)
+
+    def enter(session: HASession) -> None:
+        with session.reading():
+            entered.set()
+
+    with ScriptedMaster(linger, stay) as master, session_of(Known(master.address, words=COUNTS_CONNECTIONS)) as session:
+        session.acknowledge(Offset(100))
+        master.await_connection(1).await_report_of(100)
+        job = threading.Thread(target=enter, args=(session,))
+        job.start()
+        master.await_connection(1).await_end()
+        assert not entered.wait(0.2)
+        may_end.set()
+        assert entered.wait(PATIENCE_S)
+        job.join(PATIENCE_S)
+
+
+def test_after_tasks_that_failed_nobody_connects_until_the_master_has_forgotten_them() -> None:
+    words = {"inSyncReplicas": "3", "haHousekeepingInterval": "500"}
+    with ScriptedMaster(stay) as master, session_of(Known(master.address, words=words)) as session:
+        session.acknowledge(Offset(100))
+        master.await_connection(1).await_report_of(100)
+        with pytest.raises(ZeroDivisionError), session.reading():
+            raise ZeroDivisionError
+        failed_at = time.monotonic()
+        with session.reading():  # the next attempt waits as well
+            assert time.monotonic() - failed_at > 0.5
+            assert len(master.connections) == 1
+        master.await_connection(2).await_report_of(100)
+
+
+def test_closing_ends_the_wait_for_a_turn() -> None:
+    words = {"inSyncReplicas": "3", "haHousekeepingInterval": "600000"}
+    with ScriptedMaster(stay) as master, session_of(Known(master.address, words=words)) as session:
+        session.acknowledge(Offset(100))
+        master.await_connection(1).await_report_of(100)
+        with pytest.raises(ZeroDivisionError), session.reading():
+            raise ZeroDivisionError
+        closing_soon = threading.Timer(0.2, session.close)
+        closing_soon.start()
+        with pytest.raises(MasterUnreachable, match="closed while"), session.reading():
+            raise AssertionError("it is nobody's turn")
+        closing_soon.join()
+        assert len(master.connections) == 1
+
+
+def test_a_master_that_cannot_be_asked_whose_turn_it_is_fails_the_batch() -> None:
+    class Away(Known):
+        def config(self) -> dict[str, str]:
+            raise MasterUnreachable("away")
+
+    with session_of(Away(Address("127.0.0.1", 1))) as session, pytest.raises(MasterUnreachable), session.reading():
+        raise AssertionError("it is nobody's turn")
+
+
+def test_a_change_of_the_count_is_heeded_at_the_next_batch() -> None:
+    with ScriptedMaster(stay) as master:
+        known = Known(master.address, words={"inSyncReplicas": "2"})
+        with session_of(known) as session:
+            session.acknowledge(Offset(100))
+            master.await_connection(1).await_report_of(100)
+            with session.reading():
+                assert not master.connections[0].has_ended()
+            known.words = COUNTS_CONNECTIONS
+            with session.reading():
+                assert master.connections[0].has_ended()
+            master.await_connection(2).await_report_of(100)
+
+
+def test_at_no_moment_do_both_count() -> None:
+    turns = Turns(wake=lambda: None)
+    counts = threading.Event()
+    is_over = threading.Event()
+
+    def session() -> None:
+        while not is_over.is_set() and turns.await_own():
+            while not is_over.is_set() and turns.begin():
+                counts.set()
+            counts.clear()
+            turns.end(is_known=True)
+
+    thread = threading.Thread(target=session)
+    thread.start()
+    for _ in range(200):
+        with turns.of_readers(forgotten_after_s=20.0):
+            assert not counts.is_set()
+        assert counts.wait(PATIENCE_S)
+    is_over.set()
+    turns.close()
+    with pytest.raises(MasterUnreachable), turns.of_readers(forgotten_after_s=20.0):
+        raise AssertionError("it is nobody's turn")
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()

@@ -1,0 +1,93 @@
+"""What a lagging replica may still lose, and when at the earliest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sources.offsets import Offset, OffsetRange
+from sources.retention import Retention, UntilLoss
+
+FILE = 1000
+HELD = OffsetRange(Offset(5000), Offset(9500))
+THREE_DAYS = Retention(file_size_bytes=FILE, keeps_s=259_200.0, room_bytes=None)
+TIGHT = Retention(file_size_bytes=FILE, keeps_s=None, room_bytes=700)
+
+
+def until_loss(
+    retention: Retention, position: int, *, age_s: float | None = None, growth: float | None = None
+) -> UntilLoss | None:
+    return retention.until_loss(HELD, Offset(position), age_s=age_s, growth_bytes_per_s=growth)
+
+
+@pytest.mark.parametrize("position", [9500, 9501])
+def test_a_replica_that_has_everything_has_nothing_to_lose(position: int) -> None:
+    assert until_loss(THREE_DAYS, position, age_s=1e9, growth=1e9) is None
+
+
+@pytest.mark.parametrize(
+    ("position", "bytes_left"),
+    [(5000, 0), (5001, 0), (5999, 0), (6000, 1000), (7999, 2000), (9499, 4000)],
+)
+def test_what_lies_in_a_file_goes_with_the_file(position: int, bytes_left: int) -> None:
+    assert until_loss(THREE_DAYS, position) == UntilLoss(bytes_left, None)
+
+
+def test_a_file_goes_when_its_time_is_up() -> None:
+    assert until_loss(THREE_DAYS, 7000, age_s=259_000.0) == UntilLoss(2000, 200.0)
+    assert until_loss(THREE_DAYS, 7000, age_s=259_300.0) == UntilLoss(2000, 0.0)
+
+
+def test_a_file_goes_when_its_room_is_needed() -> None:
+    # 700 bytes of room, and 2000 bytes of older files that go first: 2700 bytes at 10 a second
+    assert until_loss(TIGHT, 7000, growth=10.0) == UntilLoss(2000, 270.0)
+
+
+def test_the_earlier_of_the_two_counts() -> None:
+    both = replace(TIGHT, keeps_s=1000.0)
+    assert until_loss(both, 7000, age_s=900.0, growth=10.0) == UntilLoss(2000, 100.0)
+    assert until_loss(both, 7000, age_s=100.0, growth=10.0) == UntilLoss(2000, 270.0)
+
+
+@pytest.mark.parametrize("growth", [None, 0.0])
+def test_a_log_that_does_not_grow_needs_no_room(growth: float | None) -> None:
+    assert until_loss(TIGHT, 7000, growth=growth) == UntilLoss(2000, None)
+
+
+@pytest.mark.parametrize("position", [0, 4999])
+def test_below_the_minimum_it_is_lost(position: int) -> None:
+    assert until_loss(TIGHT, position) == UntilLoss(0, 0.0)
+
+
+RETENTIONS = st.builds(
+    Retention,
+    file_size_bytes=st.integers(1, 2**31),
+    keeps_s=st.none() | st.floats(0, 1e9),
+    room_bytes=st.none() | st.integers(0, 2**50),
+)
+
+
+@given(
+    retention=RETENTIONS,
+    held=st.tuples(st.integers(0, 2**50), st.integers(0, 2**50)).map(sorted),
+    position=st.integers(0, 2**50),
+    age_s=st.none() | st.floats(0, 1e9),
+    growth=st.none() | st.floats(0, 1e9),
+)
+def test_an_estimate_is_never_negative_and_never_better_than_a_smaller_lag(
+    retention: Retention, held: list[int], position: int, age_s: float | None, growth: float | None
+) -> None:
+    bounds = OffsetRange(Offset(held[0]), Offset(held[1]))
+    left = retention.until_loss(bounds, Offset(position), age_s=age_s, growth_bytes_per_s=growth)
+    ahead = retention.until_loss(bounds, Offset(position + 1), age_s=age_s, growth_bytes_per_s=growth)
+
+    assert (left is None) == (position >= bounds.end)
+    if left is not None:
+        assert 0 <= left.bytes <= max(position - bounds.start, 0)
+        assert left.seconds is None or left.seconds >= 0
+    if left is not None and ahead is not None:
+        assert left.bytes <= ahead.bytes
+        assert ahead.seconds is None or left.seconds is None or left.seconds <= ahead.seconds
