@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -54,22 +55,27 @@ def replicate(
     available_now: Annotated[
         bool, typer.Option("--available-now", help="replicate what the masters hold now, then end")
     ] = False,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="start even if another job replicates a log; that one loses it")
+    ] = False,
 ) -> None:
     """Replicate every log of the configuration.
 
     Until Ctrl-C or SIGTERM, which stop it between two batches; with --available-now until everything is there.
     """
     from pipeline.display import Display
+    from pipeline.metrics import serving
     from pipeline.replicate import Job
     from pipeline.session import build_session, spark_log
     from pipeline.signals import stop_by_signal
 
     settings = configuration.load(config).with_logs(str(config))
-    spark = build_session(settings.spark, log_file=spark_log())
-    job = Job(spark, settings, available_now=available_now)
-    with stop_by_signal(job.request_stop), Display(err) as display:
-        job.start()
-        job.run(display)
+    with serving(settings.metrics) as metrics:
+        spark = build_session(settings.spark, log_file=spark_log())
+        job = Job(spark, settings, available_now=available_now, take_over=take_over)
+        with stop_by_signal(job.request_stop), Display(err) as display:
+            job.start()
+            job.run(lambda logs: metrics.update(logs) and display(logs))
     for one in job.progress():
         out.print(
             f"{one.log_id}: {one.phase.value} at offset {one.position}, {one.records:,} records in this run, "
@@ -84,18 +90,19 @@ def status(
     config: RequiredConfig,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object, for programs")] = False,
 ) -> None:
-    """Say where each replica is, and its master.
+    """Say how each replica stands, and its master.
 
-    Position, what the master holds, lag, and what the master counts as acknowledged.
+    Which job runs, what it has received, committed and acknowledged, how far it lags, and what is left until the master
+    deletes what is not replicated.
     """
-    from pipeline.status import log_statuses, status_table
+    from pipeline.status import log_statuses, status_blocks
 
     settings = configuration.load(config).with_logs(str(config))
     statuses = log_statuses(settings)
     if as_json:
         out.print_json(json.dumps({"logs": [one.as_json() for one in statuses]}))
     else:
-        out.print(status_table(statuses))
+        out.print(status_blocks(statuses, datetime.now(UTC)))
 
 
 @app.command()
@@ -106,6 +113,13 @@ def master(
     port: Annotated[int | None, typer.Option(help="remoting port; 0 takes a free one")] = None,
     host: Annotated[str | None, typer.Option(help="address to listen on")] = None,
     file_size_bytes: Annotated[int | None, typer.Option(help="size of a segment file of a new store")] = None,
+    role: Annotated[
+        Literal["ASYNC_MASTER", "SYNC_MASTER"] | None, typer.Option(help="SYNC_MASTER: producers wait for a slave")
+    ] = None,
+    in_sync_replicas: Annotated[
+        int | None, typer.Option(min=1, help="producers wait for this many replicas, the master included (as in 5.x)")
+    ] = None,
+    name_server: Annotated[str | None, typer.Option(help="register there: host:port")] = None,
 ) -> None:
     """Run the embedded master, a small broker.
 
@@ -113,7 +127,16 @@ def master(
     """
     from pipeline.embedded import serve
 
-    given = {"store": store, "ha_port": ha_port, "port": port, "host": host, "file_size_bytes": file_size_bytes}
+    given = {
+        "store": store,
+        "ha_port": ha_port,
+        "port": port,
+        "host": host,
+        "file_size_bytes": file_size_bytes,
+        "role": role,
+        "in_sync_replicas": in_sync_replicas,
+        "name_server": name_server,
+    }
     settings = _load(config).embedded_master.model_copy(update=_given(given))
     serve(settings, on_ready=lambda line: out.print(line, highlight=False, soft_wrap=True))
 

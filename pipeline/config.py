@@ -69,7 +69,7 @@ class WorkloadConfig(BaseModel):
 
 
 class MetadataConfig(BaseModel):
-    """``[metadata]``: topics, subscription groups, consumer and delay offsets of each broker, to tables of their own."""
+    """``[metadata]``: topics, groups, consumer and delay offsets of each broker, to tables of their own."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

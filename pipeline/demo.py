@@ -19,9 +19,9 @@ from rich.table import Table
 
 from pipeline.config import Config, EmbeddedMasterConfig, WorkloadConfig, parse
 from pipeline.console import err
-from pipeline.display import Display, number, size
+from pipeline.display import Display, duration, number, size
 from pipeline.embedded import READY
-from pipeline.log_replication import Progress
+from pipeline.progress import Progress
 from pipeline.replicate import Job
 from pipeline.session import build_session, spark_log
 from pipeline.signals import stop_by_signal
@@ -119,7 +119,7 @@ def _summary(console: Console, progress: Progress, seconds: float, acknowledged:
         "range": f"[{number(start)}, {number(progress.position)})".replace("[", "\\[", 1),
         "records": f"{progress.records:,} in {progress.batches:,} commits",
         "throughput": f"{progress.bytes / 1e6 / max(seconds, 1e-9):,.1f} MB/s over {seconds:,.0f} s",
-        "lag": size(progress.lag_bytes),
+        "lag": f"{size(progress.lag_bytes)}, {duration(progress.lag_s)}",
         "acknowledged": f"{number(acknowledged)}, as the master counts it",
     }.items():
         table.add_row(f"[bold]{name}[/]", value)

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from pipeline.log_replication import Phase, Progress
+from pipeline.progress import Phase, Progress
 
 RATE_WINDOW_S = 5.0
 LINE_EVERY_S = 5.0
@@ -77,11 +77,12 @@ class Display:
             "log": progress.log_id,
             "phase": progress.phase.value,
             "offset": number(progress.position),
-            "lag": size(progress.lag_bytes),
+            "lag": _lag(progress),
             "records/s": f"{records_s:,.0f}",
             "MB/s": f"{bytes_s / 1e6:,.1f}",
             "acknowledged": number(progress.acknowledged),
-        } | ({"error": str(progress.error)} if progress.error and progress.phase is Phase.WAITING else {})
+            **_exceptions(progress),
+        }
 
 
 def number(value: int | None) -> str:
@@ -99,6 +100,33 @@ def size(value_bytes: int | None) -> str:
             return f"{value:,.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}"
         value /= 1000
     return f"{value:,.1f} TB"
+
+
+def duration(seconds: float | None) -> str:
+    """A span of time for people, in its two largest units; a dash where it is not known."""
+    if seconds is None:
+        return "–"
+    left, parts = round(seconds), []
+    for unit, length_s in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, left = divmod(left, length_s)
+        parts.append(f"{count} {unit}" if count else "")
+    first = next((at for at, part in enumerate(parts) if part), len(parts) - 1)
+    return " ".join(part for part in parts[first : first + 2] if part) or "0 s"
+
+
+def _lag(progress: Progress) -> str:
+    seconds = round(progress.lag_s or 0)
+    return size(progress.lag_bytes) + (f", {duration(seconds)}" if seconds else "")
+
+
+def _exceptions(progress: Progress) -> dict[str, str]:
+    """What is shown only where there is something to show."""
+    shown = {}
+    if progress.session.reconnects:
+        shown["reconnects"] = number(progress.session.reconnects)
+    if progress.error and progress.phase is Phase.WAITING:
+        shown["error"] = str(progress.error)
+    return shown
 
 
 def _table(rows: list[dict[str, str]]) -> Table:

@@ -7,18 +7,23 @@ It goes through `Phase`::
        transient  ▼   │ started again
                  waiting                   the master went away; asked again for ever, and it says so
                   │
-    any ──────────▶ failed | stopped       an error nobody but an operator can end; a stop that was asked for
+    any ──────────▶ failed | stopped       an error nobody but an operator can end, among them that another job has
+                                           the log; a stop that was asked for
+
+A log that is owned by another run is found out by the next commit, or, while there is none, by looking: its session
+must not go on reporting. Every phase is published at once (`pipeline/run_state.py`), before the log is claimed.
 """
 
 from __future__ import annotations
 
-import enum
 import logging
 import threading
+import time
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -26,8 +31,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pipeline.checkpoint import Checkpoint, agrees
 from pipeline.config import Config
+from pipeline.master_watch import MasterWatch
+from pipeline.metadata_sync import MetadataSync
+from pipeline.progress import ENDED, Phase, Progress
+from pipeline.run_state import Publisher, RunFile
+from sinks.position import Writer
 from sinks.replica import BatchResult, Replica, Step
-from sources.errors import LogtwinError, find_error
+from sources.errors import LogtwinError, ReplicaError, TakenOver, find_error
 from sources.master import MasterLog, Session
 from sources.offsets import Offset
 from sources.options import ReadOptions
@@ -35,105 +45,123 @@ from sources.registry import open_log
 
 log = logging.getLogger(__name__)
 
-
-class Phase(enum.Enum):
-    STARTING = "starting"
-    RUNNING = "running"
-    WAITING = "waiting"
-    DONE = "done"
-    STOPPED = "stopped"
-    FAILED = "failed"
-
-
-ENDED = {Phase.DONE, Phase.STOPPED, Phase.FAILED}
-
-LOOK_EVERY = timedelta(seconds=1)
-LOOK_AFTER_ERROR = timedelta(seconds=30)
+CHECK_OWNERSHIP_EVERY_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """Where one log's replica is. Bytes and records are those committed by this run."""
+class _Totals:
+    """What the batches of this run add up to. A value, so that whoever reads it finds it whole."""
 
-    log_id: str
-    phase: Phase
-    started_at: Offset | None
-    position: Offset | None
-    master_minimum: Offset | None
-    master_maximum: Offset | None
-    acknowledged: Offset | None
-    records: int
-    bytes: int
-    batches: int
-    error: LogtwinError | None
+    records: int = 0
+    bytes: int = 0
+    batches: int = 0
+    stage_s: Mapping[Step, float] = field(default_factory=dict)
 
-    @property
-    def lag_bytes(self) -> int | None:
-        """What the master has and the replica has not; None before the master was asked."""
-        reached = self.position if self.position is not None else self.master_minimum
-        if reached is None or self.master_maximum is None:
-            return None
-        return max(0, self.master_maximum - reached)
+    def plus(self, result: BatchResult) -> _Totals:
+        stage_s = {step: self.stage_s.get(step, 0.0) + spent_s for step, spent_s in result.durations_s.items()}
+        return _Totals(
+            self.records + result.records, self.bytes + result.bytes, self.batches + 1, {**self.stage_s, **stage_s}
+        )
 
 
 class LogReplication:
     """Driver only. `start`, then `poll` now and then until the phase is one of ENDED, then `stop`."""
 
     def __init__(
-        self, spark: SparkSession, config: Config, options: ReadOptions, on_step: Callable[[Step], None] | None = None
+        self,
+        spark: SparkSession,
+        config: Config,
+        options: ReadOptions,
+        *,
+        available_now: bool,
+        take_over: bool = False,
+        on_step: Callable[[Step], None] | None = None,
     ) -> None:
         self._spark = spark
         self._config = config
         self._options = options
+        self._available_now = available_now
+        self._take_over = take_over
         self._log: MasterLog = open_log(options)
+        self._watch = MasterWatch(self._log)
         self._session: Session = self._log.open_session()
-        self._replica = Replica(spark, config.warehouse, self._log, self._session, on_step=on_step or _no_step)
+        writer = Writer.of_this_process()
+        self._replica = Replica(spark, config.warehouse, self._log, self._session, writer, on_step or _no_step)
+        self._publisher = Publisher(RunFile(config.warehouse, options.id), options.id, writer, self.progress)
+        self._metadata: MetadataSync | None = None
         self._query: StreamingQuery | None = None
         self._is_open = False
-        self._in_batch = threading.Lock()
+        self._in_batch = threading.Lock()  # held by whoever uses the replica's tables
         self._stopping = False
         self._phase = Phase.STARTING
         self._error: LogtwinError | None = None
+        self._last_failure: LogtwinError | None = None
         self._first: Offset | None = None
-        self._minimum: Offset | None = None
-        self._maximum: Offset | None = None
-        self._look_at = datetime.min.replace(tzinfo=UTC)
-        self._retry_at: datetime | None = None
+        self._owned_at_s = 0.0  # when it was last certain that this run owns the log
+        self._retry_at_s = 0.0
         self._retries = 0
-        self._totals = (0, 0, 0)
+        self._totals = _Totals()
+        self._incidents: Counter[str] = Counter()
 
-    def start(self, *, available_now: bool) -> None:
+    def start(self) -> None:
         """Claim the log and start its query. Raises LogtwinError; nothing was started then."""
+        if not self._is_open:
+            self._publisher.enter(take_over=self._take_over)
+            self._take_over = False  # once: whoever takes it back has the last word
         self._log.check()
-        bounds = self._log.bounds()
-        self._minimum, self._maximum = bounds.start, bounds.end
+        self._watch.ask(self._position(), time.monotonic())
         position = self._replica.open()
+        self._owned_at_s = time.monotonic()
         self._is_open = True
         if self._first is None:
             self._first = position
         if position is not None:
             # What the table holds may be promised at once: the master need not wait for new data to hear of it.
             self._session.acknowledge(position)
-        self._query = self._start_query(position, available_now)
-        self._phase = Phase.RUNNING
+        self._query = self._start_query(position)
+        self._error = None
+        self._go_to(Phase.RUNNING)
+        self._start_metadata()
 
-    def poll(self, *, available_now: bool, now: datetime) -> Phase:
-        """Look at the query, start it again where that is due; the phase after that."""
-        if self._phase is Phase.WAITING and self._retry_at is not None and now >= self._retry_at:
-            self._restart(available_now)
+    def _start_metadata(self) -> None:
+        """Once a run, when the log is this run's; it stops by itself when the log has ended."""
+        if self._config.metadata.enabled and self._metadata is None:
+            self._metadata = MetadataSync(
+                self._spark, self._config, self._log.log_id, self._log.metadata, self.progress
+            )
+            self._metadata.start()
+
+    def poll(self, now_s: float) -> Phase:
+        """Look at query, master and table, start the query again where that is due; the phase after that.
+
+        `now_s` is of `time.monotonic`.
+        """
+        if self._phase is Phase.WAITING and now_s >= self._retry_at_s:
+            self._restart()
         elif self._phase is Phase.RUNNING and self._query is not None and not self._query.isActive:
-            self._ended(self._query, available_now)
-        elif self._phase is Phase.RUNNING and now >= self._look_at:
-            self._look_at_master(now)
+            self._ended(self._query)
+        elif self._phase is Phase.RUNNING:
+            self._watch.poll(self._position(), now_s)
+        if self._is_open and self._phase not in ENDED and now_s >= self._owned_at_s + CHECK_OWNERSHIP_EVERY_S:
+            self._check_ownership(now_s)
         return self._phase
 
-    def _look_at_master(self, now: datetime) -> None:
-        """See how far the master is. Spark knows only what it was when the last batch was planned."""
+    def _check_ownership(self, now_s: float) -> None:
+        """A job that lost its log must not go on as its replica, also where no batch would tell it."""
+        if not self._in_batch.acquire(blocking=False):
+            return  # the batch that is under way finds out by itself
         try:
-            self._maximum = self._log.bounds(self._maximum).end
-            self._look_at = now + LOOK_EVERY
-        except LogtwinError:
-            self._look_at = now + LOOK_AFTER_ERROR  # the query meets the same error, and says it
+            self._replica.check_ownership()
+        except TakenOver as error:
+            self._stopping = True  # before any batch can begin
+            self.fail(error, for_good=True)
+        except ReplicaError as error:
+            log.warning("%s: cannot tell whether this job still owns the log: %s", self._options.id, error)
+        finally:
+            self._owned_at_s = now_s
+            self._in_batch.release()
+        if self._stopping and self._query is not None:
+            self._query.stop()
 
     def stop(self) -> None:
         """End the query between two batches and the session with it. Idempotent."""
@@ -142,13 +170,20 @@ class LogReplication:
             pass  # the batch under way may end; the next one finds that a stop was asked for
         if self._query is not None:
             self._query.stop()
+        if self._metadata is not None:
+            self._metadata.stop()
         self._session.close()
         if self._phase not in ENDED:
-            self._phase = Phase.STOPPED
+            self._go_to(Phase.STOPPED)
+        self._publisher.join()
 
     @property
     def phase(self) -> Phase:
         return self._phase
+
+    def _go_to(self, phase: Phase) -> None:
+        self._phase = phase
+        self._publisher.changed()
 
     @property
     def error(self) -> LogtwinError | None:
@@ -156,24 +191,40 @@ class LogReplication:
         return self._error
 
     def progress(self) -> Progress:
-        records, size, batches = self._totals
-        position = self._replica.position() if self._is_open else None
-        seen = [offset for offset in (self._maximum, position) if offset is not None]
+        """How it stands, from any thread."""
+        # In this order: a batch moves them in the other, so that each is at most the next at every moment.
+        session = self._session.state
+        position = self._position()
+        received = self._replica.received() if self._is_open else None
+        bounds, totals = self._watch.bounds, self._totals
+        seen = [offset for offset in (None if bounds is None else bounds.end, position) if offset is not None]
         return Progress(
             log_id=self._options.id,
             phase=self._phase,
+            role=self._log.role,
+            master=self._log.place,
+            master_role=self._watch.role,
             started_at=self._first,
+            received=received,
             position=position,
-            master_minimum=self._minimum,
+            session=session,
+            master_minimum=None if bounds is None else bounds.start,
             master_maximum=max(seen, default=None),
-            acknowledged=self._session.acknowledged,
-            records=records,
-            bytes=size,
-            batches=batches,
+            lag_s=self._watch.lag_s(position, time.monotonic()),
+            until_loss=self._watch.until_loss(position, self._replica.newest_stored_us() if self._is_open else None),
+            records=totals.records,
+            bytes=totals.bytes,
+            batches=totals.batches,
+            stage_s=totals.stage_s,
+            incidents=dict(self._incidents),
             error=self._error,
+            last_failure=self._last_failure,
         )
 
-    def _start_query(self, position: Offset | None, available_now: bool) -> StreamingQuery:
+    def _position(self) -> Offset | None:
+        return self._replica.position() if self._is_open else None
+
+    def _start_query(self, position: Offset | None) -> StreamingQuery:
         checkpoint = Checkpoint(f"{self._config.checkpoint_root.rstrip('/')}/{self._options.id}")
         planned = checkpoint.planned()
         if not agrees(planned, position, self._options.max_record_bytes):
@@ -188,7 +239,7 @@ class LogReplication:
         name = f"{self._options.id} {uuid.uuid4().hex[:8]}"
         writer = reader.load().writeStream.foreachBatch(self._process).queryName(name)
         writer = writer.option("checkpointLocation", checkpoint.uri)
-        if available_now:
+        if self._available_now:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=f"{int(self._config.trigger_interval_s * 1000)} milliseconds").start()
 
@@ -200,42 +251,45 @@ class LogReplication:
             before = self._replica.last
             self._replica(batch, batch_id)
             self._retries = 0
+            self._owned_at_s = time.monotonic()
             if self._replica.last is not None and self._replica.last is not before:
                 self._count(self._replica.last)
+                self._publisher.changed()
 
     def _count(self, result: BatchResult) -> None:
-        records, size_bytes, batches = self._totals
-        self._totals = (records + result.records, size_bytes + result.bytes, batches + 1)
+        if result.range.is_empty:
+            return  # a replay
+        self._totals = self._totals.plus(result)
         if self._first is None:
             self._first = result.range.start
 
-    def _ended(self, query: StreamingQuery, available_now: bool) -> None:
+    def _ended(self, query: StreamingQuery) -> None:
         failure = query.exception()
         if failure is None:
-            self._phase = Phase.DONE if available_now else Phase.STOPPED
+            self._session.close()  # who does not replicate any more must not count as a replica
+            self._go_to(Phase.DONE if self._available_now else Phase.STOPPED)
             return
-        self.fail(error_of(failure, self._options.id), for_good=available_now)
+        self.fail(error_of(failure, self._options.id), for_good=self._available_now)
 
     def fail(self, error: LogtwinError, *, for_good: bool) -> None:
         """`error` ended the query, or kept it from starting: for good, or until the master can be asked again."""
-        self._error = error
+        self._error = self._last_failure = error
+        self._incidents[type(error).__name__] += 1
         if for_good or not error.is_transient:
-            self._phase = Phase.FAILED
-            self._session.close()  # who does not replicate any more must not count as a replica
+            self._session.close()
+            self._go_to(Phase.FAILED)
             return
         wait_s = min(2.0**self._retries, self._config.retry_wait_max_s)
         self._retries += 1
-        self._retry_at = datetime.now(UTC) + timedelta(seconds=wait_s)
-        self._phase = Phase.WAITING
+        self._retry_at_s = time.monotonic() + wait_s
+        self._go_to(Phase.WAITING)
         log.warning("%s; trying again in %.0f s", error, wait_s)
 
-    def _restart(self, available_now: bool) -> None:
+    def _restart(self) -> None:
         try:
-            self.start(available_now=available_now)
+            self.start()
         except LogtwinError as error:
-            self.fail(error, for_good=available_now)
-        else:
-            self._error = None
+            self.fail(error, for_good=self._available_now)
 
 
 def _no_step(step: Step) -> None:

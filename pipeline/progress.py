@@ -56,6 +56,7 @@ class Progress:
     stage_s: Mapping[Step, float] = field(default_factory=dict)  # seconds spent up to each step of a batch
     incidents: Mapping[str, int] = field(default_factory=dict)  # error type -> how often one ended the query
     error: LogtwinError | None = None  # what ended it, or what it waits out
+    last_failure: LogtwinError | None = None  # the last one that ended the query, healed or not
 
     @property
     def lag_bytes(self) -> int | None:
@@ -73,4 +74,4 @@ class Progress:
     @property
     def last_error(self) -> str | None:
         """The last thing that went wrong, healed or not: of the query, else of the session."""
-        return str(self.error) if self.error is not None else self.session.last_error
+        return self.session.last_error if self.last_failure is None else str(self.last_failure)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
 from pipeline.config import Config
-from pipeline.log_replication import ENDED, LogReplication, Phase, Progress
+from pipeline.log_replication import LogReplication
+from pipeline.progress import ENDED, Phase, Progress
 from sinks.replica import Step
 from sources.errors import LogtwinError
 
@@ -18,20 +19,32 @@ log = logging.getLogger(__name__)
 
 
 class Job:
-    """Every log of a configuration, replicated side by side."""
+    """Every log of a configuration, replicated side by side.
+
+    With `take_over` also those that another job replicates just now: that one loses them.
+    """
 
     def __init__(
-        self, spark: SparkSession, config: Config, *, available_now: bool, on_step: Callable[[Step], None] | None = None
+        self,
+        spark: SparkSession,
+        config: Config,
+        *,
+        available_now: bool,
+        take_over: bool = False,
+        on_step: Callable[[Step], None] | None = None,
     ) -> None:
         self.available_now = available_now
-        self.logs = [LogReplication(spark, config, options, on_step) for options in config.logs]
+        self.logs = [
+            LogReplication(spark, config, options, available_now=available_now, take_over=take_over, on_step=on_step)
+            for options in config.logs
+        ]
         self._stop = threading.Event()
 
     def start(self) -> None:
         """Start every log. One that cannot start does not keep the others; raises its LogtwinError if none can."""
         for one in self.logs:
             try:
-                one.start(available_now=self.available_now)
+                one.start()
             except LogtwinError as error:
                 # A job of one log has nothing to wait for: whoever started it should know at once.
                 one.fail(error, for_good=self.available_now or len(self.logs) == 1)
@@ -55,9 +68,8 @@ class Job:
 
     def _poll(self) -> bool:
         """Look at every log; whether all of them have ended. Says at once what ended one while others go on."""
-        now = datetime.now(UTC)
         running = [one for one in self.logs if one.phase not in ENDED]
-        phases = [one.poll(available_now=self.available_now, now=now) for one in running]
+        phases = [one.poll(time.monotonic()) for one in running]
         for one, phase in zip(running, phases, strict=True):
             if phase is Phase.FAILED:
                 self._announce(one)

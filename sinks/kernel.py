@@ -18,8 +18,9 @@ from __future__ import annotations
 import fcntl
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote
@@ -53,6 +54,18 @@ _log = logging.getLogger(__name__)
 
 class KernelConflict(Exception):
     """The commit was refused, or Kernel cannot tell whether it took. The text is Kernel's."""
+
+
+Partition = Mapping[str, str | bool]
+"""A value for each partition column of a table."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A data file of a snapshot: its path in the table's folder, and Kernel's own word for it."""
+
+    path: str
+    java: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +115,19 @@ class KernelTable:
                 raise
             return Snapshot(java.getVersion(), java, self._engine)
 
-    def create(self, schema: StructType, properties: Mapping[str, str], clustering: Sequence[str]) -> None:
+    def create(
+        self,
+        schema: StructType,
+        properties: Mapping[str, str],
+        clustering: Sequence[str],
+        partitioning: Sequence[str] = (),
+    ) -> None:
         """Version 0. Raises KernelConflict where the table exists, or another writer creates it now."""
         with self._translated():
             kernel_schema = self._kernel.internal.types.DataTypeJsonSerDe.deserializeStructType(schema.json())
-            columns = self._list(self._kernel.expressions.Column(name) for name in clustering)
-            layout = self._kernel.transaction.DataLayoutSpec.clustered(columns)
+            columns = self._list(self._kernel.expressions.Column(name) for name in partitioning or clustering)
+            layouts = self._kernel.transaction.DataLayoutSpec
+            layout = layouts.partitioned(columns) if partitioning else layouts.clustered(columns)
             builder = self._kernel.TableManager.buildCreateTableTransaction(self.path, kernel_schema, ENGINE_INFO)
             builder = builder.withTableProperties(self._map(properties)).withDataLayoutSpec(layout)
             self._commit(builder.build(self._engine), self._no_actions())
@@ -133,7 +153,37 @@ class KernelTable:
             java = builder.build(self._engine)
             if domain is not None:
                 java.addDomainMetadata(*domain)
-            return self._commit(java, self._append_actions(on, java, files))
+            return self._commit(java, self._actions(self._added(on, java, files)) if files else self._no_actions())
+
+    def files(self, on: Snapshot, partition: Partition) -> list[StoredFile]:
+        """The data files of one partition."""
+        with self._translated():
+            batches = (
+                on.java.getScanBuilder().withFilter(self._is_in(partition)).build().getScanFiles(self._engine, True)
+            )
+            with closing(batches):
+                return [self._stored(row) for batch in _each(batches) for row in _each(batch.getRows())]
+
+    def replace(
+        self,
+        on: Snapshot,
+        removed: Sequence[StoredFile],
+        added: Sequence[tuple[Partition, DataFile]],
+        *,
+        domain: tuple[str, str],
+    ) -> int:
+        """Exchange files and rewrite a domain's metadata in one commit built on `on`. Returns the version.
+
+        Raises KernelConflict where anything at all was committed since: the files that are there now may be others.
+        """
+        with self._translated():
+            builder = on.java.buildUpdateTableTransaction(ENGINE_INFO, self._kernel.Operation.WRITE)
+            java = builder.withMaxRetries(0).build(self._engine)
+            java.addDomainMetadata(*domain)
+            actions = self._removed(removed)
+            for partition, file in added:
+                actions = actions.combine(self._added(on, java, [file], partition))
+            return self._commit(java, self._actions(actions))
 
     def run_hooks(self) -> None:
         """Run what commits left to do. A failure costs readers time, not anybody data: it is logged."""
@@ -172,19 +222,41 @@ class KernelTable:
     def _no_actions(self) -> Any:
         return self._kernel.utils.CloseableIterable.emptyIterable()
 
-    def _append_actions(self, on: Snapshot, java: Any, files: Sequence[DataFile]) -> Any:
-        if not files:
-            return self._no_actions()
+    def _actions(self, actions: Any) -> Any:
+        return self._kernel.utils.CloseableIterable.inMemoryIterable(actions)
+
+    def _added(self, on: Snapshot, java: Any, files: Sequence[DataFile], partition: Partition | None = None) -> Any:
         state = java.getTransactionState(self._engine)
-        context = self._kernel.Transaction.getWriteContext(self._engine, state, self._jvm.java.util.HashMap())
+        values = self._map({name: self._literal(value) for name, value in (partition or {}).items()})
+        context = self._kernel.Transaction.getWriteContext(self._engine, state, values)
         # not the context's target directory: that is percent-encoded, and Kernel encodes what it is given once more
         folder = on.java.getPath()
         schema = java.getSchema(self._engine)
         statuses = self._list(self._status(folder, schema, file) for file in files)
-        # Kernel's own adapter: its public API has no way from a list to a CloseableIterator
-        iterator = self._kernel.internal.util.Utils.toCloseableIterator(statuses.iterator())
-        actions = self._kernel.Transaction.generateAppendActions(self._engine, state, iterator, context)
-        return self._kernel.utils.CloseableIterable.inMemoryIterable(actions)
+        return self._kernel.Transaction.generateAppendActions(self._engine, state, self._iterator(statuses), context)
+
+    def _removed(self, files: Sequence[StoredFile]) -> Any:
+        # Kernel's own actions: its public API only adds
+        actions = self._kernel.internal.actions.SingleAction
+        now = self._jvm.java.util.Optional.of(self._jvm.java.lang.System.currentTimeMillis())
+        rows = (actions.createRemoveFileSingleAction(file.java.toRemoveFileRow(True, now)) for file in files)
+        return self._iterator(self._list(rows))
+
+    def _stored(self, row: Any) -> StoredFile:
+        file = self._kernel.internal.actions.AddFile(row.getStruct(row.getSchema().indexOf("add")))
+        return StoredFile(unquote(file.getPath()), file)
+
+    def _is_in(self, partition: Partition) -> Any:
+        expressions = self._kernel.expressions
+        columns = ((expressions.Column(name), self._literal(value)) for name, value in partition.items())
+        return reduce(
+            lambda one, other: expressions.Predicate("AND", one, other),
+            (expressions.Predicate("=", column, literal) for column, literal in columns),
+        )
+
+    def _literal(self, value: str | bool) -> Any:
+        literals = self._kernel.expressions.Literal
+        return literals.ofBoolean(value) if isinstance(value, bool) else literals.ofString(value)
 
     def _status(self, folder: str, schema: Any, file: DataFile) -> Any:
         # as JSON, because py4j would hand null counts over as Integer where Kernel wants Long
@@ -209,7 +281,11 @@ class KernelTable:
             java.add(value)
         return java
 
-    def _map(self, values: Mapping[str, str]) -> Any:
+    def _iterator(self, values: Any) -> Any:
+        # Kernel's own adapter: its public API has no way from a list to a CloseableIterator
+        return self._kernel.internal.util.Utils.toCloseableIterator(values.iterator())
+
+    def _map(self, values: Mapping[str, Any]) -> Any:
         java = self._jvm.java.util.HashMap()
         for key, value in values.items():
             java.put(key, value)
@@ -242,6 +318,12 @@ def local_folder(path: str) -> Path | None:
     if path.startswith("file:"):
         return Path(unquote(path.removeprefix("file:").replace("///", "/", 1)))
     return None if "://" in path else Path(path)
+
+
+def _each(iterator: Any) -> Iterator[Any]:
+    """What a Java iterator gives."""
+    while iterator.hasNext():
+        yield iterator.next()
 
 
 def _java_class(error: Py4JJavaError) -> str:

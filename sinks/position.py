@@ -84,6 +84,15 @@ class LogState:
         values["ledger"] = tuple(LedgerRow.from_dict(row) for row in values["ledger"])
         return cls(**values)
 
+    @property
+    def newest_stored_us(self) -> int | None:
+        """When the master stored the newest message of the last commit, by its clock: µs since 1970, UTC.
+
+        The record at `offset` was not stored before that. None without a message in that commit.
+        """
+        stored = (row.last_store_timestamp for row in self.ledger)
+        return max((at_us for at_us in stored if at_us is not None), default=None)
+
     def claimed_by(self, writer: Writer) -> LogState:
         return replace(self, writer=writer, commit=uuid.uuid4().hex)
 

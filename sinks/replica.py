@@ -83,6 +83,7 @@ class Replica:
         self._table = LogTable(spark, self._log_path, master.log_id)
         self._ledger = Ledger(spark, LEDGER.path(self._warehouse))
         self._state: LogState | None = None
+        self._received: Offset | None = None
         self.last: BatchResult | None = None
 
     def open(self) -> Offset | None:
@@ -92,15 +93,33 @@ class Replica:
         Raises ConfigurationError (a table that is not ours), ReplicaError, TakenOver.
         """
         ensure_tables(self._spark, self._warehouse)
-        self._state = self._table.claim(self._writer) if self._state is None else self._table.held_by(self._writer)
-        if self._append_ledger(self._state):
+        state = self._table.claim(self._writer) if self._state is None else self._table.held_by(self._writer)
+        self._received = state.offset
+        self._state = state
+        if self._append_ledger(state):
             _log.info("%s: restored the ledger rows of the newest commit", self._master.log_id)
         self._run_hooks()
-        return self._state.offset
+        return state.offset
+
+    def check_ownership(self) -> None:
+        """Look whether this run still owns the log: one look at the table, never while a batch is under way.
+
+        Raises TakenOver where a run that started later has claimed it, ReplicaError where the table does not tell.
+        """
+        self._table.held_by(self._writer)
 
     def position(self) -> Offset | None:
         """Up to where this run has committed, or found committed when it opened."""
         return self._opened().offset
+
+    def received(self) -> Offset | None:
+        """Up to where the tasks have read and the coverage is proven; asked after `position`, never below that."""
+        self._opened()
+        return self._received
+
+    def newest_stored_us(self) -> int | None:
+        """`LogState.newest_stored_us` of what is committed."""
+        return self._opened().newest_stored_us
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Bring one batch of ranges (RANGES_SCHEMA) into the table. For `foreachBatch`.
@@ -119,7 +138,8 @@ class Replica:
         held = self._table.read()
         self._table.check(held, mine)
         clock = _Clock()
-        reports = self._run_tasks(batch, mine)
+        with self._session.reading():
+            reports = self._run_tasks(batch, mine)
         try:
             proven = _prove(reports, mine.offset)
         except LogtwinError:
@@ -128,6 +148,7 @@ class Replica:
         if proven is None:
             self._acknowledge_again(mine.offset)
             return
+        self._received = proven.range.end
         self._step(Step.FILES, clock)
         state = self._commit(held, mine, proven)
         self._step(Step.COMMIT, clock)

@@ -1,8 +1,9 @@
 """The tables of a replica: schemas, comments, properties. The analysts' contract, defined once.
 
-``<warehouse>/log`` holds every record of every log, ``<warehouse>/ledger`` one row for each committed range. Both are
-Delta tables by path. The record columns come from `sources.master.RECORD_SCHEMA`; Spark's schema, with the comments,
-is derived from the Arrow one.
+``<warehouse>/log`` holds every record of every log, ``<warehouse>/ledger`` one row for each committed range, and one
+table for each kind of metadata every version of its items. All are Delta tables by path. The record columns come from
+`sources.master.RECORD_SCHEMA`, those of metadata from `sources.metadata`; Spark's schema, with the comments, is derived
+from the Arrow one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
 from sources.master import RECORD_SCHEMA, TIMESTAMP
+from sources.metadata import KINDS, MetadataKind
 
 
 def _field(name: str, kind: pa.DataType, comment: str) -> pa.Field:
@@ -41,9 +43,11 @@ LEDGER_SCHEMA = pa.schema(
     ]
 )
 
+VALID_FROM = _field("valid_from", TIMESTAMP, "when this version was first fetched, by the driver's clock")
+VALID_TO = _field("valid_to", TIMESTAMP, "when it was first found gone or changed: exclusive; null while current")
+IS_CURRENT = _field("is_current", pa.bool_(), "whether valid_to is null")
+
 _COMMON_PROPERTIES = {
-    # Rows are only ever added: a reader may stream the table, and no UPDATE or DELETE slips in. OPTIMIZE still works.
-    "delta.appendOnly": "true",
     # The position travels in domain metadata, in the same commit as the data.
     "delta.feature.domainMetadata": "supported",
     # Nothing is deleted, and readers without deletion vectors are many.
@@ -68,14 +72,21 @@ class TableSpec:
     comment: str
     schema: pa.Schema
     statistics: tuple[str, ...]  # columns with minimum, maximum and null count in the Delta log: queries skip files
-    clustering: tuple[str, ...]  # at most four, each with statistics; OPTIMIZE sorts by them
+    clustering: tuple[str, ...] = ()  # at most four, each with statistics; OPTIMIZE sorts by them
+    partitioning: tuple[str, ...] = ()  # instead of clustering; without statistics of their own
+    # Where rows are only ever added a reader may stream the table, and no UPDATE or DELETE slips in; OPTIMIZE works.
+    append_only: bool = True
 
     def path(self, warehouse: str) -> str:
         return f"{warehouse.rstrip('/')}/{self.name}"
 
     @property
     def properties(self) -> dict[str, str]:
-        return {**_COMMON_PROPERTIES, "delta.dataSkippingStatsColumns": ",".join(self.statistics)}
+        return {
+            **_COMMON_PROPERTIES,
+            "delta.appendOnly": str(self.append_only).lower(),
+            "delta.dataSkippingStatsColumns": ",".join(self.statistics),
+        }
 
 
 LOG = TableSpec(
@@ -102,6 +113,24 @@ LEDGER = TableSpec(
     statistics=("log_id", "epoch", "start", "end", "first_store_timestamp", "last_store_timestamp", "committed_at"),
     clustering=("log_id", "start"),
 )
+
+
+def metadata_table(kind: MetadataKind) -> TableSpec:
+    """Every version of every item of a kind.
+
+    Partitioned, so that a change rewrites what is current of its own log, and leaves other logs and history alone.
+    """
+    return TableSpec(
+        kind.name,
+        kind.comment,
+        pa.schema([LOG_ID, *kind.schema, VALID_FROM, VALID_TO, IS_CURRENT]),
+        statistics=(*(field.name for field in kind.key), VALID_FROM.name, VALID_TO.name),
+        partitioning=(LOG_ID.name, IS_CURRENT.name),
+        append_only=False,
+    )
+
+
+METADATA_TABLES = tuple(map(metadata_table, KINDS))
 
 
 def spark_schema(schema: pa.Schema) -> StructType:

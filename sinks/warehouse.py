@@ -24,20 +24,21 @@ def ensure_tables(spark: SparkSession, warehouse: str) -> None:
     Raises ConfigurationError where a table exists that is not ours.
     """
     for spec in (LOG, LEDGER):
-        _ensure(KernelTable(spark, spec.path(absolute(warehouse))), spec)
+        ensure_table(KernelTable(spark, spec.path(absolute(warehouse))), spec)
 
 
-def _ensure(table: KernelTable, spec: TableSpec) -> None:
+def ensure_table(table: KernelTable, spec: TableSpec) -> None:
+    """Create the table unless it is there, else check it. Raises ConfigurationError where it is not ours."""
     found = table.snapshot()
     if found is None:
         found = _create(table, spec)
     _check_columns(spec, table.path, StructType.fromJson(json.loads(found.schema_json())))
-    _check_properties(table.path, found.properties())
+    _check_properties(spec, table.path, found.properties())
 
 
 def _create(table: KernelTable, spec: TableSpec) -> Snapshot:
     try:
-        table.create(spark_schema(spec.schema), spec.properties, spec.clustering)
+        table.create(spark_schema(spec.schema), spec.properties, spec.clustering, spec.partitioning)
         problem = "it vanished right after it was made"
     except KernelConflict as conflict:
         # Another job created it in the same moment: then it is there, and is checked like any other.
@@ -62,9 +63,9 @@ def _check_columns(spec: TableSpec, path: str, found: StructType) -> None:
     raise _not_ours(path, f"the columns in the order {', '.join(wanted)}", ", ".join(there))
 
 
-def _check_properties(path: str, found: dict[str, str]) -> None:
+def _check_properties(spec: TableSpec, path: str, found: dict[str, str]) -> None:
     """Retention and the like are the operator's; these two are what the replica rests on."""
-    if found.get("delta.appendOnly") != "true":
+    if spec.append_only and found.get("delta.appendOnly") != "true":
         raise _not_ours(path, "the table property delta.appendOnly = true", found.get("delta.appendOnly", "none"))
     expiry = found.get("delta.setTransactionRetentionDuration")
     if expiry is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.config import Config, parse
+from pipeline.progress import Progress
 from pipeline.replicate import Job
 from sinks.replica import Step
 from sinks.tables import LOG_SCHEMA
@@ -31,6 +34,18 @@ def replicate_now(spark: SparkSession, config: Config, on_step: Callable[[Step],
     job = Job(spark, config, available_now=True, on_step=on_step)
     job.start()
     job.run(poll_interval_s=0.02)
+
+
+def run_until(job: Job, reached: Callable[[Progress], bool]) -> Progress:
+    """Poll a started job of one log until `reached` says so of its progress; that progress."""
+    pause = threading.Event()
+    for _ in range(1200):
+        job.logs[0].poll(time.monotonic())
+        progress = job.progress()[0]
+        if reached(progress):
+            return progress
+        pause.wait(0.05)
+    raise AssertionError(f"not reached: {progress}")
 
 
 def log_table(spark: SparkSession, warehouse: Path) -> DataFrame:
@@ -68,3 +83,13 @@ def assert_complete(spark: SparkSession, warehouse: Path, log: bytes, first: int
         assert row["bytes"] == len(part)
     assert at == first + len(log)
     assert pa.schema(LOG_SCHEMA).names == log_table(spark, warehouse).columns
+
+
+def until(condition: Callable[[], bool], limit_s: float = 60) -> None:
+    """Wait until `condition` holds. Fails after `limit_s`."""
+    pause = threading.Event()
+    for _ in range(int(limit_s / 0.02)):
+        if condition():
+            return
+        pause.wait(0.02)
+    raise AssertionError(f"not within {limit_s:g} s")

@@ -8,12 +8,17 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.cli import main
+from pipeline.progress import Phase
+from pipeline.run_state import RunFile, RunState
+from sinks.position import Writer
 from sources.rocketmq.address import Address
 from sources.rocketmq.client import RemotingClient
 from tests.pipeline.masters import embedded_master
@@ -65,10 +70,45 @@ def test_replicate_then_status(
     assert (before["master_minimum"], before["master_maximum"]) == (0, fixture_550.max_offset)
     assert (after["position"], after["lag_bytes"]) == (fixture_550.max_offset, 0)
     assert (after["epoch"], after["first"]) == (0, 0)
+    assert (before["running"], before["phase"]) == (False, None)
+    assert (after["running"], after["phase"], after["last_error"]) == (False, "done", None)
+    assert (after["role"], after["master"], after["master_role"]) == ("slave", master.options["master"], "ASYNC_MASTER")
     # the master is gone now: that is part of the status, not an error
     gone = status(capsys, job)
     assert gone["position"] == fixture_550.max_offset
     assert master.options["remoting"] in str(gone["master_error"])
+    code, out, _ = run(capsys, "status", "--config", str(job))
+    assert code == 0
+    assert f"committed           {fixture_550.max_offset:,}, from 0" in out
+    assert max(len(line) for line in out.splitlines()) <= 80
+
+
+@pytest.mark.spark
+def test_a_log_that_another_job_replicates_is_refused_unless_it_shall_be_taken_over(
+    spark: SparkSession, fixture_550: Fixture, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = tmp_path / "job.toml"
+    job.write_text(
+        f'warehouse = "{tmp_path}/lake"\n[[logs]]\nid = "rocketmq/test"\npath = "{fixture_550.commitlog_path}"\n'
+    )
+    another = RunState(
+        writer=replace(Writer.of_this_process(), host="host-1"),
+        process_space="elsewhere",
+        updated_at=datetime.now(UTC),
+        phase=Phase.WAITING,
+        facts={"position": 100},
+    )
+    RunFile(f"{tmp_path}/lake", "rocketmq/test").write(another)
+    code, _, err = run(capsys, "replicate", "--config", str(job), "--available-now")
+    assert code == 5
+    assert "AlreadyRunning" in err
+    assert "on host-1" in err
+    assert "--take-over" in err
+    assert not (tmp_path / "lake" / "log").exists()
+    assert status(capsys, job)["host"] == "host-1"
+    code, out, _ = run(capsys, "replicate", "--config", str(job), "--available-now", "--take-over")
+    assert code == 0
+    assert f"done at offset {fixture_550.max_offset}" in out
 
 
 def status(capsys: pytest.CaptureFixture[str], job: Path) -> dict[str, object]:

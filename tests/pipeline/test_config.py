@@ -22,6 +22,7 @@ REFERENCE = Path(__file__).parents[2] / "conf" / "logtwin.toml"
 
 
 def test_the_reference_file_shows_every_key_with_its_default() -> None:
+    """MS-14."""
     text = REFERENCE.read_text()
     given = tomllib.loads(text)
     shown: list[tuple[type[BaseModel], dict[str, object]]] = [

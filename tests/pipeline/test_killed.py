@@ -15,6 +15,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.config import Config, load
+from pipeline.progress import Phase
+from pipeline.run_state import RunFile
 from sinks.position import LogTable
 from sources.offsets import LogId
 from tests.pipeline.masters import Served, embedded_master
@@ -72,6 +74,11 @@ def test_a_restart_gives_exactly_one_copy(
         kill_after(step, job)
     config = load(job)
     lake = Path(config.warehouse)
+
+    # what it said last, a moment ago: that it runs. Nobody has to wait until that is old
+    said = RunFile(config.warehouse, "rocketmq/test").read()
+    assert said is not None
+    assert (said.phase, said.is_live(said.updated_at)) == (Phase.RUNNING, False)
 
     # what the dead driver left: all of its second batch or nothing of it
     reached = position(spark, config)

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.config import parse
-from pipeline.log_replication import Phase, Progress
+from pipeline.progress import Phase, Progress
 from pipeline.replicate import Job
+from pipeline.run_state import RunFile
+from pipeline.status import log_statuses
+from sinks.replica import Step
 from sources.datasource import register
 from sources.errors import CorruptRecord, MasterUnreachable
 from sources.rocketmq.workload import send_workload, workload
 from tests.pipeline.masters import embedded_master
-from tests.pipeline.running import assert_complete, job_config, log_table
+from tests.pipeline.running import assert_complete, job_config, log_table, run_until, until
 from tests.sources.rocketmq.broker.embedded import running_master, settings_for
 from tests.truth import Fixture
 
@@ -52,6 +55,7 @@ def test_an_error_in_one_log_stops_that_one_only(
 
 
 def test_a_master_that_comes_back_is_replicated_on(spark: SparkSession, tmp_path: Path) -> None:
+    """HA-60."""
     register(spark)
     settings = settings_for(tmp_path / "store")
     with running_master(settings) as master:
@@ -61,32 +65,28 @@ def test_a_master_that_comes_back_is_replicated_on(spark: SparkSession, tmp_path
         config = job_config(tmp_path / "lake", **options, connect_attempts=1, connect_timeout_ms=500)
         job = Job(spark, config, available_now=False)
         job.start()
-        first = run_until(job, lambda progress: progress.lag_bytes == 0 and (progress.position or 0) > 0)
+        first = run_until(job, is_caught_up)
     away = run_until(job, lambda progress: progress.phase is Phase.WAITING)
     assert isinstance(away.error, MasterUnreachable)
     assert away.position == first.position
+    assert away.last_error == str(away.error)
     with running_master(settings, **ports) as master:
         send_workload(master.address, workload(2), count=300)
         run_until(job, lambda progress: progress.phase is Phase.RUNNING and progress.records > first.records)
-        run_until(job, lambda progress: progress.lag_bytes == 0)
+        run_until(job, is_caught_up)
         job.close()
-        assert job.progress()[0].phase is Phase.STOPPED
-        assert job.progress()[0].error is None
+        last = job.progress()[0]
+        assert last.phase is Phase.STOPPED
+        assert last.error is None
+        assert last.incidents["MasterUnreachable"] >= 1
+        assert last.last_error is not None  # healed, and not forgotten
         files = sorted((settings.store / "commitlog").iterdir())
         log = b"".join(file.read_bytes() for file in files)[: job.progress()[0].position]
     assert_complete(spark, tmp_path / "lake", log)
 
 
-def run_until(job: Job, reached: object) -> Progress:
-    """Poll a started job of one log until `reached` says so of its progress; that progress."""
-    pause = threading.Event()
-    for _ in range(1200):
-        job.logs[0].poll(available_now=False, now=datetime.now(UTC))
-        progress = job.progress()[0]
-        if callable(reached) and reached(progress):
-            return progress
-        pause.wait(0.05)
-    raise AssertionError(f"not reached: {progress}")
+def is_caught_up(progress: Progress) -> bool:
+    return progress.lag_bytes == 0 and (progress.position or 0) > 0
 
 
 def test_a_stop_ends_between_two_batches(spark: SparkSession, fixture_550: Fixture, tmp_path: Path) -> None:
@@ -102,3 +102,60 @@ def test_a_stop_ends_between_two_batches(spark: SparkSession, fixture_550: Fixtu
     position = stopped.position
     assert position is not None
     assert_complete(spark, tmp_path / "lake", fixture_550.log[:position])
+
+
+def test_its_progress_says_all_there_is_to_know(spark: SparkSession, tmp_path: Path) -> None:
+    register(spark)
+    with embedded_master(tmp_path / "store") as master:
+        send_workload(master.master.address, workload(3), count=500)
+        job = Job(spark, job_config(tmp_path / "lake", **master.options), available_now=False)
+        job.start()
+        run_until(job, lambda now: now.batches > 0 and now.session.connected_since is not None)
+        caught_up = run_until(job, is_caught_up)
+        end = master.end
+        file = RunFile(str(tmp_path / "lake"), "rocketmq/test")
+        until(lambda: file.read() is not None and file.read().facts["acknowledged"] == end)  # type: ignore[union-attr]
+        (told,) = log_statuses(job_config(tmp_path / "lake", **master.options))
+        job.close()
+    assert (caught_up.role, caught_up.master) == ("slave", master.options["master"])
+    assert caught_up.master_role == "ASYNC_MASTER"
+    assert (caught_up.started_at, caught_up.received, caught_up.position) == (0, end, end)
+    assert (caught_up.master_minimum, caught_up.master_maximum) == (0, end)
+    assert (caught_up.acknowledged, caught_up.session.reconnects) == (end, 0)
+    assert caught_up.until_loss is None  # nothing is missing
+    assert caught_up.bytes == end
+    assert list(caught_up.stage_s) == list(Step)
+    assert all(spent_s > 0 for spent_s in caught_up.stage_s.values())
+    assert (caught_up.incidents, caught_up.last_error) == ({}, None)
+    # and what others are told is the same
+    assert (told.running, told.phase, told.pid) == (True, "running", os.getpid())
+    assert (told.received, told.position, told.acknowledged) == (end, end, end)
+    assert (told.lag_bytes, told.lag_s, told.until_loss_bytes) == (0, 0, None)
+
+
+def test_one_that_lags_says_since_when_and_when_it_will_be_too_late(spark: SparkSession, tmp_path: Path) -> None:
+    """A batch that cannot end: whatever is sent meanwhile waits."""
+    register(spark)
+    may_go_on = threading.Event()
+    held = threading.Event()
+
+    def hold(step: Step) -> None:
+        if step is Step.FILES:
+            held.set()
+            assert may_go_on.wait(60)
+
+    with embedded_master(tmp_path / "store") as master:
+        send_workload(master.master.address, workload(4), count=300)
+        job = Job(spark, job_config(tmp_path / "lake", **master.options), available_now=False, on_step=hold)
+        job.start()
+        try:
+            assert held.wait(60)
+            received = job.progress()[0].received
+            assert received == master.end  # read and proven, and not committed
+            waiting = run_until(job, lambda now: (now.lag_s or 0) > 2)
+            assert (waiting.position, waiting.acknowledged) == (None, None)
+            assert waiting.lag_bytes == received
+        finally:
+            may_go_on.set()
+        assert run_until(job, is_caught_up).lag_s == 0
+        job.close()

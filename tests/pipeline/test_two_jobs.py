@@ -1,27 +1,35 @@
-"""Two jobs on one log: the newest owns it, the other stops with a clear error and leaves no row."""
+"""Two jobs on one log: the second is refused; told to take over, it owns the log, and the other stops and says so."""
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.log_replication import Phase
+from pipeline import log_replication
+from pipeline.progress import Phase
 from pipeline.replicate import Job
 from sources.datasource import register
-from sources.errors import TakenOver
+from sources.errors import AlreadyRunning, TakenOver
+from sources.rocketmq.client import RemotingClient
 from sources.rocketmq.workload import send_workload, workload
 from tests.pipeline.masters import Served, embedded_master
-from tests.pipeline.running import assert_complete, job_config
+from tests.pipeline.running import assert_complete, job_config, until
 
 pytestmark = pytest.mark.spark
 
 
-def job_of(spark: SparkSession, lake: Path, master: Served, checkpoints: Path) -> Job:
+def job_of(spark: SparkSession, lake: Path, master: Served, checkpoints: Path, *, take_over: bool = False) -> Job:
     config = job_config(lake, **master.options, max_bytes_per_trigger=200_000)
-    return Job(spark, config.model_copy(update={"checkpoints": str(checkpoints)}), available_now=False)
+    return Job(
+        spark,
+        config.model_copy(update={"checkpoints": str(checkpoints)}),
+        available_now=False,
+        take_over=take_over,
+    )
 
 
 def send(master: Served, count: int, seed: int) -> None:
@@ -37,17 +45,29 @@ def run_until(job: Job, offset: int) -> TakenOver | None:
     return None
 
 
+def running(job: Job) -> tuple[threading.Thread, list[TakenOver | None]]:
+    """A started job, run until it is stopped or loses its log: by what, once the thread has ended."""
+    failures: list[TakenOver | None] = []
+    thread = threading.Thread(target=lambda: failures.append(run_until(job, 1 << 62)))
+    thread.start()
+    return thread, failures
+
+
+def slaves(master: Served) -> int:
+    """How many connections the master counts."""
+    with RemotingClient(master.master.address) as client:
+        return len((client.ha_status() or {}).get("haConnectionInfo", []))
+
+
 def test_the_newest_goes_on_and_the_older_one_stops(spark: SparkSession, tmp_path: Path) -> None:
     register(spark)
     with embedded_master(tmp_path / "store") as master:
         send(master, 500, seed=1)
         older = job_of(spark, tmp_path / "lake", master, tmp_path / "checkpoints-1")
         older.start()
-        failures: list[TakenOver | None] = []
-        thread = threading.Thread(target=lambda: failures.append(run_until(older, 1 << 62)))
-        thread.start()
+        thread, failures = running(older)
         try:
-            newer = job_of(spark, tmp_path / "lake", master, tmp_path / "checkpoints-2")
+            newer = job_of(spark, tmp_path / "lake", master, tmp_path / "checkpoints-2", take_over=True)
             newer.start()
             send(master, 500, seed=2)
             assert run_until(newer, master.end) is None
@@ -60,3 +80,69 @@ def test_the_newest_goes_on_and_the_older_one_stops(spark: SparkSession, tmp_pat
         assert "another job writes this log" in str(failures[0])
         assert older.progress()[0].phase is Phase.FAILED
         assert_complete(spark, tmp_path / "lake", master.log())
+
+
+def test_a_second_one_is_refused_and_the_first_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    register(spark)
+    with embedded_master(tmp_path / "store") as master:
+        send(master, 500, seed=1)
+        first = job_of(spark, tmp_path / "lake", master, tmp_path / "checkpoints-1")
+        first.start()
+        owner = first.logs[0]
+        thread, failures = running(first)
+        try:
+            second = job_of(spark, tmp_path / "lake", master, tmp_path / "checkpoints-2")
+            with pytest.raises(AlreadyRunning) as caught:
+                second.start()
+            assert second.progress()[0].phase is Phase.FAILED
+            assert str(os.getpid()) in str(caught.value)
+            assert caught.value.exit_code == 5
+            assert not (tmp_path / "checkpoints-2").exists()
+            # into another warehouse it may
+            other = job_of(spark, tmp_path / "another-lake", master, tmp_path / "checkpoints-3")
+            other.start()
+            send(master, 500, seed=2)
+            assert run_until(other, master.end) is None
+            until(lambda: owner.progress().position == master.end)
+        finally:
+            first.request_stop()
+            thread.join(60)
+        assert failures == [None]
+        assert owner.phase is Phase.STOPPED
+        log = master.log()
+        # the first has ended: now it may
+        third = job_of(spark, tmp_path / "lake", master, tmp_path / "checkpoints-1")
+        third.start()
+        third.close()
+    for lake in ("lake", "another-lake"):
+        assert_complete(spark, tmp_path / lake, log)
+
+
+def test_an_idle_job_that_lost_its_log_stops_reporting(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No batch tells it: it looks."""
+    monkeypatch.setattr(log_replication, "CHECK_OWNERSHIP_EVERY_S", 0.5)
+    register(spark)
+    with embedded_master(tmp_path / "store") as master:
+        send(master, 300, seed=1)
+        older = job_of(spark, tmp_path / "lake", master, tmp_path / "checkpoints-1")
+        older.start()
+        thread, failures = running(older)
+        newer = job_of(spark, tmp_path / "lake", master, tmp_path / "checkpoints-2", take_over=True)
+        try:
+            until(lambda: older.progress()[0].bytes == master.end and slaves(master) == 1)
+            batches = older.progress()[0].batches
+            newer.start()
+            thread.join(60)
+            assert len(failures) == 1
+            assert isinstance(failures[0], TakenOver)
+            gone = older.progress()[0]
+            assert (gone.phase, gone.batches, gone.session.connected_since) == (Phase.FAILED, batches, None)
+            assert gone.incidents == {"TakenOver": 1}
+            until(lambda: slaves(master) == 1)
+            assert newer.progress()[0].phase is Phase.RUNNING
+        finally:
+            newer.close()
+            older.request_stop()
+            thread.join(60)

@@ -48,6 +48,14 @@ def test_a_move_keeps_where_the_replica_began() -> None:
     assert len({fresh.commit, begun.commit, later.commit}) == 3
 
 
+def test_what_is_at_the_position_was_not_stored_before_the_newest_that_is_committed() -> None:
+    fresh = LogState(writer=Writer.of_this_process(), commit="")
+    rows = [replace(ROW, last_store_timestamp=at_us) for at_us in (700, None, 900, 800)]
+    assert fresh.moved_to(Offset(500), first=Offset(0), ledger=rows).newest_stored_us == 900
+    assert fresh.moved_to(Offset(500), first=Offset(0), ledger=[ROW]).newest_stored_us is None  # a blank
+    assert fresh.newest_stored_us is None
+
+
 @pytest.fixture
 def path(spark: SparkSession, tmp_path: Path) -> str:
     ensure_tables(spark, str(tmp_path))

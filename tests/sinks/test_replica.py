@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +117,7 @@ def span(start: int, end: int) -> OffsetRange:
 
 
 def test_a_replica_may_begin_in_the_middle(spark: SparkSession, tmp_path: Path) -> None:
+    """HA-40."""
     replica = opened(spark, tmp_path, MASTER)
     replica(ranges(spark, 500, 1000), 0)
     state = LogTable(spark, LOG.path(str(tmp_path)), BROKER_A).read().state
@@ -186,6 +190,7 @@ def test_a_gap_is_refused(spark: SparkSession, tmp_path: Path) -> None:
 def test_nothing_is_visible_before_the_coverage_is_proven(
     spark: SparkSession, tmp_path: Path, master: MemoryMaster, offset: int
 ) -> None:
+    """HA-41."""
     error = refused(spark, tmp_path, master, 100, 1000)
     assert isinstance(error, CoverageError)
     assert error.offset == offset
@@ -218,6 +223,8 @@ def test_splits_of_two_batches_are_refused(spark: SparkSession, tmp_path: Path) 
 
 
 def test_what_is_acknowledged_is_committed(spark: SparkSession, tmp_path: Path) -> None:
+    """HA-45."""
+
     class Checking(RecordingSession):
         def acknowledge(self, committed: Offset) -> None:
             assert table_position(spark, tmp_path) == committed
@@ -249,6 +256,7 @@ def killed_at(spark: SparkSession, warehouse: Path, step: Step, session: Recordi
 def test_a_crash_after_any_step_leaves_one_copy(
     spark: SparkSession, tmp_path: Path, step: Step, restart_at: str
 ) -> None:
+    """HA-45."""
     session = RecordingSession()
     killed_at(spark, tmp_path, step, session)
     if step in (Step.FILES, Step.COMMIT):
@@ -281,6 +289,59 @@ def test_the_job_that_started_last_owns_the_log(spark: SparkSession, tmp_path: P
     assert [session.promises for session in sessions] == [[500], [1500]]
     assert offsets(tmp_path) == [start for start in STARTS if start < 1500]
     check_ledger(tmp_path, 1500)
+
+
+def test_a_replica_that_lost_its_log_finds_out_without_a_batch(spark: SparkSession, tmp_path: Path) -> None:
+    old = opened(spark, tmp_path, MASTER)
+    old(ranges(spark, 0, 500), 0)
+    old.check_ownership()
+    new = opened(spark, tmp_path, MASTER)
+    new.check_ownership()
+    with pytest.raises(TakenOver) as caught:
+        old.check_ownership()
+    assert (caught.value.log, caught.value.offset) == ("rocketmq/broker-a", 500)
+    shutil.rmtree(tmp_path / "log")
+    with pytest.raises(ReplicaError, match="is gone"):
+        new.check_ownership()
+
+
+def test_the_session_makes_way_while_the_tasks_read_and_only_then(spark: SparkSession, tmp_path: Path) -> None:
+    """Also where they fail: and it was back before anything is committed or acknowledged."""
+    seen: list[str] = []
+
+    class Watching(RecordingSession):
+        @contextmanager
+        def reading(self) -> Iterator[None]:
+            seen.append("reading")
+            try:
+                yield
+            finally:
+                seen.append("read")
+
+        def acknowledge(self, committed: Offset) -> None:
+            seen.append("acknowledge")
+
+    replica = opened(spark, tmp_path, MASTER, Watching(), on_step=lambda step: seen.append(step.value))
+    replica(ranges(spark, 0, 500), 0)
+    assert seen == ["reading", "read", "files", "commit", "acknowledge", "acknowledge", "ledger"]
+    seen.clear()
+    failing = opened(spark, tmp_path, Failing(SIZES), Watching())
+    with pytest.raises(CorruptRecord):
+        failing(ranges(spark, 500, 1000), 1)
+    assert seen == ["reading", "read"]
+
+
+def test_received_is_what_is_proven_and_never_below_the_position(spark: SparkSession, tmp_path: Path) -> None:
+    seen: list[tuple[Offset | None, Offset | None]] = []
+
+    def look(step: Step) -> None:
+        seen.append((replica.position(), replica.received()))
+
+    replica = opened(spark, tmp_path, MASTER, on_step=look)
+    assert replica.received() is None
+    replica(ranges(spark, 0, 150), 0)
+    assert seen == [(None, 400), (400, 400), (400, 400), (400, 400)]
+    assert opened(spark, tmp_path, MASTER).received() == 400
 
 
 def test_a_job_that_starts_while_files_are_written_wins(spark: SparkSession, tmp_path: Path) -> None:

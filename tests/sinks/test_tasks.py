@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 
 from sinks.tasks import SplitWriter, Written, unpack
 from sources.errors import CorruptRecord, CoverageError, Gap, LogtwinError, MasterUnreachable, ReplicaError, find_error
-from sources.master import RANGES_SCHEMA
+from sources.master import RANGES_SCHEMA, Chunk
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.memory_master import Doubling, Failing, HoledInside, MemoryMaster, raw_bytes
 
@@ -50,6 +52,25 @@ def test_a_split_is_written_and_reported(tmp_path: Path) -> None:
     rows = pq.read_table(tmp_path / written.file.name).to_pylist()
     assert [row["offset"] for row in rows] == [0, 10, 100, 400, 405, 410]
     assert {(row["log_id"], row["epoch"]) for row in rows} == {("rocketmq/broker-a", 0)}
+
+
+class Rewritten(MemoryMaster):
+    """The same records in the same places, made of other bytes."""
+
+    __slots__ = ()
+
+    def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk]:
+        for chunk in MemoryMaster.read(self, owned, committed=committed, boundary=boundary):
+            yield replace(chunk, raw=memoryview(bytes(chunk.raw).replace(b"|", b"/")))
+
+
+def test_other_bytes_in_the_same_places_have_another_checksum(tmp_path: Path) -> None:
+    """HA-70."""
+    written, other = (one(tmp_path, splits((0, 500)), master) for master in (MASTER, Rewritten(SIZES)))
+    assert written is not None
+    assert other is not None
+    assert written.covered == other.covered
+    assert written.checksum != other.checksum
 
 
 def test_a_record_belongs_to_the_split_it_starts_in(tmp_path: Path) -> None:

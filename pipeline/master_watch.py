@@ -1,0 +1,100 @@
+"""What a job knows of a master it replicates: asked for its bounds every second, for the rest every half minute.
+
+Spark knows only what the master was when the last batch was planned, and a query that has stopped asks no more.
+"""
+
+from __future__ import annotations
+
+import time
+
+from pipeline.lag import MasterHistory
+from sources.errors import LogtwinError
+from sources.master import MasterLog, MasterView
+from sources.offsets import Offset, OffsetRange
+from sources.retention import UntilLoss
+
+BOUNDS_EVERY_S = 1.0
+VIEW_EVERY_S = 30.0
+AFTER_ERROR_S = 30.0
+
+
+class MasterWatch:
+    """One thread asks; what it knows may be read from any. Times `now_s` are those of `time.monotonic`."""
+
+    def __init__(self, log: MasterLog) -> None:
+        self._log = log
+        self._bounds: OffsetRange | None = None
+        self._view: MasterView | None = None
+        self._history = MasterHistory()
+        self._bounds_due_s = 0.0
+        self._view_due_s = 0.0
+
+    @property
+    def bounds(self) -> OffsetRange | None:
+        """None before the first answer."""
+        return self._bounds
+
+    @property
+    def role(self) -> str | None:
+        """What the master calls itself; None before it was asked, and of files."""
+        return None if self._view is None else self._view.role
+
+    def ask(self, position: Offset | None, now_s: float) -> None:
+        """Ask for the bounds now. Raises what `MasterLog.bounds` raises."""
+        known = None if self._bounds is None else self._bounds.end
+        self._bounds = self._log.bounds(known)
+        self._history = self._history.seen(now_s, self._bounds.end, _reached(position, self._bounds))
+        self._bounds_due_s = now_s + BOUNDS_EVERY_S
+
+    def poll(self, position: Offset | None, now_s: float) -> None:
+        """Ask for what is due. Who cannot answer is left alone for a while: the query meets the same, and says so."""
+        if now_s < self._bounds_due_s:
+            return
+        try:
+            self.ask(position, now_s)
+            if now_s >= self._view_due_s:
+                self._view = self._log.look()
+                self._view_due_s = now_s + VIEW_EVERY_S
+        except LogtwinError:
+            self._bounds_due_s = now_s + AFTER_ERROR_S
+
+    def lag_s(self, position: Offset | None, now_s: float) -> float | None:
+        """How long ago the first byte that is not committed was first seen; None before the first answer."""
+        if self._bounds is None:
+            return None
+        return self._history.lag_s(_reached(position, self._bounds), now_s)
+
+    def until_loss(self, position: Offset | None, newest_stored_us: int | None) -> UntilLoss | None:
+        """What is left until the master deletes what is not committed; None where nothing is at risk or nobody knows.
+
+        `newest_stored_us`: when the master stored the last thing that is committed, µs since 1970.
+        """
+        view, bounds = self._view, self._bounds
+        if view is None or bounds is None:
+            return None
+        growth = self._history.growth_bytes_per_s()
+        return until_loss(view, bounds, position, newest_stored_us, growth_bytes_per_s=growth)
+
+
+def until_loss(
+    view: MasterView,
+    bounds: OffsetRange,
+    position: Offset | None,
+    newest_stored_us: int | None,
+    *,
+    growth_bytes_per_s: float | None,
+) -> UntilLoss | None:
+    """`Retention.until_loss` of a master that holds `bounds`, now.
+
+    The age of what is not committed yet compares the master's clock, which stored it and will delete it, with ours.
+    """
+    if view.retention is None:
+        return None
+    age_s = None if newest_stored_us is None else max(0.0, time.time() - newest_stored_us / 1e6)
+    reached = min(_reached(position, bounds), bounds.end)
+    return view.retention.until_loss(bounds, reached, age_s=age_s, growth_bytes_per_s=growth_bytes_per_s)
+
+
+def _reached(position: Offset | None, bounds: OffsetRange) -> Offset:
+    """The first offset that is not committed; a replica that holds nothing yet wants all that the master holds."""
+    return bounds.start if position is None else position

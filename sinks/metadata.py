@@ -1,0 +1,128 @@
+"""The history of one kind of metadata of one log: a Delta table of versions.
+
+A fetch that changes something is one commit: the file of what is current is exchanged, and what ended goes to a file
+of its own. History is never touched again. The commit is built on the very snapshot whose files were compared, and a
+commit of anybody in between makes it fail and the fetch be compared anew: logs of other brokers, OPTIMIZE. So nothing
+is kept between two fetches, and a restart is nothing special. Everything runs in the driver, without a Spark job:
+batches wait for nothing here.
+
+A kill leaves files that no commit names; VACUUM takes them. A refused commit leaves them too: it may have been done.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from sinks.files import DataFile, FileWriter, open_folder
+from sinks.kernel import KernelConflict, KernelTable, Partition, Snapshot, StoredFile
+from sinks.metadata_versions import Change, Row, compare
+from sinks.tables import IS_CURRENT, LOG_ID, metadata_table
+from sinks.warehouse import absolute, ensure_table
+from sources.errors import ReplicaError
+from sources.metadata import MetadataKind
+from sources.offsets import LogId
+
+_ATTEMPTS = 10
+_TICK = timedelta(microseconds=1)
+_EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class MetadataTable:
+    """Driver only; one thread at a time. The table is made at the first fetch of the kind."""
+
+    def __init__(self, spark: SparkSession, warehouse: str, log_id: LogId, kind: MetadataKind) -> None:
+        self._kind = kind
+        self._log_id = log_id
+        self._spec = metadata_table(kind)
+        self._schema = self._spec.schema.remove_metadata()
+        self._table = KernelTable(spark, self._spec.path(absolute(warehouse)))
+        self._is_ensured = False
+
+    def record(self, items: pa.Table, fetched_at: datetime) -> int:
+        """Make the table say that at `fetched_at` the master had exactly `items`. Returns how many versions began or
+        ended; 0 where it said so already, and nothing was committed.
+
+        Where the clock went back, the time of the last change, and a microsecond, stands for `fetched_at`.
+        Raises ReplicaError, ConfigurationError (a table that is not ours).
+        """
+        if not self._is_ensured:
+            ensure_table(self._table, self._spec)
+            self._is_ensured = True
+        retrying = Retrying(
+            stop=stop_after_attempt(_ATTEMPTS),
+            wait=wait_random_exponential(multiplier=0.05, max=1.0),
+            retry=retry_if_exception_type(KernelConflict),
+        )
+        try:
+            changed: int = retrying(self._record, items.to_pylist(), fetched_at)
+        except RetryError as error:
+            raise self._failure(f"a conflict at each of {_ATTEMPTS} attempts") from error
+        except (OSError, pa.ArrowException) as error:
+            raise self._failure(str(error)) from error
+        return changed
+
+    def _record(self, items: Sequence[Row], fetched_at: datetime) -> int:
+        snapshot = self._table.snapshot()
+        if snapshot is None:
+            raise self._failure("the table is gone")
+        at = max(fetched_at, self._last_change(snapshot) + _TICK)
+        files = self._table.files(snapshot, self._partition(is_current=True))
+        change = compare(self._kind, self._read(files), items, at)
+        if change is None:
+            return 0
+        self._commit(snapshot, files, change, at)
+        return len(change.closed) + change.opened
+
+    def _commit(self, snapshot: Snapshot, files: Sequence[StoredFile], change: Change, at: datetime) -> None:
+        parts = ((self._partition(is_current=True), change.current), (self._partition(is_current=False), change.closed))
+        added = [(partition, self._write(rows, partition, at)) for partition, rows in parts if rows]
+        self._table.replace(snapshot, files, added, domain=(self._domain, json.dumps({"changed_at": at.isoformat()})))
+        self._table.run_hooks()
+
+    @property
+    def _domain(self) -> str:
+        return f"logtwin.{self._log_id}"
+
+    def _last_change(self, snapshot: Snapshot) -> datetime:
+        text = snapshot.domain(self._domain)
+        return _EARLIEST if text is None else datetime.fromisoformat(json.loads(text)["changed_at"])
+
+    def _partition(self, *, is_current: bool) -> Partition:
+        return {LOG_ID.name: str(self._log_id), IS_CURRENT.name: is_current}
+
+    def _read(self, files: Sequence[StoredFile]) -> list[dict[str, Any]]:
+        """The versions in `files`, without the partition columns: files that Spark wrote do not have them."""
+        filesystem, folder = open_folder(self._table.path)
+        names = [name for name in self._schema.names if name not in self._spec.partitioning]
+        schema = pa.schema([self._schema.field(name) for name in names])
+        rows: list[dict[str, Any]] = []
+        for file in files:
+            with filesystem.open_input_file(f"{folder.rstrip('/')}/{file.path}") as opened:
+                # Spark may have written timestamps as INT96
+                found = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us").read(names)
+                rows += found.select(names).cast(schema).to_pylist()
+        return rows
+
+    def _write(self, rows: Sequence[Row], partition: Partition, at: datetime) -> DataFile:
+        """One file. The partition columns are in it too: not every reader takes them from the Delta log alone."""
+        name = f"part-{at.astimezone(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4()}.zstd.parquet"
+        with FileWriter(self._spec, self._table.path, name) as writer:
+            writer.write(pa.RecordBatch.from_pylist([{**row, **partition} for row in rows], schema=self._schema))
+            return writer.finish()
+
+    def _failure(self, found: str) -> ReplicaError:
+        return ReplicaError(
+            f"the {self._kind.name} that were fetched cannot be written to {self._table.path}",
+            log=self._log_id,
+            found=found,
+            hint="Nothing of them was committed; the next fetch brings them again.",
+        )

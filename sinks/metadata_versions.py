@@ -1,0 +1,57 @@
+"""What a fetch of metadata changes about the versions that are kept. Pure.
+
+Let `at` be the time of a fetch. What must hold afterwards, whatever was fetched before:
+
+    the versions with  valid_from <= at < valid_to (or none)  are exactly the items of the fetch
+    of one key, no two versions overlap
+
+It holds if `at` is later than every time that is kept already, and the caller sees to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sources.metadata import MetadataKind
+
+Row = Mapping[str, Any]
+"""An item's columns; of a version also `valid_from` and `valid_to`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """`current`: every version that is current now, in order of the key; `opened` of them have just begun.
+
+    `closed`: those that have just ended.
+    """
+
+    current: Sequence[Row]
+    opened: int
+    closed: Sequence[Row]
+
+
+def compare(kind: MetadataKind, current: Sequence[Row], items: Sequence[Row], at: datetime) -> Change | None:
+    """What `items`, all there are at `at`, make of the `current` versions; None where they say the same."""
+    known = {_key(kind, row): row for row in current}
+    found = {_key(kind, item): item for item in items}
+    kept = {key: row for key, row in known.items() if key in found and _is_same(kind, row, found[key])}
+    if kept.keys() == known.keys() == found.keys():
+        return None
+    opened = {key: {**found[key], "valid_from": at, "valid_to": None} for key in found.keys() - kept.keys()}
+    now = kept | opened
+    return Change(
+        current=[now[key] for key in sorted(now)],
+        opened=len(opened),
+        closed=[{**known[key], "valid_to": at} for key in sorted(known.keys() - kept.keys())],
+    )
+
+
+def _key(kind: MetadataKind, row: Row) -> tuple[Any, ...]:
+    return tuple(row[field.name] for field in kind.key)
+
+
+def _is_same(kind: MetadataKind, row: Row, item: Row) -> bool:
+    return all(row[field.name] == item[field.name] for field in kind.compared)

@@ -1,0 +1,69 @@
+"""What a person sees of a running job."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from pipeline.display import Display, duration, size
+from pipeline.progress import Phase
+from sources.errors import MasterUnreachable
+from sources.master import SessionState
+from sources.offsets import Offset
+from tests.pipeline.test_run_state import PROGRESS
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "–"),
+        (0, "0 s"),
+        (0.4, "0 s"),
+        (1.5, "2 s"),
+        (59, "59 s"),
+        (60, "1 min"),
+        (61, "1 min 1 s"),
+        (3600, "1 h"),
+        (3605, "1 h"),
+        (7380, "2 h 3 min"),
+        (259_200, "3 d"),
+        (277_000, "3 d 4 h"),
+    ],
+)
+def test_a_duration_for_people(seconds: float | None, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_a_size_for_people() -> None:
+    assert [size(value) for value in (None, 0, 999, 1500, 2 * 10**9)] == ["–", "0 B", "999 B", "1.5 kB", "2.0 GB"]
+
+
+def line(**changes: object) -> str:
+    console = Console(file=io.StringIO(), width=80)
+    quiet = replace(PROGRESS, session=SessionState(Offset(400), None, reconnects=0, last_error=None))
+    with Display(console, clock=lambda: 0.0) as display:
+        assert display([replace(quiet, **changes)])  # type: ignore[arg-type]  # the caller's own field names
+    return str(console.file.getvalue()).strip()  # type: ignore[attr-defined]  # a StringIO
+
+
+def test_a_line_says_where_it_is_and_how_far_behind() -> None:
+    said = line(lag_s=75.0)
+    assert said.startswith("rocketmq/broker-a: running, offset 500, lag 400 B, 1 min 15 s, ")
+    assert said.endswith("acknowledged 400")
+
+
+def test_what_is_as_it_should_be_takes_no_room() -> None:
+    said = line(lag_s=0.2)
+    assert "lag 400 B, records/s" in said
+    assert "reconnects" not in said
+    assert "error" not in said
+
+
+def test_reconnects_and_what_is_waited_out_are_shown() -> None:
+    session = SessionState(Offset(400), None, reconnects=3, last_error="cut")
+    said = line(session=session, phase=Phase.WAITING, error=MasterUnreachable("no connection"))
+    assert "reconnects 3" in said
+    assert "error no connection" in said

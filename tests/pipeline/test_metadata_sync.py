@@ -1,0 +1,364 @@
+"""The rhythm of metadata: when it is fetched, what a failure does, how it ends. And once with a master and tables."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from pipeline import metadata_sync
+from pipeline.config import Config, MetadataConfig, parse
+from pipeline.metadata_sync import MetadataSync, next_due
+from pipeline.progress import Phase, Progress
+from pipeline.replicate import Job
+from sources.datasource import register
+from sources.errors import LogtwinError, MasterSilent, MasterUnreachable, ReplicaError
+from sources.master import SessionState
+from sources.metadata import CONSUMER_OFFSETS, DELAY_OFFSETS, MESSAGE_REQUEST_MODES, TOPICS, Fetched, MetadataKind
+from sources.offsets import LogId, Offset
+from sources.rocketmq import metadata
+from sources.rocketmq.client import RemotingClient
+from sources.rocketmq.log import RocketMQLog
+from sources.rocketmq.remoting import Command
+from sources.rocketmq.workload import send_workload, workload
+from tests.peers.patience import wait_until
+from tests.pipeline.masters import Served, embedded_master
+from tests.pipeline.running import job_config, run_until
+
+LOG = LogId("rocketmq", "broker-a")
+NOTHING = pa.table({})
+RUNNING = Progress(
+    log_id="rocketmq/broker-a",
+    phase=Phase.RUNNING,
+    role="slave",
+    master="127.0.0.1:10912",
+    master_role="SYNC_MASTER",
+    started_at=Offset(0),
+    received=Offset(700),
+    position=Offset(700),
+    session=SessionState(Offset(600), None, 0, None),
+    master_minimum=Offset(0),
+    master_maximum=Offset(1000),
+    lag_s=0.0,
+    until_loss=None,
+)
+
+
+class Tables:
+    """In the place of `MetadataTable`: notes what is recorded, when, of which kind."""
+
+    def __init__(self) -> None:
+        self.recorded: list[tuple[str, float]] = []
+        self.error: LogtwinError | None = None
+        self.took_s = 0.0
+
+    def of(self, spark: object, warehouse: str, log_id: LogId, kind: MetadataKind) -> Any:
+        tables = self
+
+        class Table:
+            def record(self, items: pa.Table, fetched_at: datetime) -> int:
+                if tables.error is not None:
+                    raise tables.error
+                tables.recorded.append((kind.name, time.monotonic()))
+                time.sleep(tables.took_s)
+                return 1
+
+        return Table()
+
+    def times(self) -> list[float]:
+        return [at for _, at in self.recorded]
+
+
+@pytest.fixture
+def tables(monkeypatch: pytest.MonkeyPatch) -> Tables:
+    noted = Tables()
+    monkeypatch.setattr(metadata_sync, "MetadataTable", noted.of)
+    return noted
+
+
+def rhythm(first_after_s: float, every_s: float, warehouse: str = "unused") -> Config:
+    timing = {"first_after_s": first_after_s, "every_s": every_s}
+    return parse({"warehouse": warehouse, "metadata": timing}, where="test")
+
+
+def sync(
+    fetch: Callable[[], Iterator[Fetched]],
+    config: Config,
+    progress: Callable[[], Progress] = lambda: RUNNING,
+    spark: SparkSession | None = None,
+) -> MetadataSync:
+    return MetadataSync(cast(SparkSession, spark), config, LOG, fetch, progress)
+
+
+def topics_only() -> Iterator[Fetched]:
+    yield Fetched(TOPICS, NOTHING)
+
+
+@pytest.mark.parametrize(
+    ("due", "now", "expected"),
+    [
+        (10.0, 10.0, 70.0),  # at once
+        (10.0, 10.5, 70.0),  # some work does not shift the next one
+        (10.0, 69.9, 70.0),
+        (10.0, 75.0, 130.0),  # the beat at 70 fell out
+        (10.0, 400.0, 430.0),
+    ],
+)
+def test_the_rhythm_is_fixed(due: float, now: float, expected: float) -> None:
+    """MS-14."""
+    assert next_due(due, now, 60.0) == expected
+
+
+def test_the_first_fetch_comes_after_its_time_and_the_next_ones_in_rhythm(tables: Tables) -> None:
+    """MS-14, MS-15."""
+    running = sync(topics_only, rhythm(0.3, 0.2))
+    began = time.monotonic()
+    running.start()
+    wait_until(lambda: len(tables.recorded) == 3, "three fetches")
+    running.stop()
+    for at, due in zip(tables.times(), (0.3, 0.5, 0.7), strict=True):
+        assert due <= at - began < due + 0.15
+
+
+def test_a_slow_fetch_does_not_shift_the_rhythm(tables: Tables) -> None:
+    tables.took_s = 0.25  # over the next beat
+    running = sync(topics_only, rhythm(0.1, 0.2))
+    began = time.monotonic()
+    running.start()
+    wait_until(lambda: len(tables.recorded) == 3, "three fetches")
+    running.stop()
+    for at, due in zip(tables.times(), (0.1, 0.5, 0.9), strict=True):
+        assert due <= at - began < due + 0.15
+
+
+def test_a_kind_that_fails_is_said_once_and_the_others_go_on(tables: Tables, caplog: pytest.LogCaptureFixture) -> None:
+    """MS-17."""
+    healed = threading.Event()
+
+    def fetch() -> Iterator[Fetched]:
+        yield Fetched(TOPICS, NOTHING)
+        yield Fetched(CONSUMER_OFFSETS, NOTHING if healed.is_set() else MasterSilent("no answer"))
+        yield Fetched(DELAY_OFFSETS, NOTHING)
+        yield Fetched(MESSAGE_REQUEST_MODES, None)
+
+    running = sync(fetch, rhythm(0, 0.01))
+    with caplog.at_level(logging.WARNING):
+        running.start()
+        wait_until(lambda: len(tables.recorded) >= 10, "ten fetches")
+        healed.set()
+        wait_until(lambda: "fetched again" in caplog.text, "the kind that failed")
+        running.stop()
+    names = [name for name, _ in tables.recorded]
+    assert names[:4] == ["topics", "delay_offsets"] * 2
+    assert "message_request_modes" not in names
+    failed, again = [record.getMessage() for record in caplog.records]
+    assert "rocketmq/broker-a" in failed
+    assert "no answer" in failed
+    assert "consumer_offsets" in failed
+    assert again == "rocketmq/broker-a: the consumer_offsets are fetched again"
+
+
+def test_a_master_that_is_away_is_one_warning(tables: Tables, caplog: pytest.LogCaptureFixture) -> None:
+    ticks: list[int] = []
+
+    def fetch() -> Iterator[Fetched]:
+        ticks.append(1)
+        for kind in (TOPICS, CONSUMER_OFFSETS, DELAY_OFFSETS):
+            yield Fetched(kind, MasterUnreachable("cannot connect", hint="Check that it runs."))
+
+    running = sync(fetch, rhythm(0, 0.01))
+    running.start()
+    wait_until(lambda: len(ticks) > 3, "three fetches")
+    running.stop()
+    assert [record.getMessage() for record in caplog.records] == [
+        "rocketmq/broker-a: cannot connect. Check that it runs. "
+        "(until it works again the warehouse keeps what it has of: topics, consumer_offsets, delay_offsets)"
+    ]
+
+
+def test_a_table_that_cannot_be_written_does_not_end_it(tables: Tables, caplog: pytest.LogCaptureFixture) -> None:
+    tables.error = ReplicaError("the disk is full", log=LOG)
+    running = sync(topics_only, rhythm(0, 0.01))
+    running.start()
+    wait_until(lambda: "the disk is full" in caplog.text, "a warning")
+    tables.error = None
+    wait_until(lambda: "fetched again" in caplog.text, "that it works again")
+    running.stop()
+    assert caplog.text.count("the disk is full") == 1
+
+
+@pytest.mark.parametrize("phase", [Phase.FAILED, Phase.STOPPED, Phase.DONE])
+def test_it_ends_with_its_log(tables: Tables, phase: Phase) -> None:
+    """A log that another job took over has failed; that job writes its metadata now."""
+    now = [RUNNING]
+    running = sync(topics_only, rhythm(0, 0.01), lambda: now[0])
+    running.start()
+    wait_until(lambda: len(tables.recorded) > 2, "three fetches")
+    now[0] = replace(RUNNING, phase=phase)
+    wait_until(lambda: not _is_alive(), "the end of the thread")
+    recorded = len(tables.recorded)
+    running.stop()
+    assert len(tables.recorded) == recorded
+
+
+def test_nothing_is_written_once_its_log_has_ended_meanwhile(tables: Tables) -> None:
+    now = [RUNNING]
+
+    def fetch() -> Iterator[Fetched]:
+        now[0] = replace(RUNNING, phase=Phase.FAILED)
+        yield Fetched(TOPICS, NOTHING)
+
+    running = sync(fetch, rhythm(0, 0.01), lambda: now[0])
+    running.start()
+    wait_until(lambda: not _is_alive(), "the end of the thread")
+    running.stop()
+    assert tables.recorded == []
+
+
+def test_a_waiting_log_has_not_ended(tables: Tables) -> None:
+    """MS-11."""
+    waiting = replace(RUNNING, phase=Phase.WAITING)
+    running = sync(topics_only, rhythm(0, 0.01), lambda: waiting)
+    running.start()
+    wait_until(lambda: len(tables.recorded) > 2, "three fetches")
+    running.stop()
+
+
+def test_stop_is_bounded_and_a_late_answer_is_dropped(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MS-11."""
+    monkeypatch.setattr(metadata_sync, "STOP_TIMEOUT_S", 0.2)
+    asked, answer = threading.Event(), threading.Event()
+
+    def fetch() -> Iterator[Fetched]:
+        asked.set()
+        answer.wait(10)
+        yield Fetched(TOPICS, NOTHING)
+
+    running = sync(fetch, rhythm(0, 1))
+    running.start()
+    assert asked.wait(10)
+    began = time.monotonic()
+    running.stop()
+    assert time.monotonic() - began < 1
+    answer.set()
+    wait_until(lambda: not _is_alive(), "the end of the thread")
+    assert tables.recorded == []
+
+
+def test_stop_before_the_first_fetch_and_without_a_start(tables: Tables) -> None:
+    sync(topics_only, rhythm(60, 60)).stop()
+    running = sync(topics_only, rhythm(60, 60))
+    running.start()
+    running.stop()
+    running.stop()
+    assert not _is_alive()
+    assert tables.recorded == []
+
+
+def test_each_tick_says_how_far_master_and_replica_are_apart(tables: Tables, caplog: pytest.LogCaptureFixture) -> None:
+    """MS-19."""
+    running = sync(topics_only, rhythm(0, 60))
+    with caplog.at_level(logging.INFO):
+        running.start()
+        wait_until(lambda: len(tables.recorded) == 1, "a fetch")
+        running.stop()
+    assert [record.getMessage() for record in caplog.records if record.levelno == logging.INFO] == [
+        "rocketmq/broker-a: the master is at 1000, the replica at 700, 300 bytes behind; acknowledged 600"
+    ]
+
+
+def _is_alive(log_id: object = LOG) -> bool:
+    return any(thread.name == f"metadata of {log_id}" for thread in threading.enumerate())
+
+
+@pytest.mark.spark
+def test_a_job_fetches_metadata_beside_its_log(spark: SparkSession, tmp_path: Path) -> None:
+    """MS-11, MS-16: the tables come by themselves, while the log is replicated."""
+    with embedded_master(tmp_path / "store") as served, replicating(spark, tmp_path / "lake", served) as job:
+        send_workload(served.master.address, workload(1), count=200)
+        wait_until((tmp_path / f"lake/topics/_delta_log/{1:020d}.json").exists, "the topics")
+        run_until(job, lambda progress: progress.position == served.end)
+    found = DeltaTable(str(tmp_path / "lake/topics")).to_pyarrow_table().to_pylist()
+    assert "orders" in {row["topic"] for row in found if row["is_current"]}
+    assert not _is_alive("rocketmq/test")
+
+
+@pytest.mark.spark
+def test_data_does_not_wait_for_metadata_that_does_not_come(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MS-11: a fetch that hangs delays no commit and no acknowledgement."""
+    asked, answer = threading.Event(), threading.Event()
+
+    def hang(_: RocketMQLog) -> Iterator[Fetched]:
+        asked.set()
+        answer.wait(60)
+        return iter(())
+
+    monkeypatch.setattr(RocketMQLog, "metadata", hang)
+    monkeypatch.setattr(metadata_sync, "STOP_TIMEOUT_S", 0.1)
+    with embedded_master(tmp_path / "store") as served, replicating(spark, tmp_path / "lake", served) as job:
+        assert asked.wait(30)
+        send_workload(served.master.address, workload(1), count=200)
+        reached = run_until(job, lambda progress: progress.position == served.end != 0)
+        assert reached.acknowledged == reached.position
+    answer.set()
+
+
+@contextmanager
+def replicating(spark: SparkSession, warehouse: Path, served: Served) -> Iterator[Job]:
+    """A job of one log, started; metadata is fetched from the first moment on."""
+    register(spark)
+    config = job_config(warehouse, **served.options)
+    config = config.model_copy(update={"metadata": MetadataConfig(first_after_s=0, every_s=0.2)})
+    job = Job(spark, config, available_now=False)
+    job.start()
+    try:
+        yield job
+    finally:
+        job.close()
+
+
+@pytest.mark.spark
+def test_an_embedded_master_on_the_store_of_a_broker(spark: SparkSession, tmp_path: Path) -> None:
+    """Its configuration files are served as a broker wrote them, unquoted keys and line breaks within maps."""
+    store = tmp_path / "store"
+    (store / "config").mkdir(parents=True)
+    (store / "config" / "consumerOffset.json").write_text(
+        '{\n\t"offsetTable":{\n\t\t"orders@CG":{0:7,1\n\t\t:9}\n\t}\n}'
+    )
+    (store / "config" / "delayOffset.json").write_text('{\n\t"offsetTable":{3:12\n\t}\n}')
+    with embedded_master(store) as served:
+
+        def ask(request: Command) -> Command:
+            with RemotingClient(served.master.address) as client:
+                return client.exchange(request)
+
+        running = sync(lambda: metadata.fetch(ask), rhythm(0, 0.5, str(tmp_path)), spark=spark)
+        running.start()
+        try:
+            wait_until((tmp_path / f"delay_offsets/_delta_log/{1:020d}.json").exists, "the delay offsets")
+        finally:
+            running.stop()
+    found = DeltaTable(str(tmp_path / "consumer_offsets")).to_pyarrow_table().to_pylist()
+    assert sorted(
+        (row["topic"], row["consumer_group"], row["queue_id"], row["next_queue_offset"]) for row in found
+    ) == [
+        ("orders", "CG", 0, 7),
+        ("orders", "CG", 1, 9),
+    ]
+    assert all(row["valid_from"] <= datetime.now(UTC) for row in found)
+    (delay,) = DeltaTable(str(tmp_path / "delay_offsets")).to_pyarrow_table().to_pylist()
+    assert (delay["delay_level"], delay["next_queue_offset"], delay["is_current"]) == (3, 12, True)
+    assert not (tmp_path / "timer_checkpoint").exists()  # this master has no such thing

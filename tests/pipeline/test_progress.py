@@ -1,0 +1,36 @@
+"""What follows from a progress's facts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sources.errors import MasterUnreachable
+from sources.offsets import Offset
+from tests.pipeline.test_run_state import PROGRESS
+
+
+@pytest.mark.parametrize(
+    ("position", "minimum", "maximum", "lag_bytes"),
+    [
+        (500, 0, 900, 400),
+        (900, 0, 900, 0),
+        (950, 0, 900, 0),  # the master was asked before the commit
+        (None, 300, 900, 600),  # nothing is committed: all that the master holds
+        (500, None, None, None),
+    ],
+)
+def test_the_lag_is_what_the_master_has_and_the_replica_has_not(
+    position: int | None, minimum: int | None, maximum: int | None, lag_bytes: int | None
+) -> None:
+    offsets = [None if one is None else Offset(one) for one in (position, minimum, maximum)]
+    now = replace(PROGRESS, position=offsets[0], master_minimum=offsets[1], master_maximum=offsets[2])
+    assert now.lag_bytes == lag_bytes
+
+
+def test_the_last_error_is_the_querys_before_the_sessions_and_stays_when_it_has_healed() -> None:
+    assert PROGRESS.last_error == "it broke"
+    failure = MasterUnreachable("no connection")
+    assert replace(PROGRESS, error=failure, last_failure=failure).last_error == "no connection"
+    assert replace(PROGRESS, error=None, last_failure=failure).last_error == "no connection"

@@ -1,0 +1,296 @@
+"""The file that says who replicates a log: written, read, believed for a while, and never needed."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from pipeline import run_state
+from pipeline.progress import ENDED, Phase, Progress
+from pipeline.run_state import FRESH_S, Publisher, RunFile, RunState, check_free, is_gone, process_space
+from sinks.position import Writer
+from sources.errors import AlreadyRunning, MasterUnreachable, TakenOver
+from sources.master import SessionState
+from sources.offsets import Offset
+from sources.retention import UntilLoss
+from tests.pipeline.running import until
+
+LOG = "rocketmq/broker-a"
+NOW = datetime(2026, 11, 21, 14, 2, 11, tzinfo=UTC)
+PROGRESS = Progress(
+    log_id=LOG,
+    phase=Phase.RUNNING,
+    role="slave",
+    master="10.0.0.5:10912",
+    master_role="SYNC_MASTER",
+    started_at=Offset(0),
+    received=Offset(600),
+    position=Offset(500),
+    session=SessionState(Offset(400), NOW, reconnects=2, last_error="it broke"),
+    master_minimum=Offset(0),
+    master_maximum=Offset(900),
+    lag_s=1.5,
+    until_loss=UntilLoss(7000, 86_400.0),
+    records=5,
+    bytes=500,
+    batches=1,
+)
+
+
+def gone_pid() -> int:
+    """A process that was and is not any more."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def state(
+    *, phase: Phase = Phase.RUNNING, age_s: float = 3, pid: int | None = None, space: str | None = None
+) -> RunState:
+    writer = replace(Writer.of_this_process(), run="the-other-run", host="host-1")
+    return RunState(
+        writer=writer if pid is None else replace(writer, pid=pid),
+        process_space=process_space() if space is None else space,
+        updated_at=NOW - timedelta(seconds=age_s),
+        phase=phase,
+        facts={"position": 500},
+    )
+
+
+def test_a_state_survives_its_json() -> None:
+    for one in (state(), state(phase=Phase.FAILED, space="another")):
+        assert RunState.from_json(one.as_json()) == one
+
+
+def test_the_file_is_where_a_reader_looks_and_says_what_the_status_shows(tmp_path: Path) -> None:
+    job = Job()
+    mine = publisher(tmp_path, job)
+    mine.enter(take_over=False)
+    found = json.loads((tmp_path / "_runs" / "rocketmq" / "broker-a.json").read_text())
+    assert found["host"] == socket.gethostname()
+    assert found["pid"] == os.getpid()
+    assert found["phase"] == "running"
+    assert (found["received"], found["position"], found["acknowledged"]) == (600, 500, 400)
+    assert (found["lag_bytes"], found["lag_s"]) == (400, 1.5)
+    assert (found["until_loss_bytes"], found["until_loss_s"]) == (7000, 86_400)
+    assert (found["connected_since"], found["reconnects"]) == ("2026-11-21T14:02:11+00:00", 2)
+    assert (found["role"], found["master"], found["master_role"]) == ("slave", "10.0.0.5:10912", "SYNC_MASTER")
+    assert found["last_error"] == "it broke"
+    ended(job, mine)
+
+
+@pytest.mark.parametrize("uri", [False, True], ids=["path", "uri"])
+def test_a_write_replaces_what_was_there(tmp_path: Path, uri: bool) -> None:
+    warehouse = tmp_path / "lake ä"
+    file = RunFile(warehouse.as_uri() if uri else str(warehouse), LOG)
+    assert file.read() is None
+    file.write(state())
+    file.write(state(phase=Phase.DONE))
+    found = file.read()
+    assert found is not None
+    assert found.phase is Phase.DONE
+    assert [path.name for path in warehouse.rglob("*") if path.is_file()] == ["broker-a.json"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '"x"', "{}", '{"run": "x", "phase": "dancing"}'])
+def test_what_cannot_be_understood_says_nothing(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "_runs" / "rocketmq" / "broker-a.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    assert RunFile(str(tmp_path), LOG).read() is None
+
+
+def test_a_place_that_cannot_be_reached_is_an_oserror() -> None:
+    file = RunFile("gopher://nowhere/lake", LOG)
+    with pytest.raises(OSError, match="gopher"):
+        file.read()
+    with pytest.raises(OSError, match="gopher"):
+        file.write(state())
+
+
+@pytest.mark.parametrize("phase", [Phase.STARTING, Phase.RUNNING, Phase.WAITING])
+@pytest.mark.parametrize("age_s", [-FRESH_S, 0, 5, FRESH_S])
+def test_a_run_that_spoke_lately_lives(phase: Phase, age_s: float) -> None:
+    assert state(phase=phase, age_s=age_s).is_live(NOW)
+    assert state(phase=phase, age_s=age_s, space="elsewhere", pid=gone_pid()).is_live(NOW)
+
+
+@pytest.mark.parametrize(
+    "dead",
+    [
+        *(state(phase=phase) for phase in ENDED),
+        state(age_s=FRESH_S + 0.1),
+        state(age_s=3600),
+        state(age_s=-FRESH_S - 0.1),  # a clock that was set back must not keep a log for ever
+    ],
+    ids=lambda one: f"{one.phase.value} {one.age_s(NOW):g} s",
+)
+def test_a_run_that_ended_or_fell_silent_does_not(dead: RunState) -> None:
+    assert not dead.is_live(NOW)
+    check_free(dead, LOG, NOW)
+
+
+def test_a_run_whose_process_is_gone_from_this_host_does_not() -> None:
+    check_free(state(pid=gone_pid(), age_s=0), LOG, NOW)
+
+
+def test_a_process_that_only_waits_to_be_reaped_is_gone() -> None:
+    with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as child:
+        assert not is_gone(child.pid)
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and is a zombie until it is reaped
+        assert is_gone(child.pid)
+    assert not is_gone(os.getpid())
+
+
+def test_a_refusal_names_the_other_run_and_says_what_to_do() -> None:
+    found = state(age_s=4)
+    with pytest.raises(AlreadyRunning) as caught:
+        check_free(found, LOG, NOW)
+    text = str(caught.value)
+    for named in (LOG, "the-other-run", str(os.getpid()), "host-1", found.writer.since, "running", "--take-over"):
+        assert named in text
+    assert "start again" not in text  # that process lives: waiting does not help
+
+
+def test_a_refusal_for_another_hosts_sake_says_how_long_to_wait() -> None:
+    with pytest.raises(AlreadyRunning, match=r"if that process is dead, start again in 11 s"):
+        check_free(state(age_s=4, space="another host"), LOG, NOW)
+
+
+@dataclass
+class Job:
+    """What a publisher watches."""
+
+    now: Progress = PROGRESS
+
+    def progress(self) -> Progress:
+        return self.now
+
+
+def publisher(warehouse: Path, job: Job, run: str = "mine") -> Publisher:
+    writer = replace(Writer.of_this_process(), run=run)
+    return Publisher(RunFile(str(warehouse), LOG), LOG, writer, job.progress)
+
+
+def on_disk(warehouse: Path) -> RunState:
+    found = RunFile(str(warehouse), LOG).read()
+    assert found is not None
+    return found
+
+
+def ended(job: Job, publisher: Publisher, phase: Phase = Phase.STOPPED) -> None:
+    job.now = replace(job.now, phase=phase)
+    publisher.join()
+
+
+def test_a_run_is_there_from_its_start_at_each_change_and_at_its_end(tmp_path: Path) -> None:
+    job = Job(replace(PROGRESS, phase=Phase.STARTING))
+    mine = publisher(tmp_path, job)
+    mine.enter(take_over=False)
+    assert on_disk(tmp_path).phase is Phase.STARTING
+    job.now = replace(job.now, phase=Phase.RUNNING)
+    mine.changed()
+    until(lambda: on_disk(tmp_path).phase is Phase.RUNNING)
+    ended(job, mine)
+    assert on_disk(tmp_path).phase is Phase.STOPPED
+    assert not on_disk(tmp_path).is_live(datetime.now(UTC))
+
+
+def test_it_renews_its_word_without_any_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_state, "PUBLISH_EVERY_S", 0.01)
+    job = Job()
+    mine = publisher(tmp_path, job)
+    mine.enter(take_over=False)
+    first = on_disk(tmp_path).updated_at
+    until(lambda: on_disk(tmp_path).updated_at > first)
+    ended(job, mine)
+
+
+def test_a_second_run_is_refused_and_leaves_the_first_ones_word(tmp_path: Path) -> None:
+    job = Job()
+    first = publisher(tmp_path, job, "first")
+    first.enter(take_over=False)
+    second = publisher(tmp_path, Job(), "second")
+    with pytest.raises(AlreadyRunning, match="first"):
+        second.enter(take_over=False)
+    second.join()
+    assert on_disk(tmp_path).writer.run == "first"
+    ended(job, first)
+    third_job = Job()
+    third = publisher(tmp_path, third_job, "third")
+    third.enter(take_over=False)
+    assert on_disk(tmp_path).writer.run == "third"
+    ended(third_job, third)
+
+
+def test_a_run_that_is_taken_over_gives_way(tmp_path: Path) -> None:
+    """Before it has noticed, when it has, and when it ends."""
+    old_job, new_job = Job(), Job()
+    old, new = publisher(tmp_path, old_job, "old"), publisher(tmp_path, new_job, "new")
+    old.enter(take_over=False)
+    new.enter(take_over=True)
+    old.changed()
+    old_job.now = replace(PROGRESS, phase=Phase.FAILED, error=TakenOver("another job writes this log"))
+    old.join()
+    assert on_disk(tmp_path).writer.run == "new"
+    ended(new_job, new)
+    assert (on_disk(tmp_path).writer.run, on_disk(tmp_path).phase) == ("new", Phase.STOPPED)
+
+
+def test_who_takes_over_has_the_last_word_whatever_the_other_still_says(tmp_path: Path) -> None:
+    old_job, new_job = Job(), Job()
+    old, new = publisher(tmp_path, old_job, "old"), publisher(tmp_path, new_job, "new")
+    old.enter(take_over=False)
+    said = on_disk(tmp_path)
+    new.enter(take_over=True)
+    RunFile(str(tmp_path), LOG).write(replace(said, updated_at=datetime.now(UTC)))  # it was just about to
+    new.changed()
+    until(lambda: on_disk(tmp_path).writer.run == "new")
+    new.enter(take_over=False)  # a start that is tried again
+    ended(new_job, new)
+    ended(old_job, old)
+
+
+def test_a_run_that_waits_to_start_again_does_not_take_back_what_another_one_took(tmp_path: Path) -> None:
+    waiting = Job(replace(PROGRESS, phase=Phase.WAITING, error=MasterUnreachable("it is away")))
+    old, new_job = publisher(tmp_path, waiting, "old"), Job()
+    old.enter(take_over=True)
+    new = publisher(tmp_path, new_job, "new")
+    new.enter(take_over=True)
+    with pytest.raises(AlreadyRunning, match="new"):
+        old.enter(take_over=False)
+    ended(waiting, old)
+    ended(new_job, new)
+
+
+def test_a_folder_that_takes_nothing_is_said_once_and_hinders_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_state, "PUBLISH_EVERY_S", 0.01)
+    (tmp_path / "_runs").write_text("a file where a folder should be")
+    asked = threading.Semaphore(0)
+
+    class Counting(Job):
+        def progress(self) -> Progress:
+            asked.release()
+            return super().progress()
+
+    job = Counting()
+    mine = publisher(tmp_path, job)
+    with caplog.at_level(logging.WARNING):
+        mine.enter(take_over=False)
+        for _ in range(5):
+            assert asked.acquire(timeout=10)
+        ended(job, mine)
+    assert [LOG in record.message for record in caplog.records] == [True]
