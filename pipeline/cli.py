@@ -119,6 +119,7 @@ def master(
     in_sync_replicas: Annotated[
         int | None, typer.Option(min=1, help="producers wait for this many replicas, the master included (as in 5.x)")
     ] = None,
+    slave_timeout_s: Annotated[float | None, typer.Option(help="a producer waits for slaves no longer")] = None,
     name_server: Annotated[str | None, typer.Option(help="register there: host:port")] = None,
 ) -> None:
     """Run the embedded master, a small broker.
@@ -135,6 +136,7 @@ def master(
         "file_size_bytes": file_size_bytes,
         "role": role,
         "in_sync_replicas": in_sync_replicas,
+        "slave_timeout_s": slave_timeout_s,
         "name_server": name_server,
     }
     settings = _load(config).embedded_master.model_copy(update=_given(given))
@@ -149,19 +151,27 @@ def send(
     count: Annotated[int | None, typer.Option(help="stop after this many messages")] = None,
     duration_s: Annotated[float | None, typer.Option(help="stop after this many seconds")] = None,
     rate_per_s: Annotated[float | None, typer.Option(help="messages a second, 0 for as fast as possible")] = None,
+    window: Annotated[int | None, typer.Option(min=1, help="requests on their way at once")] = None,
 ) -> None:
     """Send a repeatable workload to a broker.
 
     Orders, payments, events and telemetry, mixed in size and form, to an embedded master or a real broker.
     """
-    from pipeline.embedded import send_to
+    from pipeline.embedded import answers, send_to
 
-    given = {"to": to, "seed": seed, "count": count, "duration_s": duration_s, "rate_per_s": rate_per_s}
+    given = {
+        "to": to,
+        "seed": seed,
+        "count": count,
+        "duration_s": duration_s,
+        "rate_per_s": rate_per_s,
+        "window": window,
+    }
     settings = _load(config).workload.model_copy(update=_given(given))
     sent = send_to(settings)
     out.print(
         f"{sent.messages:,} messages, {sent.bytes / 1e6:,.1f} MB of bodies in {sent.seconds:,.1f} s: "
-        f"{sent.messages_per_s:,.0f}/s, {sent.megabytes_per_s:,.1f} MB/s",
+        f"{sent.messages_per_s:,.0f}/s, {sent.megabytes_per_s:,.1f} MB/s; {answers(sent)}",
         highlight=False,
         soft_wrap=True,
     )

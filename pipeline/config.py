@@ -23,6 +23,7 @@ from pydantic import (
 
 from sources.errors import ConfigurationError
 from sources.options import KIB, MIB, ReadOptions, invalid_value, parse_options, unknown_key
+from sources.rocketmq.producer import DEFAULT_WINDOW
 
 
 class EmbeddedMasterConfig(BaseModel):
@@ -66,6 +67,9 @@ class WorkloadConfig(BaseModel):
         2000.0, description="messages a second; 0 sends as fast as the broker takes them"
     )
     count: PositiveInt | None = Field(None, description="stop after this many messages, if that comes first")
+    window: PositiveInt = Field(
+        DEFAULT_WINDOW, description="requests on their way at once; producers that wait for a replica need many"
+    )
 
 
 class MetadataConfig(BaseModel):

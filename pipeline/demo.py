@@ -31,6 +31,10 @@ from sources.registry import open_log
 
 LOG_ID = "rocketmq/embedded"
 STOP_TIMEOUT_S = 20.0
+SLAVE_TIMEOUT_S = 30.0
+"""Spark needs some seconds for its first batch, and producers of the demo are to see the replica's answer."""
+WINDOW = 8192
+"""Producers wait for a commit, about a second: as many requests as come in that time are on their way."""
 
 QUERIES = {
     "messages and bytes by topic": """
@@ -74,15 +78,24 @@ def run_demo(settings: Config, console: Console, *, keep: bool) -> None:
         spark = build_session(config.spark, name="logtwin demo", log_file=spark_log())
         job = Job(spark, config, available_now=False)
         job.start()
-        workload = settings.workload.model_copy(update={"to": master.remoting})
+        workload = settings.workload.model_copy(update={"to": master.remoting, "window": WINDOW})
         _say_start(console, job.progress()[0], workload, keep)
-        seconds, acknowledged = _replicate(job, config.logs[0], workload, keep)
-        _summary(console, job.progress()[0], seconds, acknowledged)
+        outcome = _replicate(job, config.logs[0], workload, keep)
+        _summary(console, job.progress()[0], outcome)
         _queries(console, spark, config.warehouse)
 
 
-def _replicate(job: Job, log: ReadOptions, workload: WorkloadConfig, keep: bool) -> tuple[float, int | None]:
-    """Send and replicate until both are done: seconds it took, and what the master counts as acknowledged."""
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How long it took, what the master counts as acknowledged, what the producer said; None where it was cut short."""
+
+    seconds: float
+    acknowledged: int | None
+    producer: str | None
+
+
+def _replicate(job: Job, log: ReadOptions, workload: WorkloadConfig, keep: bool) -> Outcome:
+    """Send and replicate until both are done."""
     interrupted = threading.Event()
     acknowledged: list[int | None] = [None]
     started_s = time.monotonic()
@@ -99,7 +112,8 @@ def _replicate(job: Job, log: ReadOptions, workload: WorkloadConfig, keep: bool)
             return not interrupted.is_set() and acknowledged[0] != open_log(log).bounds().end
 
         job.run(go_on)
-    return time.monotonic() - started_s, acknowledged[0]
+        said = sender.stdout.read().strip() if sender.poll() == 0 and sender.stdout else None
+    return Outcome(time.monotonic() - started_s, acknowledged[0], said)
 
 
 def _say_start(console: Console, progress: Progress, workload: WorkloadConfig, keep: bool) -> None:
@@ -109,18 +123,24 @@ def _say_start(console: Console, progress: Progress, workload: WorkloadConfig, k
         console.print(f"the table is complete up to offset {number(progress.position)}: it goes on from there")
     rate = f"{workload.rate_per_s:,.0f} messages/s" if workload.rate_per_s else "messages as fast as it can"
     until = "until Ctrl-C" if keep else f"for {workload.duration_s:,.0f} s"
-    console.print(f"a producer sends {rate} {until} (seed {workload.seed})\n")
+    console.print(f"a producer sends {rate} {until} (seed {workload.seed})")
+    console.print(
+        "the master is a SYNC_MASTER: it answers SEND_OK once Delta has a message; before a new replica's first "
+        "commit,\nSLAVE_NOT_AVAILABLE\n",
+        soft_wrap=True,
+    )
 
 
-def _summary(console: Console, progress: Progress, seconds: float, acknowledged: int | None) -> None:
+def _summary(console: Console, progress: Progress, outcome: Outcome) -> None:
     table = Table(box=None, show_header=False, pad_edge=False)
     start = progress.started_at or 0
     for name, value in {
         "range": f"[{number(start)}, {number(progress.position)})".replace("[", "\\[", 1),
-        "records": f"{progress.records:,} in {progress.batches:,} commits",
-        "throughput": f"{progress.bytes / 1e6 / max(seconds, 1e-9):,.1f} MB/s over {seconds:,.0f} s",
+        "records": f"{progress.records:,} in {progress.commits:,} commits",
+        "throughput": f"{progress.bytes / 1e6 / max(outcome.seconds, 1e-9):,.1f} MB/s over {outcome.seconds:,.0f} s",
         "lag": f"{size(progress.lag_bytes)}, {duration(progress.lag_s)}",
-        "acknowledged": f"{number(acknowledged)}, as the master counts it",
+        "acknowledged": f"{number(outcome.acknowledged)}, as the master counts it",
+        "producer": outcome.producer or "cut short",
     }.items():
         table.add_row(f"[bold]{name}[/]", value)
     console.print(table)
@@ -157,6 +177,7 @@ def _cell(value: Any) -> str:
 def _master_process(settings: EmbeddedMasterConfig) -> Iterator[MasterProcess]:
     command = [sys.executable, "-m", "pipeline", "master", "--store", settings.store, "--host", settings.host]
     command += ["--port", "0", "--ha-port", "0", "--file-size-bytes", str(settings.file_size_bytes)]
+    command += ["--role", "SYNC_MASTER", "--slave-timeout-s", str(SLAVE_TIMEOUT_S)]
     Path(settings.store).mkdir(parents=True, exist_ok=True)
     log_file = Path(settings.store) / "master.log"
     with log_file.open("a") as said, _process(command, stdout=subprocess.PIPE, stderr=said, text=True) as process:
@@ -174,11 +195,11 @@ def _master_process(settings: EmbeddedMasterConfig) -> Iterator[MasterProcess]:
 @contextmanager
 def _sender_process(workload: WorkloadConfig, keep: bool) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "pipeline", "send", "--to", workload.to, "--seed", str(workload.seed)]
-    command += ["--rate-per-s", str(workload.rate_per_s)]
+    command += ["--rate-per-s", str(workload.rate_per_s), "--window", str(workload.window)]
     command += ["--duration-s", str(10**9 if keep else workload.duration_s)]
     if workload.count is not None:
         command += ["--count", str(workload.count)]
-    with _process(command, stdout=subprocess.DEVNULL, text=True) as process:
+    with _process(command, stdout=subprocess.PIPE, text=True) as process:
         yield process
 
 

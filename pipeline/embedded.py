@@ -10,6 +10,7 @@ from sources.rocketmq.address import Address
 from sources.rocketmq.broker.double_write import DoubleWriteSettings
 from sources.rocketmq.broker.ha_service import HASettings
 from sources.rocketmq.broker.master import EmbeddedMaster, MasterSettings
+from sources.rocketmq.remoting import ResponseCode
 from sources.rocketmq.workload import Summary, send_workload, workload
 
 READY = r"remoting (?P<remoting>\S+), HA (?P<ha>\S+),"
@@ -51,4 +52,14 @@ def send_to(settings: WorkloadConfig) -> Summary:
         count=settings.count,
         duration_s=settings.duration_s,
         rate_per_s=settings.rate_per_s or None,
+        window=settings.window,
     )
+
+
+def answers(sent: Summary) -> str:
+    """What producers were told of their messages: ``1,990 SEND_OK, 10 FLUSH_SLAVE_TIMEOUT``."""
+    without = sent.messages - sum(sent.warned.values())
+    told = [f"{without:,} SEND_OK"] + [
+        f"{count:,} {ResponseCode(code).name}" for code, count in sorted(sent.warned.items())
+    ]
+    return ", ".join(told)

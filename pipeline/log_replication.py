@@ -21,8 +21,8 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from pyspark.errors import StreamingQueryException
@@ -39,6 +39,7 @@ from sinks.position import Writer
 from sinks.replica import BatchResult, Replica, Step
 from sources.errors import LogtwinError, ReplicaError, TakenOver, find_error
 from sources.master import MasterLog, Session
+from sources.metadata import Fetched
 from sources.offsets import Offset
 from sources.options import ReadOptions
 from sources.registry import open_log
@@ -55,12 +56,19 @@ class _Totals:
     records: int = 0
     bytes: int = 0
     batches: int = 0
+    commits: int = 0
     stage_s: Mapping[Step, float] = field(default_factory=dict)
 
     def plus(self, result: BatchResult) -> _Totals:
+        if result.range.is_empty:  # a replay
+            return replace(self, batches=self.batches + 1)
         stage_s = {step: self.stage_s.get(step, 0.0) + spent_s for step, spent_s in result.durations_s.items()}
         return _Totals(
-            self.records + result.records, self.bytes + result.bytes, self.batches + 1, {**self.stage_s, **stage_s}
+            records=self.records + result.records,
+            bytes=self.bytes + result.bytes,
+            batches=self.batches + 1,
+            commits=self.commits + 1,
+            stage_s={**self.stage_s, **stage_s},
         )
 
 
@@ -124,11 +132,13 @@ class LogReplication:
         self._start_metadata()
 
     def _start_metadata(self) -> None:
-        """Once a run, when the log is this run's; it stops by itself when the log has ended."""
-        if self._config.metadata.enabled and self._metadata is None:
-            self._metadata = MetadataSync(
-                self._spark, self._config, self._log.log_id, self._log.metadata, self.progress
-            )
+        """Once a run, when the log is this run's; it stops by itself when the log has ended.
+
+        Where metadata is not wanted it only says, in the same rhythm, how far master and replica are apart.
+        """
+        if self._metadata is None:
+            fetch = self._log.metadata if self._config.metadata.enabled else _nothing
+            self._metadata = MetadataSync(self._spark, self._config, self._log.log_id, fetch, self.progress)
             self._metadata.start()
 
     def poll(self, now_s: float) -> Phase:
@@ -215,6 +225,7 @@ class LogReplication:
             records=totals.records,
             bytes=totals.bytes,
             batches=totals.batches,
+            commits=totals.commits,
             stage_s=totals.stage_s,
             incidents=dict(self._incidents),
             error=self._error,
@@ -257,8 +268,6 @@ class LogReplication:
                 self._publisher.changed()
 
     def _count(self, result: BatchResult) -> None:
-        if result.range.is_empty:
-            return  # a replay
         self._totals = self._totals.plus(result)
         if self._first is None:
             self._first = result.range.start
@@ -290,6 +299,11 @@ class LogReplication:
             self.start()
         except LogtwinError as error:
             self.fail(error, for_good=self._available_now)
+
+
+def _nothing() -> Iterable[Fetched]:
+    """No metadata is wanted."""
+    return ()
 
 
 def _no_step(step: Step) -> None:

@@ -136,8 +136,13 @@ _METRICS: tuple[_Single | _Labelled, ...] = (
     _Labelled("logtwin_phase", "phase", "1 for the phase that the log is in, 0 for every other one", _phases),
     _Single(
         "logtwin_batches_total",
-        "batches that committed data, each in one commit to the log table",
+        "batches that Spark brought, replays of what was committed before among them",
         lambda progress: progress.batches,
+    ),
+    _Single(
+        "logtwin_commits_total",
+        "batches that committed data, each in one commit to the log table",
+        lambda progress: progress.commits,
     ),
     _Single("logtwin_records_total", "records committed", lambda progress: progress.records),
     _Single("logtwin_bytes_total", "bytes of the master's log committed", lambda progress: progress.bytes),

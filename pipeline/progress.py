@@ -31,7 +31,7 @@ ENDED = {Phase.DONE, Phase.STOPPED, Phase.FAILED}
 class Progress:
     """Where one log's replica is.
 
-    Totals (records, bytes, batches, stage_s, incidents) are those of this run. Offsets are None before they are known.
+    Totals (records to incidents) are those of this run. Offsets are None before they are known.
 
         started_at <= position <= received          received: read and proven by tasks; position: committed
         session.acknowledged <= position
@@ -52,7 +52,8 @@ class Progress:
     until_loss: UntilLoss | None  # None where nothing is at risk, and where the master does not tell
     records: int = 0
     bytes: int = 0
-    batches: int = 0  # those that committed data
+    batches: int = 0  # replays of what was committed before among them
+    commits: int = 0  # those batches that committed data
     stage_s: Mapping[Step, float] = field(default_factory=dict)  # seconds spent up to each step of a batch
     incidents: Mapping[str, int] = field(default_factory=dict)  # error type -> how often one ended the query
     error: LogtwinError | None = None  # what ended it, or what it waits out

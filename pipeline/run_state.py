@@ -115,6 +115,7 @@ def facts_of(progress: Progress) -> dict[str, Any]:
         "records": progress.records,
         "bytes": progress.bytes,
         "batches": progress.batches,
+        "commits": progress.commits,
         "last_error": progress.last_error,
     }
 

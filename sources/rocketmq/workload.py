@@ -25,6 +25,7 @@ class Summary:
     """What was sent, and what became of it."""
 
     messages: int = 0  # stored by the broker
+    warned: dict[int, int] = field(default_factory=dict)  # those of them with a warning, by code: 10 to 12
     bytes: int = 0  # of their bodies, as sent
     seconds: float = 0.0
     refused: dict[int, int] = field(default_factory=dict)  # messages, by the broker's code
@@ -89,6 +90,7 @@ class _Sender:
         self._open: deque[_Sending] = deque()
         self._busy: list[_Sending] = []
         self._submitted_messages = self._messages = self._bytes = 0
+        self._warned: Counter[int] = Counter()
         self._refused: Counter[int] = Counter()
         self._first_refusal: str | None = None
 
@@ -126,7 +128,14 @@ class _Sender:
         self._report()
 
     def summary(self) -> Summary:
-        return Summary(self._messages, self._bytes, self.seconds, dict(self._refused), self._first_refusal)
+        return Summary(
+            messages=self._messages,
+            warned=dict(self._warned),
+            bytes=self._bytes,
+            seconds=self.seconds,
+            refused=dict(self._refused),
+            first_refusal=self._first_refusal,
+        )
 
     def _submit(self, sending: _Sending) -> None:
         self._producer.submit(sending.item)
@@ -136,6 +145,8 @@ class _Sender:
         if result.is_stored:
             self._messages += _messages_in(sending.item)
             self._bytes += _body_bytes(sending.item)
+            if result.code != ResponseCode.SUCCESS:
+                self._warned[result.code] += _messages_in(sending.item)
         elif result.code == ResponseCode.SYSTEM_BUSY and sending.attempts < MAX_ATTEMPTS:
             self._busy.append(_Sending(sending.item, sending.attempts + 1))
         else:

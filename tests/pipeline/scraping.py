@@ -36,6 +36,7 @@ KNOWN = Progress(
     records=40,
     bytes=499,
     batches=7,
+    commits=6,
     stage_s={Step.FILES: 1.5, Step.COMMIT: 0.75},
     incidents={"MasterSilent": 2},
 )

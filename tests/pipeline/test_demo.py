@@ -51,6 +51,8 @@ def test_it_ends_by_itself_and_goes_on_when_run_again(tmp_path: Path) -> None:
     assert start == 0
     assert acknowledged == end
     assert "lag           0 B" in out
+    assert "SEND_OK" in out  # producers waited, and were told
+    assert "FLUSH_SLAVE_TIMEOUT" not in out
     assert "holes" in out
     assert "Traceback" not in err
     table = DeltaTable(str(tmp_path / "warehouse" / "log"))

@@ -17,7 +17,9 @@ import zstandard
 
 from sources.errors import MasterUnreachable
 from sources.rocketmq.address import Address
+from sources.rocketmq.broker.double_write import DoubleWriteSettings
 from sources.rocketmq.producer import Batch, Message
+from sources.rocketmq.remoting import ResponseCode
 from sources.rocketmq.shop import Mix
 from sources.rocketmq.workload import MAX_ATTEMPTS, Summary, send_workload, workload
 from tests.sources.rocketmq.broker.embedded import running_master, settings_for
@@ -130,6 +132,14 @@ def _ends(log: Path) -> Iterator[int]:
     """Where the log ends: after its last byte that is no zero (a properties block ends in 0x02)."""
     for path in log.iterdir():
         yield int(path.name) + len(path.read_bytes().rstrip(b"\0"))
+
+
+def test_messages_that_are_stored_with_a_warning_are_counted_as_such(tmp_path: Path) -> None:
+    """MS-04: nobody is there to acknowledge, and the messages are stored all the same."""
+    with running_master(settings_for(tmp_path), double_write=DoubleWriteSettings(role="SYNC_MASTER")) as master:
+        summary = send_workload(master.address, workload(10), count=100)
+    assert (summary.messages, summary.refused) == (100, {})
+    assert summary.warned == {ResponseCode.SLAVE_NOT_AVAILABLE: 100}
 
 
 def test_sending_for_a_while_at_a_rate(tmp_path: Path) -> None:
