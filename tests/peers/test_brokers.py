@@ -12,7 +12,11 @@ import pytest
 from sources.errors import ConfigurationError
 from sources.offsets import OffsetRange
 from sources.rocketmq.segments import Segments
-from tests.peers.rocketmq import Broker, BrokerFailed, free_ports
+from tests.peers.cluster import knows
+from tests.peers.name_server import NameServer
+from tests.peers.patience import wait_until
+from tests.peers.process import PeerFailed
+from tests.peers.rocketmq import Broker, free_ports
 from tests.peers.wire import Connection
 
 pytestmark = pytest.mark.peer
@@ -108,10 +112,10 @@ def test_a_broker_goes_on_with_its_store_and_leaves_no_process(version: str, tmp
 
 def test_a_broker_that_does_not_start_says_why_and_leaves_no_process(tmp_path: Path) -> None:
     broker = Broker("5.5.0", tmp_path)
-    with socket.create_server(("127.0.0.1", broker.port)), pytest.raises(BrokerFailed, match="did not start") as raised:
+    with socket.create_server(("127.0.0.1", broker.port)), pytest.raises(PeerFailed, match="did not start") as raised:
         broker.start()
     assert "Address already in use" in str(raised.value)
-    with pytest.raises(BrokerFailed, match="does not run"):
+    with pytest.raises(PeerFailed, match="does not run"):
         _ = broker.pid
     commands = [process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"])]
     assert not [command for command in commands if str(tmp_path) in " ".join(command)]
@@ -123,3 +127,12 @@ def test_ports_are_free_and_below_the_clients_range() -> None:
         one.bind(("127.0.0.1", port))
         two.bind(("127.0.0.1", ha_port))
     assert port < 32_768
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+def test_a_name_server_knows_the_broker_that_registers_with_it(version: str, tmp_path: Path) -> None:
+    with NameServer(version, tmp_path / "names") as names:
+        pid = names.pid
+        with Broker(version, tmp_path / "broker", {"namesrvAddr": names.address}) as broker:
+            wait_until(lambda: knows(names, broker), "the broker at the name server")
+    assert not psutil.pid_exists(pid)

@@ -14,8 +14,9 @@ from sources.datasource import register
 from sources.rocketmq.address import Address
 from sources.rocketmq.client import RemotingClient
 from sources.rocketmq.workload import Summary, send_workload, workload
+from tests.peers.replicating import assert_same_as_files
 from tests.peers.rocketmq import Broker
-from tests.pipeline.running import assert_complete, job_config, log_table
+from tests.pipeline.running import job_config, log_table
 
 pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -60,9 +61,4 @@ def test_fifty_thousand_messages_while_the_job_runs(spark: SparkSession, broker_
         F.min("queue_offset").alias("low"), F.max("queue_offset").alias("high"),
     )  # fmt: skip
     assert queues.where("n <> d OR low <> 0 OR high <> n - 1").count() == 0
-    assert_complete(spark, tmp_path, broker_log(broker_550, progress.position or 0))
-
-
-def broker_log(broker: Broker, end: int) -> bytes:
-    files = sorted(path for path in broker.commitlog.iterdir() if path.name.isdigit())
-    return b"".join(path.read_bytes() for path in files)[:end]
+    assert_same_as_files(spark, tmp_path, job, broker_550)

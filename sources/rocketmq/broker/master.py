@@ -262,3 +262,4 @@ def _started(value: T | None) -> T:
 def _fail(failed: asyncio.Future[None], error: OSError) -> None:
     if not failed.done():
         failed.set_exception(error)
+        failed.exception()  # taken note of: it was logged, and a master that nobody runs to its end has no one to ask

@@ -1,0 +1,100 @@
+"""A job beside a real broker: it runs in a thread, as it does for a user, while the test sends and kills."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from pipeline.config import parse
+from pipeline.replicate import Job
+from sources.datasource import register
+from tests.peers.patience import wait_until
+from tests.peers.proxy import Proxy, random_cuts
+from tests.peers.rocketmq import Broker
+from tests.peers.sender import Sender, Sent
+from tests.peers.wire import Connection
+from tests.pipeline.running import assert_complete
+
+STOP_WITHIN_S = 60.0
+LONGEST_CUT_BYTES = 400_000  # some must let the largest record through
+
+
+@contextmanager
+def replicating(
+    spark: SparkSession, warehouse: Path, broker: Broker, *, trigger_interval_s: float = 1.0, **log: Any
+) -> Iterator[Job]:
+    """A job on `broker`, stopped at the end. Raises what ended it before."""
+    register(spark)
+    addresses = {"master": f"127.0.0.1:{broker.ha_port}", "remoting": f"127.0.0.1:{broker.port}"}
+    given = {"warehouse": str(warehouse), "trigger_interval_s": trigger_interval_s, "retry_wait_max_s": 1.0}
+    config = parse({**given, "logs": [{"id": "rocketmq/b1", **addresses, **log}]}, where="test")
+    job = Job(spark, config, available_now=False)
+    job.start()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(job.run)
+        try:
+            yield job
+        finally:
+            job.request_stop()
+            running.result(STOP_WITHIN_S)
+
+
+def end_of(broker: Broker) -> int:
+    with Connection(broker.port) as connection:
+        return connection.log_bounds().end
+
+
+def wait_for_all(job: Job, broker: Broker) -> None:
+    """Until the replica has committed what the broker holds now."""
+    wait_for_position(job, end_of(broker))
+
+
+def wait_for_position(job: Job, end: int) -> None:
+    """Until the replica has committed up to `end`."""
+    wait_until(lambda: (job.progress()[0].position or 0) >= end, lambda: f"{end} in Delta: {job.progress()[0]}")
+
+
+def wait_for_answer(send: Callable[[], Sent], code: int, *, times: int = 3) -> None:
+    """Until that many sends in a row, one after the other, are answered with `code`."""
+    in_a_row = [0]
+
+    def holds() -> bool:
+        in_a_row[0] = in_a_row[0] + 1 if send().code == code else 0
+        return in_a_row[0] == times
+
+    wait_until(holds, f"answers with code {code}")
+
+
+def assert_holds(warehouse: Path, sent: list[Sent], topic: str) -> None:
+    """Every message that was answered OK is in the table, at the offset that the answer named, and none twice."""
+    table = DeltaTable(str(warehouse / "log")).to_pyarrow_table(columns=["topic", "offset", "unique_key"])
+    rows = [row for row in table.to_pylist() if row["topic"] == topic]
+    found = {(row["offset"], row["unique_key"]) for row in rows}
+    assert {(one.offset, one.unique_key) for one in sent if one.is_ok} <= found
+    assert len(rows) == len({offset for offset, _ in found}) == len({key for _, key in found})
+
+
+def assert_same_as_files(spark: SparkSession, warehouse: Path, job: Job, broker: Broker) -> None:
+    """The table of a job that has ended is the broker's log, byte for byte, once."""
+    assert_complete(spark, warehouse, broker.log_bytes(job.progress()[0].position or 0))
+
+
+def replicate_over_cuts(spark: SparkSession, warehouse: Path, broker: Broker, count: int) -> None:
+    """A job whose first `count` HA connections are cut, of the session and of the tasks; asserts that all is there."""
+    with Proxy(broker.ha_port, cuts=random_cuts(70, count, LONGEST_CUT_BYTES, early=0.4)) as proxy:
+        limits = {"max_bytes_per_trigger": 100_000, "connect_attempts": 8}
+        way = {"master": f"127.0.0.1:{proxy.port}"}
+        more = Sender(broker.port, "cut")
+        with replicating(spark, warehouse, broker, trigger_interval_s=0.1, **way, **limits) as job:
+            wait_for_all(job, broker)
+            while proxy.cut_connections < count:  # the log was too short for them
+                more.send(100, rate_per_s=1000)
+                wait_for_all(job, broker)
+        assert proxy.cut_connections == count
+    assert_same_as_files(spark, warehouse, job, broker)

@@ -1,0 +1,167 @@
+"""Networks that break at any byte, or are slow, between logtwin and real brokers: the bytes stay the broker's."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sources.errors import MasterSilent, MasterUnreachable
+from sources.offsets import LogId, Offset, OffsetRange
+from sources.rocketmq.address import Address
+from sources.rocketmq.log import RocketMQLog
+from sources.rocketmq.remote_broker import BrokerAt
+from sources.rocketmq.session import HASession
+from sources.rocketmq.workload import send_workload, workload
+from tests.peers.cluster import connections_of
+from tests.peers.patience import wait_until
+from tests.peers.proxy import Proxy, random_cuts
+from tests.peers.replicating import (
+    assert_same_as_files,
+    end_of,
+    replicate_over_cuts,
+    replicating,
+    wait_for_all,
+)
+from tests.peers.rocketmq import Broker
+from tests.peers.sender import Sender
+
+pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
+
+LOG_ID = LogId("rocketmq", "b1")
+CUTS = 100
+JOB_CUTS = 40
+LOG_BYTES = 4_000_000
+LONGEST_CUT_BYTES = LOG_BYTES // CUTS - 1_000  # so 100 connections cannot be enough for the whole log
+CHUNK_BYTES = 16 * 1024
+
+
+@pytest.fixture(scope="module", params=["4.9.7", "5.5.0"])
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker with at least so much in its log, in files of 1 MiB."""
+    with Broker(request.param, tmp_path_factory.mktemp(f"links-{request.param}")) as broker:
+        messages = workload(100)
+        while end_of(broker) < LOG_BYTES:
+            send_workload(local(broker.port), messages, count=1000)
+        yield broker
+
+
+def local(port: int) -> Address:
+    return Address("127.0.0.1", port)
+
+
+def log_through(ha_port: int, port: int) -> RocketMQLog:
+    """One connection a read, so that every break is met by whoever reads."""
+    return RocketMQLog(
+        log_id=LOG_ID, master=local(ha_port), remoting=local(port), chunk_bytes=CHUNK_BYTES, connect_attempts=1
+    )
+
+
+def read_on(held: bytearray, log: RocketMQLog, end: int) -> None:
+    """What a slave does in one attempt that keeps every whole record it was sent. Raises what ended it before `end`."""
+    at = Offset(len(held))
+    for chunk in log.read(OffsetRange(at, Offset(end)), committed=at, boundary=True):
+        assert chunk.covered.start == len(held)
+        held += chunk.raw
+
+
+def replica_of(log: RocketMQLog, end: int) -> bytes:
+    """The log up to `end`, in as many attempts as it takes."""
+    held = bytearray()
+    while len(held) < end:
+        with suppress(MasterUnreachable):
+            read_on(held, log, end)
+    return bytes(held)
+
+
+def test_reading_over_a_connection_that_is_cut_a_hundred_times(broker: Broker) -> None:
+    """HA-43, HA-54, HA-55, HA-58, HA-69: at any byte, in both directions."""
+    end = end_of(broker)
+    with Proxy(broker.ha_port, cuts=random_cuts(69, CUTS, LONGEST_CUT_BYTES)) as proxy:
+        replica = replica_of(log_through(proxy.port, broker.port), end)
+        assert proxy.cut_connections == CUTS
+    assert replica == broker.log_bytes(end)
+
+
+def test_reading_while_the_broker_is_restarted(broker: Broker) -> None:
+    """HA-60, HA-69: in an orderly way and on the same store, while it is written to."""
+    log = log_through(broker.ha_port, broker.port)
+    held = bytearray()
+    ended = threading.Event()
+    breaks = []
+
+    def follow() -> None:
+        while not ended.is_set():
+            try:
+                read_on(held, log, log.bounds().end)
+            except (MasterUnreachable, MasterSilent) as error:
+                breaks.append(error)
+                ended.wait(0.02)
+
+    sender = Sender(broker.port, "restarted")
+    with ThreadPoolExecutor(2) as pool:
+        sending, following = pool.submit(sender.send, 1000), pool.submit(follow)
+        wait_until(lambda: sender.answers > 100, "answers")
+        broker.stop()
+        broker.start()
+        sending.result()
+        end = end_of(broker)
+        wait_until(lambda: len(held) >= end or following.done(), "the end of the log")
+        ended.set()
+        following.result()
+    assert breaks
+    assert bytes(held) == broker.log_bytes(len(held))
+
+
+@pytest.mark.parametrize("delay_s", [0.002, 0.05])
+def test_reading_over_a_slow_network(broker: Broker, delay_s: float) -> None:
+    end = end_of(broker)
+    with Proxy(broker.ha_port, delay_s=delay_s) as ha, Proxy(broker.port, delay_s=delay_s) as remoting:
+        log = log_through(ha.port, remoting.port)
+        started = time.monotonic()
+        assert log.bounds().end == end
+        assert time.monotonic() - started >= 2 * delay_s
+        replica = replica_of(log, end)
+    assert replica == broker.log_bytes(end)
+
+
+@pytest.mark.parametrize("broker", ["5.5.0"], indirect=True)
+def test_acknowledging_over_a_connection_that_is_cut_a_hundred_times(broker: Broker) -> None:
+    """HA-49, HA-59: the broker never counts what was not acknowledged, and in the end all that was."""
+    end = end_of(broker)
+    pause = threading.Event()
+    with Proxy(broker.ha_port, cuts=random_cuts(49, CUTS, 4000)) as proxy:
+        master = BrokerAt(master=local(proxy.port), broker=local(broker.port))
+        with closing(HASession(master, LOG_ID, longest_wait_s=0.1)) as session:
+            promised = 0
+            while proxy.cut_connections < CUTS:
+                promised = min(promised + 1000, end - 1000)
+                session.acknowledge(Offset(promised))
+                pause.wait(0.01)
+                assert all(one["slaveAckOffset"] <= promised for one in connections_of(broker))
+            session.acknowledge(Offset(end))
+            wait_until(lambda: [one["slaveAckOffset"] for one in connections_of(broker)] == [end], "all acknowledged")
+            assert session.state.reconnects > 0
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("broker", ["5.5.0"], indirect=True)
+def test_a_job_whose_connections_are_cut(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """HA-69, of the session's connections and of those that read; a hundred times: `make soak`."""
+    replicate_over_cuts(spark, tmp_path, broker, JOB_CUTS)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("broker", ["5.5.0"], indirect=True)
+def test_a_job_over_a_slow_network(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    with Proxy(broker.ha_port, delay_s=0.05) as ha, Proxy(broker.port, delay_s=0.05) as remoting:
+        ways = {"master": f"127.0.0.1:{ha.port}", "remoting": f"127.0.0.1:{remoting.port}"}
+        with replicating(spark, tmp_path, broker, trigger_interval_s=0.1, **ways) as job:
+            wait_for_all(job, broker)
+    assert_same_as_files(spark, tmp_path, job, broker)

@@ -1,0 +1,128 @@
+"""logtwin beside, and behind, a real slave of a real 5.5.0 master: what the master counts is what is true."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.peers.cluster import Cluster, connections_of, running_cluster
+from tests.peers.patience import wait_until
+from tests.peers.replicating import (
+    assert_holds,
+    assert_same_as_files,
+    end_of,
+    replicating,
+    wait_for_all,
+    wait_for_answer,
+    wait_for_position,
+)
+from tests.peers.rocketmq import Broker
+from tests.peers.sender import Sender
+
+pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.timeout(300)]
+
+OK, SLAVE_TIMEOUT = 0, 12
+MESSAGES = 40
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Its slave has everything that the master has written so far, and does not run."""
+    with running_cluster("5.5.0", tmp_path_factory.mktemp("beside")) as cluster:
+        cluster.slave.start()
+        first = Sender(cluster.master.port, "first")
+        wait_for_answer(lambda: first.send(1)[0], OK)
+        cluster.slave.kill()
+        yield cluster
+
+
+@contextmanager
+def watched(broker: Broker) -> Iterator[set[int]]:
+    """How many connections the broker was seen to count, while the `with` lasts."""
+    seen: set[int] = set()
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(0.005):
+            seen.add(len(connections_of(broker)))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield seen
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def codes(sender: Sender) -> Counter[int | None]:
+    """The answers to some waiting sends."""
+    return Counter(one.code for one in sender.send(MESSAGES))
+
+
+def test_two_connections_of_one_replica_do_not_pass_for_two(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    """With three in-sync replicas wanted: OK only while logtwin and the real slave both have the message."""
+    sender = Sender(cluster.master.port, "beside")
+    cluster.set_in_sync_replicas(3)
+    try:
+        with replicating(spark, tmp_path, cluster.master) as job:
+            with watched(cluster.master) as alone:
+                assert codes(sender) == {SLAVE_TIMEOUT: MESSAGES}
+                wait_for_all(job, cluster.master)
+                assert codes(sender) == {SLAVE_TIMEOUT: MESSAGES}
+            assert alone == {0, 1}  # they take turns
+
+            cluster.slave.start()
+            with watched(cluster.master) as both:
+                wait_for_answer(lambda: sender.send(1)[0], OK)
+                sent = sender.send(10 * MESSAGES, rate_per_s=100)
+            assert Counter(one.code for one in sent) == {OK: 10 * MESSAGES}
+            assert both <= {0, 1, 2}
+
+            cluster.slave.kill()
+            wait_until(lambda: len(connections_of(cluster.master)) <= 1, "the slave gone")
+            assert codes(sender) == {SLAVE_TIMEOUT: MESSAGES}
+            cluster.slave.start()
+            wait_for_answer(lambda: sender.send(1)[0], OK)
+        assert codes(sender) == {SLAVE_TIMEOUT: MESSAGES}  # the real slave alone is not enough either
+    finally:
+        cluster.slave.kill()
+        cluster.set_in_sync_replicas(2)
+    assert_holds(tmp_path, sent, sender.topic)
+    assert_same_as_files(spark, tmp_path, job, cluster.master)
+
+
+def test_reading_from_a_real_slave_leaves_the_master_alone(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    """MS-20: master → slave → logtwin. The master waits for its slave, and hears nothing of logtwin."""
+    sender = Sender(cluster.master.port, "chain")
+    cluster.slave.start()
+    with replicating(spark, tmp_path, cluster.slave) as job:
+        wait_for_answer(lambda: sender.send(1)[0], OK)
+        with watched(cluster.master) as seen:
+            sent = sender.send(500)
+            end = end_of(cluster.master)
+            wait_for_position(job, end)
+        assert Counter(one.code for one in sent) == {OK: 500}
+        assert seen == {1}
+        wait_until(lambda: [one["slaveAckOffset"] for one in connections_of(cluster.master)] == [end], "acknowledged")
+
+        cluster.slave.kill()
+        wait_until(lambda: connections_of(cluster.master) == [], "the slave gone")
+        assert codes(sender) == {SLAVE_TIMEOUT: MESSAGES}  # logtwin's word is not the master's to hear
+        cluster.slave.start()
+        wait_for_answer(lambda: sender.send(1)[0], OK)
+        end = end_of(cluster.master)
+        wait_for_position(job, end)
+    cluster.slave.kill()
+    assert_holds(tmp_path, sent, sender.topic)
+    assert_same_as_files(spark, tmp_path, job, cluster.master)
