@@ -7,6 +7,7 @@
     ├── MasterError                 the master, or the way to it                                   exit 3
     │   ├── MasterUnreachable       no connection, or it broke; a retry can help
     │   ├── MasterSilent            connected, and what was asked for does not come; a retry can help
+    │   ├── MasterRefused           it answers that it will not; a retry can help, it may be starting
     │   ├── ProtocolViolation       it said something its protocol forbids
     │   └── OffsetOutOfRange        the replica wants what the master does not hold
     │       ├── BelowMinimum        retention overtook the replica
@@ -117,6 +118,12 @@ class MasterUnreachable(MasterError):
 
 class MasterSilent(MasterError):
     """Connected, and what was asked for does not come."""
+
+    is_transient = True
+
+
+class MasterRefused(MasterError):
+    """It answers that it will not. A broker that is starting or ending does."""
 
     is_transient = True
 

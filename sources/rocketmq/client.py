@@ -26,7 +26,7 @@ from tenacity import (
     wait_exponential,
 )
 
-from sources.errors import MasterError, MasterSilent, MasterUnreachable, ProtocolViolation
+from sources.errors import MasterRefused, MasterSilent, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.address import Address
 from sources.rocketmq.broker_words import log_bounds
@@ -129,7 +129,7 @@ class RemotingClient(Connection):
     def call(self, request: Command) -> Command:
         """The broker's answer to `request`, which gets its opaque here.
 
-        Raises MasterError with code and remark where the answer's code is not 0, MasterSilent without an answer in
+        Raises MasterRefused with code and remark where the answer's code is not 0, MasterSilent without an answer in
         time, MasterUnreachable where the connection breaks, ProtocolViolation.
         """
         answer = self.exchange(request)
@@ -168,7 +168,7 @@ class RemotingClient(Connection):
 
     def _accepted(self, request_code: int, answer: Command) -> Command:
         if answer.code != ResponseCode.SUCCESS:
-            raise MasterError(
+            raise MasterRefused(
                 f"the broker at {self.address} refused request {_name(RequestCode, request_code)}",
                 expected="code 0",
                 found=f"code {_name(ResponseCode, answer.code)}: {answer.remark or 'no remark'}",

@@ -31,7 +31,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from sources.errors import LogtwinError, MasterError, ProtocolViolation
+from sources.errors import LogtwinError, MasterRefused, ProtocolViolation
 from sources.metadata import (
     CONSUMER_OFFSETS,
     DELAY_OFFSETS,
@@ -123,7 +123,7 @@ def _has_no_such_kind(answer: Command) -> bool:
 
 def _accepted(code: RequestCode, answer: Command) -> bytes:
     if answer.code != ResponseCode.SUCCESS:
-        raise MasterError(
+        raise MasterRefused(
             f"the broker refused request {int(code)} {code.name}",
             expected="code 0",
             found=f"code {answer.code}: {answer.remark or 'no remark'}",

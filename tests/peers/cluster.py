@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.patience import wait_until
 from tests.peers.name_server import NameServer
-from tests.peers.patience import wait_until
 from tests.peers.rocketmq import Broker
 from tests.peers.wire import Connection
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pipeline.config import parse
 from pipeline.replicate import Job
 from sources.datasource import register
-from tests.peers.patience import wait_until
+from tests.patience import wait_until
 from tests.peers.proxy import Proxy, random_cuts
 from tests.peers.rocketmq import Broker
 from tests.peers.sender import Sender, Sent

@@ -19,8 +19,8 @@ from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.remote_broker import BrokerAt
 from sources.rocketmq.session import HASession
 from sources.rocketmq.workload import send_workload, workload
+from tests.patience import wait_until
 from tests.peers.cluster import connections_of
-from tests.peers.patience import wait_until
 from tests.peers.proxy import Proxy, random_cuts
 from tests.peers.replicating import (
     assert_same_as_files,

@@ -12,9 +12,9 @@ import pytest
 from sources.errors import ConfigurationError
 from sources.offsets import OffsetRange
 from sources.rocketmq.segments import Segments
+from tests.patience import wait_until
 from tests.peers.cluster import knows
 from tests.peers.name_server import NameServer
-from tests.peers.patience import wait_until
 from tests.peers.process import PeerFailed
 from tests.peers.rocketmq import Broker, free_ports
 from tests.peers.wire import Connection

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
@@ -20,6 +19,7 @@ from sources.rocketmq.ha_client import ReadOptions, read_stream
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.remoting import Command, RequestCode, ResponseCode, Serialization
 from sources.rocketmq.send_header import SendHeader, encode_send_header
+from tests.patience import eventually
 from tests.peers.rocketmq import Broker
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
@@ -70,17 +70,6 @@ def read_all(log: RocketMQLog, bounds: OffsetRange) -> list[Chunk]:
 def bodies(chunks: list[Chunk], topic: str) -> list[bytes]:
     rows = (row for chunk in chunks for row in chunk.records.select(["topic", "body"]).to_pylist())
     return [row["body"] for row in rows if row["topic"] == topic]
-
-
-def eventually(holds: Callable[[], bool]) -> bool:
-    """Whether it comes true within the patience."""
-    deadline = time.monotonic() + PATIENCE_S
-    pause = threading.Event()
-    while not holds():
-        if time.monotonic() > deadline:
-            return False
-        pause.wait(0.02)
-    return True
 
 
 def file_bytes(broker: Broker, bounds: OffsetRange) -> bytes:

@@ -15,9 +15,9 @@ from sources.rocketmq.address import Address
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.producer import Message, Producer
 from sources.rocketmq.remote_broker import NamedBroker
+from tests.patience import eventually
 from tests.peers.name_server import NameServer
 from tests.peers.rocketmq import Broker
-from tests.sources.rocketmq.scripted_master import eventually
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 

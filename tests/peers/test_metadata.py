@@ -23,7 +23,7 @@ from sources.rocketmq import metadata
 from sources.rocketmq.address import Address
 from sources.rocketmq.client import RemotingClient
 from sources.rocketmq.remoting import Command
-from tests.peers.patience import wait_until
+from tests.patience import wait_until
 from tests.peers.rocketmq import Broker
 from tests.peers.wire import Connection
 from tests.pipeline.test_metadata_sync import RUNNING

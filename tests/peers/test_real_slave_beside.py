@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.patience import wait_until
 from tests.peers.cluster import Cluster, connections_of, running_cluster
-from tests.peers.patience import wait_until
 from tests.peers.replicating import (
     assert_holds,
     assert_same_as_files,

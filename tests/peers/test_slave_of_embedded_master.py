@@ -15,8 +15,8 @@ from sources.rocketmq.client import RemotingClient
 from sources.rocketmq.producer import Message, Producer
 from sources.rocketmq.remoting import Command, RequestCode, ResponseCode, loads
 from sources.rocketmq.workload import send_workload, workload
+from tests.patience import wait_until
 from tests.peers.name_server import NameServer
-from tests.peers.patience import wait_until
 from tests.peers.rocketmq import Broker
 from tests.sources.rocketmq.broker.embedded import running_master
 

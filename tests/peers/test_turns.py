@@ -17,8 +17,8 @@ from sources.rocketmq.ha import encode_report
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.producer import Message, Producer
 from sources.rocketmq.remoting import Command, RequestCode, ResponseCode
+from tests.patience import eventually
 from tests.peers.rocketmq import Broker
-from tests.sources.rocketmq.scripted_master import eventually
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 

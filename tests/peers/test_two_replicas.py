@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from sources.rocketmq.address import Address
 from sources.rocketmq.workload import send_workload, workload
+from tests.patience import wait_until
 from tests.peers.cluster import connections_of
-from tests.peers.patience import wait_until
 from tests.peers.replicating import assert_same_as_files, end_of, replicating, wait_for_all
 from tests.peers.rocketmq import Broker
 

@@ -83,13 +83,3 @@ def assert_complete(spark: SparkSession, warehouse: Path, log: bytes, first: int
         assert row["bytes"] == len(part)
     assert at == first + len(log)
     assert pa.schema(LOG_SCHEMA).names == log_table(spark, warehouse).columns
-
-
-def until(condition: Callable[[], bool], limit_s: float = 60) -> None:
-    """Wait until `condition` holds. Fails after `limit_s`."""
-    pause = threading.Event()
-    for _ in range(int(limit_s / 0.02)):
-        if condition():
-            return
-        pause.wait(0.02)
-    raise AssertionError(f"not within {limit_s:g} s")

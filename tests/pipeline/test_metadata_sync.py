@@ -32,7 +32,7 @@ from sources.rocketmq.client import RemotingClient
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.remoting import Command
 from sources.rocketmq.workload import send_workload, workload
-from tests.peers.patience import wait_until
+from tests.patience import wait_until
 from tests.pipeline.masters import Served, embedded_master
 from tests.pipeline.running import job_config, run_until
 

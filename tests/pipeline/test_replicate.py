@@ -19,8 +19,9 @@ from sinks.replica import Step
 from sources.datasource import register
 from sources.errors import CorruptRecord, MasterUnreachable
 from sources.rocketmq.workload import send_workload, workload
+from tests.patience import eventually
 from tests.pipeline.masters import embedded_master
-from tests.pipeline.running import assert_complete, job_config, log_table, run_until, until
+from tests.pipeline.running import assert_complete, job_config, log_table, run_until
 from tests.sources.rocketmq.broker.embedded import running_master, settings_for
 from tests.truth import Fixture
 
@@ -114,7 +115,7 @@ def test_its_progress_says_all_there_is_to_know(spark: SparkSession, tmp_path: P
         caught_up = run_until(job, is_caught_up)
         end = master.end
         file = RunFile(str(tmp_path / "lake"), "rocketmq/test")
-        until(lambda: file.read() is not None and file.read().facts["acknowledged"] == end)  # type: ignore[union-attr]
+        assert eventually(lambda: file.read() is not None and file.read().facts["acknowledged"] == end)  # type: ignore[union-attr]
         (told,) = log_statuses(job_config(tmp_path / "lake", **master.options))
         job.close()
     assert (caught_up.role, caught_up.master) == ("slave", master.options["master"])

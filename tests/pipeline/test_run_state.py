@@ -23,7 +23,7 @@ from sources.errors import AlreadyRunning, MasterUnreachable, TakenOver
 from sources.master import SessionState
 from sources.offsets import Offset
 from sources.retention import UntilLoss
-from tests.pipeline.running import until
+from tests.patience import eventually
 
 LOG = "rocketmq/broker-a"
 NOW = datetime(2026, 11, 21, 14, 2, 11, tzinfo=UTC)
@@ -201,7 +201,7 @@ def test_a_run_is_there_from_its_start_at_each_change_and_at_its_end(tmp_path: P
     assert on_disk(tmp_path).phase is Phase.STARTING
     job.now = replace(job.now, phase=Phase.RUNNING)
     mine.changed()
-    until(lambda: on_disk(tmp_path).phase is Phase.RUNNING)
+    assert eventually(lambda: on_disk(tmp_path).phase is Phase.RUNNING)
     ended(job, mine)
     assert on_disk(tmp_path).phase is Phase.STOPPED
     assert not on_disk(tmp_path).is_live(datetime.now(UTC))
@@ -213,7 +213,7 @@ def test_it_renews_its_word_without_any_change(tmp_path: Path, monkeypatch: pyte
     mine = publisher(tmp_path, job)
     mine.enter(take_over=False)
     first = on_disk(tmp_path).updated_at
-    until(lambda: on_disk(tmp_path).updated_at > first)
+    assert eventually(lambda: on_disk(tmp_path).updated_at > first)
     ended(job, mine)
 
 
@@ -256,7 +256,7 @@ def test_who_takes_over_has_the_last_word_whatever_the_other_still_says(tmp_path
     new.enter(take_over=True)
     RunFile(str(tmp_path), LOG).write(replace(said, updated_at=datetime.now(UTC)))  # it was just about to
     new.changed()
-    until(lambda: on_disk(tmp_path).writer.run == "new")
+    assert eventually(lambda: on_disk(tmp_path).writer.run == "new")
     new.enter(take_over=False)  # a start that is tried again
     ended(new_job, new)
     ended(old_job, old)

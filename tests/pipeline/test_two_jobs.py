@@ -16,8 +16,9 @@ from sources.datasource import register
 from sources.errors import AlreadyRunning, TakenOver
 from sources.rocketmq.client import RemotingClient
 from sources.rocketmq.workload import send_workload, workload
+from tests.patience import eventually
 from tests.pipeline.masters import Served, embedded_master
-from tests.pipeline.running import assert_complete, job_config, until
+from tests.pipeline.running import assert_complete, job_config
 
 pytestmark = pytest.mark.spark
 
@@ -103,7 +104,7 @@ def test_a_second_one_is_refused_and_the_first_goes_on(spark: SparkSession, tmp_
             other.start()
             send(master, 500, seed=2)
             assert run_until(other, master.end) is None
-            until(lambda: owner.progress().position == master.end)
+            assert eventually(lambda: owner.progress().position == master.end)
         finally:
             first.request_stop()
             thread.join(60)
@@ -131,7 +132,7 @@ def test_an_idle_job_that_lost_its_log_stops_reporting(
         thread, failures = running(older)
         newer = job_of(spark, tmp_path / "lake", master, tmp_path / "checkpoints-2", take_over=True)
         try:
-            until(lambda: older.progress()[0].bytes == master.end and slaves(master) == 1)
+            assert eventually(lambda: older.progress()[0].bytes == master.end and slaves(master) == 1)
             batches = older.progress()[0].batches
             newer.start()
             thread.join(60)
@@ -140,7 +141,7 @@ def test_an_idle_job_that_lost_its_log_stops_reporting(
             gone = older.progress()[0]
             assert (gone.phase, gone.batches, gone.session.connected_since) == (Phase.FAILED, batches, None)
             assert gone.incidents == {"TakenOver": 1}
-            until(lambda: slaves(master) == 1)
+            assert eventually(lambda: slaves(master) == 1)
             assert newer.progress()[0].phase is Phase.RUNNING
         finally:
             newer.close()

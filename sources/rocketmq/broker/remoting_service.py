@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 READ_BYTES: Final = 128 * 1024
 """So much is answered before another connection gets its turn."""
 CLOSE_TIMEOUT_S: Final = 1.0
+BACKLOG: Final = 1024
+"""serverSocketBacklog: clients that connect at once. One too many is not refused but tries again seconds later."""
 
 Answer = Command | Coroutine[Any, Any, Command]
 """Now, or later: what is done up to the first `await` of a later one, is done after the `settle` of its request."""
@@ -104,7 +106,9 @@ class RemotingService:
     async def start(self, *listeners: socket.socket) -> None:
         """Accept clients on `listeners`, which are bound; the service closes them."""
         for listener in listeners:
-            self._servers.append(await asyncio.start_server(self._accept, sock=listener, limit=READ_BYTES))
+            self._servers.append(
+                await asyncio.start_server(self._accept, sock=listener, limit=READ_BYTES, backlog=BACKLOG)
+            )
             log.info("serving clients on port %s", listener.getsockname()[1])
 
     async def stop(self) -> None:

@@ -10,7 +10,6 @@ import contextlib
 import socket
 import struct
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from types import TracebackType
@@ -23,17 +22,6 @@ from sources.rocketmq.remoting import Command, FrameBuffer, decode_command, enco
 
 PATIENCE_S = 20.0
 """How long a script waits for what must come; only a failing test waits that long."""
-
-
-def eventually(holds: Callable[[], bool]) -> bool:
-    """Whether it comes true within the patience."""
-    deadline = time.monotonic() + PATIENCE_S
-    pause = threading.Event()
-    while not holds():
-        if time.monotonic() > deadline:
-            return False
-        pause.wait(0.01)
-    return True
 
 
 class Server:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sources.errors import LogtwinError, MasterError, MasterSilent, MasterUnreachable, ProtocolViolation
+from sources.errors import LogtwinError, MasterRefused, MasterSilent, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.address import Address
 from sources.rocketmq.client import RemotingClient, connect
@@ -74,7 +74,7 @@ def test_a_refusal_names_request_code_and_remark() -> None:
     with (
         ScriptedBroker(answering(code=16, remark="no permission")) as broker,
         RemotingClient(broker.address, **PATIENT) as client,
-        pytest.raises(MasterError) as caught,
+        pytest.raises(MasterRefused) as caught,
     ):
         client.runtime_info()
 
@@ -99,7 +99,7 @@ def test_a_broker_that_fails_for_good_is_not_asked_for_ever() -> None:
     with (
         ScriptedBroker(answering(code=1, remark="java.lang.Error")) as broker,
         RemotingClient(broker.address, call_timeout_ms=300) as client,
-        pytest.raises(MasterError) as caught,
+        pytest.raises(MasterRefused) as caught,
     ):
         client.runtime_info()
 

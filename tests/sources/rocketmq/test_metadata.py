@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sources.errors import LogtwinError, MasterError, MasterSilent, ProtocolViolation
+from sources.errors import LogtwinError, MasterRefused, MasterSilent, ProtocolViolation
 from sources.metadata import (
     CONSUMER_OFFSETS,
     DELAY_OFFSETS,
@@ -239,8 +239,8 @@ def test_what_a_broker_does_not_have_is_no_error(code: int, answer: Command) -> 
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
-        (Command(1, remark="java.lang.NullPointerException"), MasterError),
-        (Command(16, remark="no permission"), MasterError),
+        (Command(1, remark="java.lang.NullPointerException"), MasterRefused),
+        (Command(16, remark="no permission"), MasterRefused),
         (Command(0, body=b"{}"), ProtocolViolation),
         (MasterSilent("no answer"), MasterSilent),
     ],

@@ -15,7 +15,8 @@ from sources.errors import MasterUnreachable
 from sources.offsets import Offset
 from sources.rocketmq.address import Address
 from sources.rocketmq.ha import encode_frame
-from tests.sources.rocketmq.scripted_master import PATIENCE_S, HAScript, ScriptedMaster, SlaveConnection, eventually
+from tests.patience import eventually
+from tests.sources.rocketmq.scripted_master import PATIENCE_S, HAScript, ScriptedMaster, SlaveConnection
 from tests.sources.rocketmq.sessions import Known, leave_after, session_of, session_with, stay
 
 

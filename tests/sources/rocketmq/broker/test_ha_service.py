@@ -16,6 +16,7 @@ import pytest
 
 from sources.offsets import Offset
 from sources.rocketmq.broker.ha_service import HAService, HASettings, Slave
+from tests.patience import soon
 
 FILE_BYTES = 1000
 PATIENCE_S = 10.0
@@ -105,19 +106,12 @@ class Serving:
 
     async def slave(self, count: int = 1) -> Slave:
         """The newest slave, once there are `count`."""
-        await until(lambda: len(self.service.slaves) == count)
+        await soon(lambda: len(self.service.slaves) == count)
         return self.service.slaves[-1]
 
     def append(self, data: bytes) -> None:
         self.log.data += data
         self.service.wake()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Let the service work until the condition holds."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 @asynccontextmanager
@@ -212,7 +206,7 @@ async def test_new_data_leaves_at_once() -> None:
     async with serving(MemoryLog(500)) as master:
         client = await master.connect()
         client.report(500)
-        await until(lambda: bool(master.service.slaves and master.service.slaves[0].requested))
+        await soon(lambda: bool(master.service.slaves and master.service.slaves[0].requested))
         for n in range(5):
             master.append(bytes((n,)) * 10)
             assert await client.frame() == (500 + 10 * n, bytes((n,)) * 10)
@@ -249,12 +243,12 @@ async def test_each_slave_has_its_own_acknowledged_offset() -> None:
         clients = [await master.connect() for _ in range(3)]
         for client, start in zip(clients, (1, 700, 2000), strict=True):
             client.report(start)
-        await until(lambda: {slave.acknowledged for slave in master.service.slaves} == {1, 700, 2000})
+        await soon(lambda: {slave.acknowledged for slave in master.service.slaves} == {1, 700, 2000})
         clients[1].report(1500)
-        await until(lambda: {slave.acknowledged for slave in master.service.slaves} == {1, 1500, 2000})
+        await soon(lambda: {slave.acknowledged for slave in master.service.slaves} == {1, 1500, 2000})
         assert {slave.requested for slave in master.service.slaves} == {1, 700, 2000}
         clients[0].writer.close()
-        await until(lambda: {slave.acknowledged for slave in master.service.slaves} == {1500, 2000})
+        await soon(lambda: {slave.acknowledged for slave in master.service.slaves} == {1500, 2000})
 
 
 @scenario
@@ -265,7 +259,7 @@ async def test_a_slaves_place_is_told() -> None:
         assert (slave.requested, slave.next_transfer, slave.acknowledged, slave.transferred_bytes) == (None, None, 0, 0)
         client.report(500)
         await client.up_to(2000)
-        await until(lambda: slave.next_transfer == 2000)
+        await soon(lambda: slave.next_transfer == 2000)
         assert (slave.requested, slave.transferred_bytes) == (500, 1500)
         assert slave.address == "{}:{}".format(*client.writer.get_extra_info("sockname"))
 
@@ -280,7 +274,7 @@ def test_a_slave_is_said_when_it_comes_and_when_it_goes(caplog: pytest.LogCaptur
             slave = await master.slave()
             assert f"{slave} connected" in caplog.messages
             client.writer.close()
-            await until(lambda: not master.service.slaves)
+            await soon(lambda: not master.service.slaves)
             assert f"{slave} gone: it closed the connection" in caplog.messages
 
     asyncio.run(run())
@@ -292,9 +286,9 @@ async def test_of_the_reports_of_one_read_the_last_one_counts() -> None:
         client = await master.connect()
         client.report(1)
         slave = await master.slave()
-        await until(lambda: slave.acknowledged == 1)
+        await soon(lambda: slave.acknowledged == 1)
         client.report(9999, 400, 300)  # a lie that is never looked at, and a step back
-        await until(lambda: slave.acknowledged == 300)
+        await soon(lambda: slave.acknowledged == 300)
         assert slave.requested == 1
 
 
@@ -308,7 +302,7 @@ async def test_reports_may_come_in_pieces() -> None:
             client.writer.write(stream[at : at + 1])
             await client.writer.drain()
             await asyncio.sleep(0.001)
-        await until(lambda: slave.acknowledged == 0x7D0)
+        await soon(lambda: slave.acknowledged == 0x7D0)
         assert slave.requested == 1
 
 
@@ -348,7 +342,7 @@ async def test_the_end_itself_is_no_lie() -> None:
         await client.up_to(2000)
         client.report(2000)
         slave = await master.slave()
-        await until(lambda: slave.acknowledged == 2000)
+        await soon(lambda: slave.acknowledged == 2000)
 
 
 @scenario
@@ -366,7 +360,7 @@ async def test_a_silent_slave_is_dropped_and_one_that_reports_is_not() -> None:
         reporting = asyncio.create_task(keep_reporting())
         assert await silent.is_closed()
         assert await mute.is_closed()  # never reported at all
-        await until(lambda: len(master.service.slaves) == 1)
+        await soon(lambda: len(master.service.slaves) == 1)
         master.append(b"still here")
         assert await alive.frame() == (2000, b"still here")
         reporting.cancel()
@@ -492,7 +486,7 @@ async def test_slaves_that_break_off_leave_nothing_behind() -> None:
             if n % 3 == 2:
                 await client.frame()
             client.writer.transport.abort()
-        await until(lambda: master.service.slaves == ())
+        await soon(lambda: master.service.slaves == ())
         steady = await master.connect()
         steady.report(4000)
         assert await steady.frame() == (4000, master.log.data[4000:])
@@ -521,7 +515,7 @@ async def test_what_enough_slaves_hold_is_known() -> None:
         await master.slave(3)
         for client, offset in zip(clients, (1500, 500, 1000), strict=True):
             client.report(offset)
-        await until(lambda: {slave.acknowledged for slave in master.service.slaves} == {500, 1000, 1500})
+        await soon(lambda: {slave.acknowledged for slave in master.service.slaves} == {500, 1000, 1500})
         assert [master.service.acknowledged_by(count) for count in (1, 2, 3, 4)] == [1500, 1000, 500, 0]
         clients[0].writer.close()
         await master.slave(2)
@@ -538,7 +532,7 @@ async def test_only_an_acknowledgement_of_more_is_news() -> None:
         slave = await master.slave()
         for offset in (100, 100, 50, 120):
             client.report(offset)
-            await until(lambda offset=offset: slave.acknowledged == offset)  # type: ignore[misc]
+            await soon(lambda offset=offset: slave.acknowledged == offset)  # type: ignore[misc]
         client.report(2001)
         assert await client.is_closed()
         assert heard == [100, 120]

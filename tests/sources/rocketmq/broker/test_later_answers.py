@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 from sources.rocketmq.broker.remoting_service import RemotingService
 from sources.rocketmq.commitlog import Host
 from sources.rocketmq.remoting import Command
+from tests.patience import soon
 from tests.sources.rocketmq.broker.conversation import request, split
 
 NOW, LATER = 1, 2
@@ -58,12 +59,6 @@ class Client:
             return split(head + await self.reader.readexactly(int.from_bytes(head, "big")))[0]
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():
-            await asyncio.sleep(0.001)
-
-
 @asynccontextmanager
 async def serving() -> AsyncIterator[tuple[Service, RemotingService, Client]]:
     service = Service()
@@ -86,7 +81,7 @@ def test_an_answer_that_is_known_overtakes_one_that_is_not() -> None:
             client.ask(LATER, 2)
             client.ask(NOW, 3)
             assert (await client.hear())["opaque"] == 3
-            await until(lambda: set(service.waiting) == {1, 2})
+            await soon(lambda: set(service.waiting) == {1, 2})
             service.answer(2)
             assert await client.hear() == header_of_answer(2)
             service.answer(1)
@@ -108,7 +103,7 @@ def test_answers_that_become_known_together_all_leave() -> None:
         async with serving() as (service, _, client):
             for opaque in range(100):
                 client.ask(LATER, opaque)
-            await until(lambda: len(service.waiting) == 100)
+            await soon(lambda: len(service.waiting) == 100)
             service.answer(*range(100))
             assert [(await client.hear())["opaque"] for _ in range(100)] == list(range(100))
 
@@ -121,7 +116,7 @@ def test_a_request_is_settled_before_it_waits() -> None:
     async def run() -> None:
         async with serving() as (service, _, client):
             client.ask(LATER, 1)
-            await until(lambda: 1 in service.waiting)
+            await soon(lambda: 1 in service.waiting)
             assert service.events == ["settled", "waits 1"]
 
     asyncio.run(run())
@@ -133,9 +128,9 @@ def test_when_a_client_goes_nobody_waits_for_it() -> None:
             other = Client(*await asyncio.open_connection("127.0.0.1", service.port))
             client.ask(LATER, 1)
             other.ask(LATER, 2)
-            await until(lambda: len(service.waiting) == 2)
+            await soon(lambda: len(service.waiting) == 2)
             client.writer.close()
-            await until(lambda: "cancelled 1" in service.events)
+            await soon(lambda: "cancelled 1" in service.events)
             service.answer(2)
             assert (await other.hear())["opaque"] == 2
             assert "cancelled 2" not in service.events
@@ -151,7 +146,7 @@ def test_a_failure_is_told_and_the_others_are_served(caplog: pytest.LogCaptureFi
         async with serving() as (service, _, client):
             client.ask(LATER, 1)
             client.ask(LATER, 2)
-            await until(lambda: len(service.waiting) == 2)
+            await soon(lambda: len(service.waiting) == 2)
             service.waiting[1].set_exception(ValueError("something broke"))
             header = await client.hear()
             assert (header["opaque"], header["code"], "something broke" in header["remark"]) == (1, 1, True)
@@ -166,7 +161,7 @@ def test_one_way_requests_have_no_later_answer() -> None:
     async def run() -> None:
         async with serving() as (service, _, client):
             client.ask(LATER, 1, flag=2)
-            await until(lambda: 1 in service.waiting)
+            await soon(lambda: 1 in service.waiting)
             service.answer(1)
             for opaque in (2, 3):
                 client.ask(NOW, opaque)
@@ -180,7 +175,7 @@ def test_at_a_stop_answers_that_become_known_still_leave() -> None:
         async with serving() as (service, remoting, client):
             client.ask(LATER, 1)
             client.ask(LATER, 2)
-            await until(lambda: len(service.waiting) == 2)
+            await soon(lambda: len(service.waiting) == 2)
             stopping = asyncio.create_task(remoting.stop())
             await asyncio.sleep(0)
             service.answer(1, 2)
@@ -195,7 +190,7 @@ def test_a_stop_does_not_wait_for_ever() -> None:
     async def run() -> None:
         async with serving() as (service, remoting, client):
             client.ask(LATER, 1)
-            await until(lambda: 1 in service.waiting)
+            await soon(lambda: 1 in service.waiting)
             async with asyncio.timeout(PATIENCE_S):
                 await remoting.stop()
             assert "cancelled 1" in service.events

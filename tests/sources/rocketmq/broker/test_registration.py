@@ -8,7 +8,7 @@ import logging
 import socket
 import struct
 import zlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +19,7 @@ import pytest
 from sources.errors import ConfigurationError
 from sources.rocketmq.address import Address
 from sources.rocketmq.broker.master import EmbeddedMaster, MasterSettings
+from tests.patience import soon
 from tests.sources.rocketmq.broker.conversation import request, send_fields, split
 from tests.sources.rocketmq.broker.embedded import settings_for
 
@@ -66,12 +67,6 @@ class NameServer:
         return [header["code"] for header, _ in self.requests]
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():
-            await asyncio.sleep(0.001)
-
-
 @asynccontextmanager
 async def name_server(port: int = 0, **behaviour: Any) -> AsyncIterator[tuple[NameServer, Address]]:
     names = NameServer(**behaviour)
@@ -106,7 +101,7 @@ def test_it_registers_at_the_start_and_unregisters_at_the_stop(tmp_path: Path) -
     async def run() -> None:
         async with name_server() as (names, address):
             async with running(tmp_path, address) as master:
-                await until(lambda: names.codes == [103])
+                await soon(lambda: names.codes == [103])
                 where = {
                     "brokerName": "b1", "clusterName": "c1", "brokerId": "0", "brokerAddr": str(master.address),
                 }  # fmt: skip
@@ -130,12 +125,12 @@ def test_topics_are_told_and_never_exactly_one(tmp_path: Path) -> None:
 
     async def run() -> None:
         async with name_server() as (names, address), running(tmp_path, address, **OFTEN) as master:
-            await until(lambda: names.codes[:1] == [103])
+            await soon(lambda: names.codes[:1] == [103])
             reader, writer = await asyncio.open_connection(master.address.host, master.address.port)
             writer.write(request(310, send_fields("orders", 0, d="3"), b"x"))
             await reader.readexactly(4)
             before = len(names.requests)
-            await until(lambda: len(names.requests) > before + 1)
+            await soon(lambda: len(names.requests) > before + 1)
             first, last = (
                 json.loads(names.requests[at][1])["topicConfigSerializeWrapper"]["topicConfigTable"] for at in (0, -1)
             )
@@ -151,7 +146,7 @@ def test_topics_are_told_and_never_exactly_one(tmp_path: Path) -> None:
 def test_without_automatic_topics_the_template_is_not_writable(tmp_path: Path) -> None:
     async def run() -> None:
         async with name_server() as (names, address), running(tmp_path, address, auto_create_topics=False):
-            await until(lambda: names.codes == [103])
+            await soon(lambda: names.codes == [103])
             table = json.loads(names.requests[0][1])["topicConfigSerializeWrapper"]["topicConfigTable"]
             assert {name: topic["perm"] & 6 for name, topic in table.items()} == {"TBW102": 0, "SELF_TEST_TOPIC": 0}
 
@@ -163,7 +158,7 @@ def test_it_registers_again_at_the_interval(tmp_path: Path) -> None:
         async with name_server() as (names, address), running(tmp_path, address, **OFTEN):
             clock = asyncio.get_running_loop().time
             started = clock()
-            await until(lambda: names.codes == [103] * 4)
+            await soon(lambda: names.codes == [103] * 4)
             assert clock() - started >= 3 * SOON_S * 0.9
             assert len(names.connections) == 1
 
@@ -175,10 +170,10 @@ def test_a_connection_that_was_closed_is_made_anew(tmp_path: Path, caplog: pytes
 
     async def run() -> None:
         async with name_server() as (names, address), running(tmp_path, address, **OFTEN):
-            await until(lambda: bool(names.requests))
+            await soon(lambda: bool(names.requests))
             for _ in range(3):
                 names.connections.pop().close()
-                await until(lambda: len(names.connections) == 1)
+                await soon(lambda: len(names.connections) == 1)
 
     asyncio.run(run())
     assert "not registered" not in caplog.text
@@ -192,16 +187,16 @@ def test_a_name_server_that_is_away_hinders_nothing_and_is_found_when_it_comes(
     async def run() -> None:
         port = free_port()
         async with running(tmp_path, Address("127.0.0.1", port), **OFTEN) as master:
-            await until(lambda: "not registered" in caplog.text)
+            await soon(lambda: "not registered" in caplog.text)
             reader, writer = await asyncio.open_connection(master.address.host, master.address.port)
             writer.write(request(310, send_fields("T1", 0), b"x"))
             await reader.readexactly(4)
             writer.close()
             for _ in range(2):
                 async with name_server(port) as (names, _):
-                    await until(lambda names=names: len(names.requests) >= 3)  # type: ignore[misc]
+                    await soon(lambda names=names: len(names.requests) >= 3)  # type: ignore[misc]
                 lines = len(caplog.records)
-                await until(lambda lines=lines: len(caplog.records) > lines)  # type: ignore[misc]
+                await soon(lambda lines=lines: len(caplog.records) > lines)  # type: ignore[misc]
 
     caplog.set_level(logging.INFO, "sources.rocketmq.broker.registration")
     asyncio.run(run())
@@ -217,10 +212,10 @@ def test_one_that_refuses_or_says_nothing_is_away_too(
 
     async def run() -> None:
         async with name_server(**behaviour) as (names, address), running(tmp_path, address, **OFTEN):
-            await until(lambda: len(names.requests) > 2)
+            await soon(lambda: len(names.requests) > 2)
             names.code, names.is_mute = 0, False
             before = len(names.requests)
-            await until(lambda: len(names.requests) > before + 2)
+            await soon(lambda: len(names.requests) > before + 2)
 
     asyncio.run(run())
     problems = [record.getMessage() for record in caplog.records if record.getMessage().startswith("not registered")]
@@ -231,7 +226,7 @@ def test_one_that_refuses_or_says_nothing_is_away_too(
 def test_the_stop_does_not_wait_for_a_mute_name_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         async with name_server() as (names, address), running(tmp_path, address) as master:
-            await until(lambda: names.codes == [103])
+            await soon(lambda: names.codes == [103])
             names.is_mute = True
             monkeypatch.setattr("sources.rocketmq.broker.registration.CALL_TIMEOUT_S", SOON_S)
             async with asyncio.timeout(PATIENCE_S):

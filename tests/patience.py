@@ -1,0 +1,35 @@
+"""Waiting for a condition, with a limit. Only a failing test waits that long."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+
+PATIENCE_S = 60.0
+LOOK_EVERY_S = 0.02
+
+
+def eventually(holds: Callable[[], bool], within_s: float = PATIENCE_S) -> bool:
+    """Whether `holds` comes true."""
+    deadline = time.monotonic() + within_s
+    pause = threading.Event()
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        pause.wait(LOOK_EVERY_S)
+    return True
+
+
+def wait_until(holds: Callable[[], bool], what: str | Callable[[], str], within_s: float = PATIENCE_S) -> None:
+    """Until `holds`. Raises AssertionError, which says `what` did not come."""
+    if not eventually(holds, within_s):
+        raise AssertionError(f"not within {within_s:g} s: {what() if callable(what) else what}")
+
+
+async def soon(holds: Callable[[], bool]) -> None:
+    """Until `holds`, in an event loop that goes on meanwhile. Raises TimeoutError."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not holds():
+            await asyncio.sleep(0.001)
