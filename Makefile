@@ -34,7 +34,7 @@ format: setup ## write the format, fix what can be fixed
 	$(BIN)/ruff check --fix $(CODE)
 
 test: lint ## everything that must hold: lint, then unit, Spark and real-broker tests
-	$(BIN)/python -m pytest -m "not soak" $(ARGS)
+	$(BIN)/python -m pytest -m "not soak" --durations=20 $(ARGS)
 
 unit: setup ## the pure tests only, in seconds
 	$(BIN)/python -m pytest -m "not spark and not peer and not soak" $(ARGS)

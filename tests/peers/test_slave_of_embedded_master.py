@@ -175,13 +175,23 @@ def test_a_real_slave_finds_its_master_by_name(tmp_path: Path, version: str) -> 
                 send_workload(master.address, items, count=4000)
                 end = max_offset(master)
                 wait_for_acknowledgement(master, end)
+    assert end > 2 * settings.file_size_bytes
+    assert log_bytes(slave.commitlog, end) == log_bytes(tmp_path / "master" / "commitlog", end)
+
+
+@pytest.mark.parametrize("version", ["4.9.7", pytest.param("5.5.0", marks=pytest.mark.soak)])
+def test_a_real_slave_fetches_metadata_from_its_master(tmp_path: Path, version: str) -> None:
+    """That of 5.5.0 asks for the first time after a minute."""
+    with NameServer(version, tmp_path / "names") as names:
+        settings = registered_master(tmp_path / "master", names)
+        with running_master(settings) as master:
+            send_workload(master.address, workload(551), count=300)
+            with slave_by_name(names, tmp_path / "slave", version) as slave:
                 topics = slave.store / "config" / "topics.json"
                 wait_until(lambda: topics.exists() and "orders" in topics.read_text(), "the topics on the slave", 90)
                 if version == "5.5.0":  # 4.9.7 does not know request modes
                     wait_until(lambda: "Message Request Mode from master" in slave.log, "the last of the metadata")
                 assert f"Exception, {master.address}" not in slave.log  # so it says what it could not fetch
-    assert end > 2 * settings.file_size_bytes
-    assert log_bytes(slave.commitlog, end) == log_bytes(tmp_path / "master" / "commitlog", end)
 
 
 @pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
