@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pipeline.config import parse
 from pipeline.replicate import Job
 from sources.datasource import register
-from tests.patience import wait_until
+from tests.patience import PATIENCE_S, wait_until
 from tests.peers.proxy import Proxy, random_cuts
 from tests.peers.rocketmq import Broker
 from tests.peers.sender import Sender, Sent
@@ -50,14 +50,16 @@ def end_of(broker: Broker) -> int:
         return connection.log_bounds().end
 
 
-def wait_for_all(job: Job, broker: Broker) -> None:
+def wait_for_all(job: Job, broker: Broker, within_s: float = PATIENCE_S) -> None:
     """Until the replica has committed what the broker holds now."""
-    wait_for_position(job, end_of(broker))
+    wait_for_position(job, end_of(broker), within_s)
 
 
-def wait_for_position(job: Job, end: int) -> None:
+def wait_for_position(job: Job, end: int, within_s: float = PATIENCE_S) -> None:
     """Until the replica has committed up to `end`."""
-    wait_until(lambda: (job.progress()[0].position or 0) >= end, lambda: f"{end} in Delta: {job.progress()[0]}")
+    wait_until(
+        lambda: (job.progress()[0].position or 0) >= end, lambda: f"{end} in Delta: {job.progress()[0]}", within_s
+    )
 
 
 def wait_for_answer(send: Callable[[], Sent], code: int, *, times: int = 3) -> None:
@@ -85,14 +87,16 @@ def assert_same_as_files(spark: SparkSession, warehouse: Path, job: Job, broker:
     assert_complete(spark, warehouse, broker.log_bytes(job.progress()[0].position or 0))
 
 
-def replicate_over_cuts(spark: SparkSession, warehouse: Path, broker: Broker, count: int) -> None:
+def replicate_over_cuts(
+    spark: SparkSession, warehouse: Path, broker: Broker, count: int, within_s: float = PATIENCE_S
+) -> None:
     """A job whose first `count` HA connections are cut, of the session and of the tasks; asserts that all is there."""
     with Proxy(broker.ha_port, cuts=random_cuts(70, count, LONGEST_CUT_BYTES, early=0.4)) as proxy:
         limits = {"max_bytes_per_trigger": 100_000, "connect_attempts": 8}
         way = {"master": f"127.0.0.1:{proxy.port}"}
         more = Sender(broker.port, "cut")
         with replicating(spark, warehouse, broker, trigger_interval_s=0.1, **way, **limits) as job:
-            wait_for_all(job, broker)
+            wait_for_all(job, broker, within_s)
             while proxy.cut_connections < count:  # the log was too short for them
                 more.send(100, rate_per_s=1000)
                 wait_for_all(job, broker)

@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 
 CUTS = 100
 MESSAGES = 20_000
+PATIENCE_S = 900.0
 
 
 @pytest.fixture(scope="module", params=["4.9.7", "5.3.3", "5.5.0"])
@@ -32,7 +33,7 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 def test_a_job_whose_connections_are_cut_a_hundred_times(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """HA-69."""
-    replicate_over_cuts(spark, tmp_path, broker, CUTS)
+    replicate_over_cuts(spark, tmp_path, broker, CUTS, PATIENCE_S)
 
 
 @pytest.mark.parametrize("delay_s", [0.002, 0.05])
@@ -40,7 +41,7 @@ def test_a_job_over_a_slow_network(spark: SparkSession, broker: Broker, tmp_path
     with Proxy(broker.ha_port, delay_s=delay_s) as ha, Proxy(broker.port, delay_s=delay_s) as remoting:
         ways = {"master": f"127.0.0.1:{ha.port}", "remoting": f"127.0.0.1:{remoting.port}"}
         with replicating(spark, tmp_path, broker, trigger_interval_s=0.1, **ways) as job:
-            wait_for_all(job, broker)
+            wait_for_all(job, broker, PATIENCE_S)
     assert_same_as_files(spark, tmp_path, job, broker)
 
 
