@@ -225,6 +225,8 @@ class HASession:
                 heads.reported(offset)
                 heartbeat_at = time.monotonic() + self._heartbeat_interval_s
             if is_closing:
+                if _is_gone(sock):  # whoever had left before the last report was sent has not got it
+                    raise _loss(sock)
                 return True
             if self._turns.are_readers:
                 return False
@@ -258,6 +260,13 @@ class HASession:
         _logger.log(
             level, "%s: acknowledging to %s failed, trying on: %s", self._log_id, self._address or "its master", error
         )
+
+
+def _is_gone(sock: socket.socket) -> bool:
+    """Whether the other side has left, as far as is known here."""
+    poller = select.poll()
+    poller.register(sock, _PEER_GONE)
+    return bool(poller.poll(0))
 
 
 def _loss(sock: socket.socket) -> OSError:
