@@ -10,10 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sources.offsets import Offset
+from sources.offsets import Offset, OffsetRange
 
 WINDOW_S = 600.0
 LIMIT = 256
+
+
+def reached(position: Offset | None, bounds: OffsetRange) -> Offset:
+    """The first offset that is not committed; a replica that holds nothing yet wants all that the master holds."""
+    return bounds.start if position is None else position
 
 
 class Sighting(NamedTuple):

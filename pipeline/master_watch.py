@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 
-from pipeline.lag import MasterHistory
+from pipeline.lag import MasterHistory, reached
 from sources.errors import LogtwinError
 from sources.master import MasterLog, MasterView
 from sources.offsets import Offset, OffsetRange
@@ -43,7 +43,7 @@ class MasterWatch:
         """Ask for the bounds now. Raises what `MasterLog.bounds` raises."""
         known = None if self._bounds is None else self._bounds.end
         self._bounds = self._log.bounds(known)
-        self._history = self._history.seen(now_s, self._bounds.end, _reached(position, self._bounds))
+        self._history = self._history.seen(now_s, self._bounds.end, reached(position, self._bounds))
         self._bounds_due_s = now_s + BOUNDS_EVERY_S
 
     def poll(self, position: Offset | None, now_s: float) -> None:
@@ -62,7 +62,7 @@ class MasterWatch:
         """How long ago the first byte that is not committed was first seen; None before the first answer."""
         if self._bounds is None:
             return None
-        return self._history.lag_s(_reached(position, self._bounds), now_s)
+        return self._history.lag_s(reached(position, self._bounds), now_s)
 
     def until_loss(self, position: Offset | None, newest_stored_us: int | None) -> UntilLoss | None:
         """What is left until the master deletes what is not committed; None where nothing is at risk or nobody knows.
@@ -91,10 +91,5 @@ def until_loss(
     if view.retention is None:
         return None
     age_s = None if newest_stored_us is None else max(0.0, time.time() - newest_stored_us / 1e6)
-    reached = min(_reached(position, bounds), bounds.end)
-    return view.retention.until_loss(bounds, reached, age_s=age_s, growth_bytes_per_s=growth_bytes_per_s)
-
-
-def _reached(position: Offset | None, bounds: OffsetRange) -> Offset:
-    """The first offset that is not committed; a replica that holds nothing yet wants all that the master holds."""
-    return bounds.start if position is None else position
+    wanted = min(reached(position, bounds), bounds.end)
+    return view.retention.until_loss(bounds, wanted, age_s=age_s, growth_bytes_per_s=growth_bytes_per_s)

@@ -20,6 +20,7 @@ from rich.text import Text
 
 from pipeline.config import Config
 from pipeline.display import duration, number, size
+from pipeline.lag import reached
 from pipeline.master_watch import until_loss
 from pipeline.progress import ENDED, Phase
 from pipeline.run_state import RunFile, RunState
@@ -109,7 +110,7 @@ def status_of(
     facts: Mapping[str, Any] = run.facts if run is not None and is_running else {}
     position = None if state is None else state.offset
     bounds = None if answer.view is None else answer.view.bounds
-    lag_bytes = None if bounds is None else max(0, bounds.end - (bounds.start if position is None else position))
+    lag_bytes = None if bounds is None else max(0, bounds.end - reached(position, bounds))
     until_loss_bytes, until_loss_s = _until_loss(facts, answer.view, state)
     return LogStatus(
         id=str(master.log_id),

@@ -11,7 +11,6 @@ import socket
 import time
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from enum import IntEnum
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -26,7 +25,7 @@ from tenacity import (
     wait_exponential,
 )
 
-from sources.errors import MasterRefused, MasterSilent, MasterUnreachable, ProtocolViolation
+from sources.errors import MasterSilent, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.address import Address
 from sources.rocketmq.broker_words import log_bounds
@@ -36,6 +35,8 @@ from sources.rocketmq.remoting import (
     FrameBuffer,
     RequestCode,
     ResponseCode,
+    accepted,
+    code_name,
     encode_command,
     loads,
 )
@@ -145,7 +146,7 @@ class RemotingClient(Connection):
             return self._await_answer(request.opaque, deadline)
         except TimeoutError as error:
             raise MasterSilent(
-                f"the broker at {self.address} did not answer request {_name(RequestCode, request.code)}",
+                f"the broker at {self.address} did not answer request {code_name(RequestCode, request.code)}",
                 expected=f"an answer within {self._call_timeout_s:g} s",
                 found="none",
                 hint="Check that the address is the broker's normal (listen) port, and how busy the broker is.",
@@ -167,14 +168,7 @@ class RemotingClient(Connection):
                     return command
 
     def _accepted(self, request_code: int, answer: Command) -> Command:
-        if answer.code != ResponseCode.SUCCESS:
-            raise MasterRefused(
-                f"the broker at {self.address} refused request {_name(RequestCode, request_code)}",
-                expected="code 0",
-                found=f"code {_name(ResponseCode, answer.code)}: {answer.remark or 'no remark'}",
-                hint="The code and the remark are the broker's own; its log says more.",
-            )
-        return answer
+        return accepted(request_code, answer, f"the broker at {self.address}")
 
     def _broken(self, cause: object) -> MasterUnreachable:
         return MasterUnreachable(
@@ -242,9 +236,3 @@ class RemotingClient(Connection):
 def _last_result(state: RetryCallState) -> Any:
     """What the last attempt gave, where all of them were unwanted."""
     return None if state.outcome is None else state.outcome.result()
-
-
-def _name(codes: type[IntEnum], code: int) -> str:
-    """``28`` -> ``"28 GET_BROKER_RUNTIME_INFO"``; a code without a name stays a number."""
-    names = {int(known): known.name for known in codes}
-    return f"{code} {names.get(code, '')}".rstrip()

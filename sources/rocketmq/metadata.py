@@ -31,7 +31,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from sources.errors import LogtwinError, MasterRefused, ProtocolViolation
+from sources.errors import LogtwinError, ProtocolViolation
 from sources.metadata import (
     CONSUMER_OFFSETS,
     DELAY_OFFSETS,
@@ -44,7 +44,7 @@ from sources.metadata import (
     Fetched,
     MetadataKind,
 )
-from sources.rocketmq.remoting import Command, RequestCode, ResponseCode, loads
+from sources.rocketmq.remoting import Command, RequestCode, ResponseCode, accepted, loads
 
 CHECKPOINT: Final = struct.Struct(
     ">"
@@ -98,7 +98,7 @@ def fetch(ask: Callable[[Command], Command]) -> Iterator[Fetched]:
 def _fetch(kind: MetadataKind, ask: Callable[[Command], Command]) -> pa.Table | None:
     code, _ = _REQUESTS[kind]
     answer = ask(Command(code))
-    return None if _has_no_such_kind(answer) else items_of(kind, _accepted(code, answer))
+    return None if _has_no_such_kind(answer) else items_of(kind, accepted(code, answer, "the broker").body)
 
 
 def items_of(kind: MetadataKind, body: bytes) -> pa.Table:
@@ -119,17 +119,6 @@ def _has_no_such_kind(answer: Command) -> bool:
     if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
         return True
     return answer.code == ResponseCode.SYSTEM_ERROR and answer.remark in _NO_TIMER
-
-
-def _accepted(code: RequestCode, answer: Command) -> bytes:
-    if answer.code != ResponseCode.SUCCESS:
-        raise MasterRefused(
-            f"the broker refused request {int(code)} {code.name}",
-            expected="code 0",
-            found=f"code {answer.code}: {answer.remark or 'no remark'}",
-            hint="The code and the remark are the broker's own; its log says more.",
-        )
-    return answer.body
 
 
 def _topics(body: bytes) -> Iterator[_Row]:

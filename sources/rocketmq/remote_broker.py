@@ -16,10 +16,7 @@ from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.address import Address
 from sources.rocketmq.broker_words import ha_address
 from sources.rocketmq.client import RemotingClient
-from sources.rocketmq.remoting import Command, RequestCode, loads
-
-MASTER_ID = "0"
-"""Broker id of a master, as name servers write it; slaves have others."""
+from sources.rocketmq.remoting import MASTER_ID, Command, RequestCode, loads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

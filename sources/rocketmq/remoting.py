@@ -37,7 +37,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final
 
-from sources.errors import ProtocolViolation
+from sources.errors import MasterRefused, ProtocolViolation
 
 FRAME_HEAD: Final = struct.Struct(
     ">"
@@ -65,6 +65,8 @@ LANGUAGES: Final = (
     "OTHER", "HTTP", "GO", "PHP", "OMS", "RUST", "NODE_JS",
 )  # fmt: skip
 _HEADER_LENGTH_MASK: Final = 0xFFFFFF
+MASTER_ID: Final = "0"
+"""Broker id of a master; its slaves have others."""
 _RESPONSE_FLAG: Final = 1
 _ONE_WAY_FLAG: Final = 2
 
@@ -188,6 +190,24 @@ def decode_command(frame: Buffer) -> Command:
     if decode_header is None:
         raise _violation("header serialization 0 (JSON) or 1 (binary)", word >> 24)
     return decode_header(data[FRAME_HEAD.size : body_at], data[body_at:])
+
+
+def accepted(request_code: int, answer: Command, by: str) -> Command:
+    """`answer` to the request, once it is sure that it is a success. Raises MasterRefused: `by` whom, code, remark."""
+    if answer.code != ResponseCode.SUCCESS:
+        raise MasterRefused(
+            f"{by} refused request {code_name(RequestCode, request_code)}",
+            expected="code 0",
+            found=f"code {code_name(ResponseCode, answer.code)}: {answer.remark or 'no remark'}",
+            hint="The code and the remark are its own; its log says more.",
+        )
+    return answer
+
+
+def code_name(codes: type[IntEnum], code: int) -> str:
+    """``28`` -> ``"28 GET_BROKER_RUNTIME_INFO"``; a code without a name stays a number."""
+    names = {int(known): known.name for known in codes}
+    return f"{code} {names.get(code, '')}".rstrip()
 
 
 class FrameBuffer:

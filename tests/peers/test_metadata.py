@@ -26,7 +26,7 @@ from sources.rocketmq.remoting import Command
 from tests.patience import wait_until
 from tests.peers.rocketmq import Broker
 from tests.peers.wire import Connection
-from tests.pipeline.test_metadata_sync import RUNNING
+from tests.pipeline.sample_progress import PROGRESS
 
 pytestmark = [pytest.mark.peer, pytest.mark.spark]
 
@@ -109,7 +109,7 @@ def _sync_of(spark: SparkSession, broker: Broker, warehouse: Path) -> MetadataSy
 
     rhythm = {"first_after_s": 0, "every_s": 0.3}
     config = parse({"warehouse": str(warehouse), "metadata": rhythm}, where="test")
-    return MetadataSync(spark, config, LogId("rocketmq", "b1"), lambda: metadata.fetch(ask), lambda: RUNNING)
+    return MetadataSync(spark, config, LogId("rocketmq", "b1"), lambda: metadata.fetch(ask), lambda: PROGRESS)
 
 
 def _first(connection: Connection, version: str) -> None:

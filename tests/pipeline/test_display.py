@@ -13,7 +13,7 @@ from pipeline.progress import Phase
 from sources.errors import MasterUnreachable
 from sources.master import SessionState
 from sources.offsets import Offset
-from tests.pipeline.test_run_state import PROGRESS
+from tests.pipeline.sample_progress import PROGRESS
 
 
 @pytest.mark.parametrize(

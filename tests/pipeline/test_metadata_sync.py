@@ -35,23 +35,16 @@ from sources.rocketmq.workload import send_workload, workload
 from tests.patience import wait_until
 from tests.pipeline.masters import Served, embedded_master
 from tests.pipeline.running import job_config, run_until
+from tests.pipeline.sample_progress import PROGRESS
 
 LOG = LogId("rocketmq", "broker-a")
 NOTHING = pa.table({})
-RUNNING = Progress(
-    log_id="rocketmq/broker-a",
-    phase=Phase.RUNNING,
-    role="slave",
-    master="127.0.0.1:10912",
-    master_role="SYNC_MASTER",
-    started_at=Offset(0),
+RUNNING = replace(
+    PROGRESS,
     received=Offset(700),
     position=Offset(700),
     session=SessionState(Offset(600), None, 0, None),
-    master_minimum=Offset(0),
     master_maximum=Offset(1000),
-    lag_s=0.0,
-    until_loss=None,
 )
 
 
@@ -122,23 +115,22 @@ def test_the_rhythm_is_fixed(due: float, now: float, expected: float) -> None:
 
 def test_the_first_fetch_comes_after_its_time_and_the_next_ones_in_rhythm(tables: Tables) -> None:
     """MS-14, MS-15."""
-    running = sync(topics_only, rhythm(0.3, 0.2))
-    began = time.monotonic()
-    running.start()
-    wait_until(lambda: len(tables.recorded) == 3, "three fetches")
-    running.stop()
-    for at, due in zip(tables.times(), (0.3, 0.5, 0.7), strict=True):
-        assert due <= at - began < due + 0.15
+    assert_recorded(tables, rhythm(0.3, 0.2), at_s=(0.3, 0.5, 0.7))
 
 
 def test_a_slow_fetch_does_not_shift_the_rhythm(tables: Tables) -> None:
     tables.took_s = 0.25  # over the next beat
-    running = sync(topics_only, rhythm(0.1, 0.2))
+    assert_recorded(tables, rhythm(0.1, 0.2), at_s=(0.1, 0.5, 0.9))
+
+
+def assert_recorded(tables: Tables, config: Config, *, at_s: tuple[float, float, float]) -> None:
+    """The first three fetches are recorded so long after the start."""
+    running = sync(topics_only, config)
     began = time.monotonic()
     running.start()
     wait_until(lambda: len(tables.recorded) == 3, "three fetches")
     running.stop()
-    for at, due in zip(tables.times(), (0.1, 0.5, 0.9), strict=True):
+    for at, due in zip(tables.times(), at_s, strict=True):
         assert due <= at - began < due + 0.15
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from sources.errors import MasterUnreachable
 from sources.offsets import Offset
-from tests.pipeline.test_run_state import PROGRESS
+from tests.pipeline.sample_progress import PROGRESS
 
 
 @pytest.mark.parametrize(

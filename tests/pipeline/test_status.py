@@ -19,7 +19,8 @@ from sources.errors import MasterUnreachable
 from sources.master import MasterView
 from sources.offsets import Offset, OffsetRange
 from sources.retention import Retention
-from tests.pipeline.test_run_state import PROGRESS, gone_pid
+from tests.pipeline.sample_progress import PROGRESS
+from tests.pipeline.test_run_state import gone_pid
 from tests.sinks.memory_master import MemoryMaster
 
 NOW = datetime(2026, 11, 21, 14, 5, 11, tzinfo=UTC)

@@ -30,6 +30,7 @@ from datetime import UTC, datetime
 from typing import Final, NoReturn, Protocol
 
 from sources.offsets import Offset
+from sources.rocketmq.broker.connections import Connections
 from sources.rocketmq.ha import ReportParser, encode_frame
 
 log = logging.getLogger(__name__)
@@ -93,8 +94,7 @@ class HAService:
         self._store = store
         self._settings = settings
         self._slaves: list[Slave] = []
-        self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
-        self._server: asyncio.Server | None = None
+        self._connections = Connections(self._serve, "slaves")
         self._on_acknowledged: Callable[[], None] = lambda: None
 
     @property
@@ -113,37 +113,17 @@ class HAService:
 
     async def start(self, listener: socket.socket) -> None:
         """Accept slaves on `listener`, which is bound; the service closes it."""
-        self._server = await asyncio.start_server(self._accept, sock=listener)
-        log.info("serving slaves on port %s", listener.getsockname()[1])
+        await self._connections.accept(listener)
 
     async def stop(self) -> None:
         """Stop accepting, end every connection. Bounded: a slave that does not read is cut off."""
-        if self._server is None:
-            return
-        self._server.close()
-        connections = list(self._connections)
-        for connection in connections:
-            connection.cancel()
-        await asyncio.gather(*connections, return_exceptions=True)
-        await self._server.wait_closed()
-        self._server = None
-        log.info("no longer serving slaves")
+        if self._connections.are_accepted:
+            await self._connections.end()
 
     def wake(self) -> None:
         """The log has grown."""
         for slave in self._slaves:
             slave.has_news.set()
-
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = asyncio.create_task(self._serve(reader, writer))
-        self._connections[connection] = writer
-        connection.add_done_callback(self._forget)
-
-    def _forget(self, connection: asyncio.Task[None]) -> None:
-        """However it ended, and if it never began: what is left in its buffer is for nobody."""
-        self._connections.pop(connection).transport.abort()
-        if not connection.cancelled() and (error := connection.exception()) is not None:
-            log.error("serving a slave ended in an error", exc_info=error)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         host, port = writer.get_extra_info("peername")[:2]

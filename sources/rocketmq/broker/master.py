@@ -29,7 +29,7 @@ from sources.rocketmq.broker.sending import Sending
 from sources.rocketmq.broker.store import DEFAULT_FILE_SIZE_BYTES, CommitLogStore
 from sources.rocketmq.broker.topics import TopicTable
 from sources.rocketmq.commitlog import Host
-from sources.rocketmq.remoting import RequestCode
+from sources.rocketmq.remoting import MASTER_ID, RequestCode
 
 log = logging.getLogger(__name__)
 
@@ -191,7 +191,7 @@ class EmbeddedMaster:
             "autoCreateTopicEnable": str(settings.auto_create_topics).lower(),
             "brokerClusterName": settings.cluster_name,
             "brokerIP1": self.address.host,
-            "brokerId": "0",
+            "brokerId": MASTER_ID,
             "brokerName": settings.broker_name,
             "brokerRole": double_write.role,
             "flushDiskType": "SYNC_FLUSH" if settings.sync_flush else "ASYNC_FLUSH",

@@ -19,10 +19,10 @@ from sources.rocketmq.address import Address
 from sources.rocketmq.broker.ha_service import HAService, Slave
 from sources.rocketmq.broker.store import CommitLogStore
 from sources.rocketmq.broker.topics import TopicTable
+from sources.rocketmq.metadata import CHECKPOINT
 from sources.rocketmq.remoting import Command, RequestCode, ResponseCode
 
 VERSION: Final = "LOGTWIN_EMBEDDED"
-TIMER_CHECKPOINT_BYTES: Final = 56  # 4 positions and a version, 7 i64; zeros where nothing was read yet
 _EMPTY_VERSION: Final = {"counter": 0, "stateVersion": 0, "timestamp": 0}
 _METADATA_FILES: Final = {
     RequestCode.GET_ALL_CONSUMER_OFFSET: ("consumerOffset.json", {"dataVersion": _EMPTY_VERSION, "offsetTable": {}}),
@@ -140,10 +140,8 @@ class Queries:
 
     def _timer_checkpoint(self, request: Command) -> Command:
         path = self.config_directory / "timercheck"
-        body = path.read_bytes() if path.exists() else b""
-        return request.response(
-            ResponseCode.SUCCESS, body=body[:TIMER_CHECKPOINT_BYTES].ljust(TIMER_CHECKPOINT_BYTES, b"\0")
-        )
+        body = path.read_bytes() if path.exists() else b""  # then zeros: nothing was read yet
+        return request.response(ResponseCode.SUCCESS, body=body[: CHECKPOINT.size].ljust(CHECKPOINT.size, b"\0"))
 
 
 def _runtime(seconds: int) -> str:

@@ -35,11 +35,10 @@ from typing import Any, Final, Self
 from sources.errors import ConfigurationError, MasterError
 from sources.rocketmq.address import Address
 from sources.rocketmq.commitlog import body_crc
-from sources.rocketmq.remoting import Command, FrameBuffer, RequestCode, ResponseCode, encode_command
+from sources.rocketmq.remoting import MASTER_ID, Command, FrameBuffer, RequestCode, accepted, encode_command
 
 log = logging.getLogger(__name__)
 
-MASTER_ID: Final = "0"
 READ_BYTES: Final = 64 * 1024
 CALL_TIMEOUT_S: Final = 3.0
 VERSION: Final = 413  # V5_0_0 in MQVersion
@@ -134,13 +133,9 @@ class Registration:
         )
 
     async def _ask(self, link: _Link, request: Command) -> None:
-        """Raises OSError, also where no answer comes in time, MasterError for an answer that is no success."""
+        """Raises OSError, also where no answer comes in time, MasterRefused, ProtocolViolation."""
         async with asyncio.timeout(CALL_TIMEOUT_S):
-            answer = await link.ask(request)
-        if answer.code != ResponseCode.SUCCESS:
-            raise MasterError(
-                f"request {request.code} was refused", expected="code 0", found=f"code {answer.code}: {answer.remark}"
-            )
+            accepted(request.code, await link.ask(request), "it")
 
     def _say(self, is_registered: bool, what: str) -> None:
         if is_registered is not self._is_registered:

@@ -20,17 +20,14 @@ from functools import partial
 from typing import Any, Final
 
 from sources.errors import ProtocolViolation
+from sources.rocketmq.broker.connections import READ_BYTES, Connections
 from sources.rocketmq.broker.refusal import Refused
 from sources.rocketmq.commitlog import Host
 from sources.rocketmq.remoting import DEFAULT_MAX_FRAME_BYTES, Command, FrameBuffer, ResponseCode, encode_command
 
 log = logging.getLogger(__name__)
 
-READ_BYTES: Final = 128 * 1024
-"""So much is answered before another connection gets its turn."""
 CLOSE_TIMEOUT_S: Final = 1.0
-BACKLOG: Final = 1024
-"""serverSocketBacklog: clients that connect at once. One too many is not refused but tries again seconds later."""
 
 Answer = Command | Coroutine[Any, Any, Command]
 """Now, or later: what is done up to the first `await` of a later one, is done after the `settle` of its request."""
@@ -38,7 +35,7 @@ Handler = Callable[[Command, Host], Answer]
 """Answers a request of a sender. Raises Refused, and OSError where the disk fails."""
 
 
-class _Connection:
+class _Client:
     """One client: who it is, and the answers that it waits for."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
@@ -99,84 +96,62 @@ class RemotingService:
         self._handlers = handlers
         self._settle = settle
         self._max_frame_bytes = max_frame_bytes
-        self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
-        self._connections: set[_Connection] = set()
-        self._servers: list[asyncio.Server] = []
+        self._connections = Connections(self._serve, "clients")
+        self._clients: set[_Client] = set()
 
     async def start(self, *listeners: socket.socket) -> None:
         """Accept clients on `listeners`, which are bound; the service closes them."""
         for listener in listeners:
-            self._servers.append(
-                await asyncio.start_server(self._accept, sock=listener, limit=READ_BYTES, backlog=BACKLOG)
-            )
-            log.info("serving clients on port %s", listener.getsockname()[1])
+            await self._connections.accept(listener)
 
     async def stop(self) -> None:
         """Stop accepting, end every connection; answers that are ready, or are within a second, still leave."""
-        if not self._servers:
+        if not self._connections.are_accepted:
             return
-        for server in self._servers:
-            server.close()
-        if waiting := [answer for connection in self._connections for answer in connection.waiting]:
+        self._connections.accept_no_more()
+        if waiting := [answer for client in self._clients for answer in client.waiting]:
             await asyncio.wait(waiting, timeout=CLOSE_TIMEOUT_S)
-        serving = list(self._serving)
-        for task in serving:
-            task.cancel()
-        await asyncio.gather(*serving, return_exceptions=True)
-        await asyncio.gather(*(server.wait_closed() for server in self._servers))
-        self._servers.clear()
-        log.info("no longer serving clients")
-
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(self._serve(reader, writer))
-        self._serving[task] = writer
-        task.add_done_callback(self._forget)
-
-    def _forget(self, task: asyncio.Task[None]) -> None:
-        """However it ended, and if it never began."""
-        self._serving.pop(task).transport.abort()
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a connection ended in an error", exc_info=error)
+        await self._connections.end()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection, frames = _Connection(writer), FrameBuffer(self._max_frame_bytes)
-        self._connections.add(connection)
+        client, frames = _Client(writer), FrameBuffer(self._max_frame_bytes)
+        self._clients.add(client)
         try:
             while data := await reader.read(READ_BYTES):
-                writer.write(b"".join(self._answers(frames.feed(data), connection)))
+                writer.write(b"".join(self._answers(frames.feed(data), client)))
                 await writer.drain()
         except ProtocolViolation as error:
-            log.warning("closing the connection of %s: %s", connection.sender, error)
+            log.warning("closing the connection of %s: %s", client.sender, error)
         except (ConnectionError, TimeoutError) as error:
-            log.info("the connection of %s broke: %s", connection.sender, error)
+            log.info("the connection of %s broke: %s", client.sender, error)
         finally:
-            self._connections.remove(connection)
-            connection.end()
+            self._clients.remove(client)
+            client.end()
             await _close(writer)
 
-    def _answers(self, requests: Iterable[Command], connection: _Connection) -> list[bytes]:
+    def _answers(self, requests: Iterable[Command], client: _Client) -> list[bytes]:
         """The frames that answer `requests` now, in order; one-way requests and stray responses have none."""
-        answers = [(request, self._answer(request, connection)) for request in requests if not request.is_response]
+        answers = [(request, self._answer(request, client)) for request in requests if not request.is_response]
         self._settle()
         return [encode_command(answer) for request, answer in answers if answer and not request.is_one_way]
 
-    def _answer(self, request: Command, connection: _Connection) -> Command | None:
+    def _answer(self, request: Command, client: _Client) -> Command | None:
         """None when it is answered later."""
         handler = self._handlers.get(request.code)
         if handler is None:
             remark = f"request code {request.code} is not supported"
             return request.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
         try:
-            answer = handler(request, connection.sender)
+            answer = handler(request, client.sender)
         except Refused as refused:
-            log.debug("refused request %s of %s: %s", request.code, connection.sender, refused.remark)
+            log.debug("refused request %s of %s: %s", request.code, client.sender, refused.remark)
             return request.response(refused.code, remark=refused.remark)
         except OSError as error:
-            log.exception("request %s of %s failed", request.code, connection.sender)
+            log.exception("request %s of %s failed", request.code, client.sender)
             return request.response(ResponseCode.SERVICE_NOT_AVAILABLE, remark=f"the store cannot be written: {error}")
         if isinstance(answer, Command):
             return answer
-        connection.expect(request, answer)
+        client.expect(request, answer)
         return None
 
 

@@ -178,6 +178,17 @@ def serve_log(
     return script
 
 
+def after_the_report(data: bytes) -> HAScript:
+    """Sends `data`, whatever was asked for, and stays."""
+
+    def script(connection: SlaveConnection) -> None:
+        connection.await_reports()
+        connection.send(data)
+        connection.await_end()
+
+    return script
+
+
 class ScriptedBroker(Server):
     """The normal port of a broker: `answer` turns a request into whole frames to send, b"" for none."""
 

@@ -19,7 +19,13 @@ from sources.offsets import Offset
 from sources.rocketmq.address import Address
 from sources.rocketmq.ha import encode_frame
 from sources.rocketmq.ha_client import ReadOptions, read_stream
-from tests.sources.rocketmq.scripted_master import HAScript, ScriptedMaster, SlaveConnection, serve_log
+from tests.sources.rocketmq.scripted_master import (
+    HAScript,
+    ScriptedMaster,
+    SlaveConnection,
+    after_the_report,
+    serve_log,
+)
 from tests.truth import Fixture
 
 LOG = b"\0" + random.Random(7).randbytes(200_000)
@@ -186,15 +192,6 @@ def test_a_port_where_nobody_listens_is_unreachable() -> None:
         read(address, 0, 1)
 
 
-def sending(data: bytes) -> HAScript:
-    def script(connection: SlaveConnection) -> None:
-        connection.await_reports()
-        connection.send(data)
-        connection.await_end()
-
-    return script
-
-
 @pytest.mark.parametrize(
     ("data", "expected", "found"),
     [
@@ -208,7 +205,7 @@ def sending(data: bytes) -> HAScript:
 )
 def test_what_no_master_sends_is_a_violation(data: bytes, expected: str, found: str) -> None:
     """HA-41, HA-46: a frame or a heartbeat elsewhere; HA-52: a negative size; HA-51: one too large for any buffer."""
-    error = failure(sending(data))
+    error = failure(after_the_report(data))
 
     assert isinstance(error, ProtocolViolation)
     assert (error.expected, error.found) == (expected, found)
@@ -218,7 +215,7 @@ def test_what_no_master_sends_is_a_violation(data: bytes, expected: str, found: 
 
 def test_a_master_that_says_nothing_is_silent() -> None:
     """HA-57"""
-    error = failure(sending(b""), options=QUICK)
+    error = failure(after_the_report(b""), options=QUICK)
 
     assert isinstance(error, MasterSilent)
     assert (error.offset, error.found) == (4096, "nothing")
@@ -253,7 +250,7 @@ def test_half_a_heartbeat_again_and_again_is_no_progress() -> None:
 
 def test_silence_in_mid_stream_names_where() -> None:
     error = failure(
-        sending(encode_frame(Offset(4096), b"hello")), count=6, options=replace(QUICK, silence_timeout_ms=1000)
+        after_the_report(encode_frame(Offset(4096), b"hello")), count=6, options=replace(QUICK, silence_timeout_ms=1000)
     )
 
     assert isinstance(error, MasterSilent)
@@ -272,7 +269,7 @@ def test_a_reader_that_is_closed_leaves_at_once() -> None:
 def test_the_largest_frames_are_taken() -> None:
     """HA-33: a slave of the broker's own kind has room for 4 MiB."""
     body = random.Random(3).randbytes(4 * 1024 * 1024)
-    with ScriptedMaster(sending(encode_frame(Offset(4096), body))) as master:
+    with ScriptedMaster(after_the_report(encode_frame(Offset(4096), body))) as master:
         assert read(master.address, 4096, len(body)) == body
 
 

@@ -36,7 +36,7 @@ from tests.sources.rocketmq.log_reading import (
 from tests.sources.rocketmq.scripted_master import (
     HAScript,
     ScriptedBroker,
-    SlaveConnection,
+    after_the_report,
     holding,
     serve_log,
 )
@@ -93,15 +93,6 @@ def test_a_broker_that_refuses() -> None:
 
     assert isinstance(error, MasterError)
     assert error.found == "code 16 NO_PERMISSION: no"
-
-
-def after_the_report(data: bytes) -> HAScript:
-    def script(connection: SlaveConnection) -> None:
-        connection.await_reports()
-        connection.send(data)
-        connection.await_end()
-
-    return script
 
 
 @pytest.mark.parametrize(

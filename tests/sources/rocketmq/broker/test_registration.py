@@ -220,7 +220,7 @@ def test_one_that_refuses_or_says_nothing_is_away_too(
     asyncio.run(run())
     problems = [record.getMessage() for record in caplog.records if record.getMessage().startswith("not registered")]
     assert len(problems) == 1
-    assert ("code 1: as the test wants it" in problems[0]) != ("TimeoutError" in problems[0])
+    assert ("code 1 SYSTEM_ERROR: as the test wants it" in problems[0]) != ("TimeoutError" in problems[0])
 
 
 def test_the_stop_does_not_wait_for_a_mute_name_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
