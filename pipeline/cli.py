@@ -15,7 +15,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from pipeline import cli_trust
 from pipeline import config as configuration
+from pipeline.cli_options import ConfigFile, RequiredConfig
 from pipeline.config import Config
 from pipeline.console import err, log_to_console, out
 from sources.errors import LogtwinError, MasterError
@@ -29,8 +31,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-ConfigFile = Annotated[Path | None, typer.Option("--config", help="configuration file (TOML), see conf/logtwin.toml")]
-RequiredConfig = Annotated[Path, typer.Option("--config", help="configuration file (TOML), see conf/logtwin.toml")]
+app.add_typer(cli_trust.app)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

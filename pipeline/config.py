@@ -117,6 +117,16 @@ class Config(BaseModel):
     embedded_master: EmbeddedMasterConfig = EmbeddedMasterConfig()
     workload: WorkloadConfig = WorkloadConfig()
 
+    def only(self, log_id: str | None, where: str) -> Config:
+        """Itself with one log, or with all for None. Raises ConfigurationError where that log is not listed."""
+        if log_id is None:
+            return self.with_logs(where)
+        chosen = tuple(log for log in self.logs if log.id == log_id)
+        if not chosen:
+            listed = ", ".join(log.id for log in self.logs) or "none"
+            raise ConfigurationError(f"{where}: there is no log {log_id!r}", expected=f"one of {listed}", found=log_id)
+        return self.model_copy(update={"logs": chosen})
+
     @property
     def checkpoint_root(self) -> str:
         return (self.checkpoints or f"{self.warehouse.rstrip('/')}/_checkpoints").rstrip("/")

@@ -16,6 +16,7 @@ waits for an acknowledgement should wait for them.
 from __future__ import annotations
 
 import fcntl
+import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -32,6 +33,7 @@ from pyspark.sql.types import StructType
 
 from sinks.files import DataFile, sync
 from sources.errors import ReplicaError
+from sources.offsets import OffsetRange
 
 ENGINE_INFO = "logtwin"
 LOCK_FILE = "_logtwin.lock"  # VACUUM leaves names alone that begin with an underscore
@@ -61,11 +63,30 @@ Partition = Mapping[str, str | bool]
 
 
 @dataclass(frozen=True, slots=True)
+class Overlap:
+    """Rows whose offsets lie in `range`: by one column, or by those of a start and of an exclusive end."""
+
+    range: OffsetRange
+    start_column: str
+    end_column: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StoredFile:
     """A data file of a snapshot: its path in the table's folder, and Kernel's own word for it."""
 
     path: str
     java: Any
+
+    @property
+    def size_bytes(self) -> int:
+        return int(self.java.getSize())
+
+    def statistics(self) -> dict[str, Any]:
+        """What the Delta log says of its columns: ``numRecords``, ``minValues``, ``maxValues``, ``nullCount``."""
+        found = self.java.getStatsJson()
+        statistics: dict[str, Any] = json.loads(found.get()) if found.isPresent() else {}
+        return statistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,28 +160,34 @@ class KernelTable:
         files: Sequence[DataFile] = (),
         *,
         transaction: tuple[str, int] | None = None,
-        domain: tuple[str, str] | None = None,
+        domains: Mapping[str, str] | None = None,
     ) -> int:
-        """Add `files`, an application's transaction version and a domain's metadata in one commit built on `on`.
+        """Add `files`, an application's transaction version and domains' metadata in one commit built on `on`.
 
         Returns the version, durable where the table is local. Raises KernelConflict; nothing else may have happened
-        to the domain or the application since `on`, other appends may.
+        to the domains or the application since `on`, other appends may.
         """
         with self._translated():
             builder = on.java.buildUpdateTableTransaction(ENGINE_INFO, self._kernel.Operation.WRITE)
             if transaction is not None:
                 builder = builder.withTransactionId(*transaction)
             java = builder.build(self._engine)
-            if domain is not None:
-                java.addDomainMetadata(*domain)
+            for name, text in (domains or {}).items():
+                java.addDomainMetadata(name, text)
             return self._commit(java, self._actions(self._added(on, java, files)) if files else self._no_actions())
 
-    def files(self, on: Snapshot, partition: Partition) -> list[StoredFile]:
-        """The data files of one partition."""
+    def files(
+        self, on: Snapshot, equal: Mapping[str, str | bool], overlapping: Overlap | None = None
+    ) -> list[StoredFile]:
+        """The data files that may hold rows whose columns are `equal` to these, by partition or statistics.
+
+        With `overlapping` only those that may also hold a row in that range.
+        """
         with self._translated():
-            batches = (
-                on.java.getScanBuilder().withFilter(self._is_in(partition)).build().getScanFiles(self._engine, True)
-            )
+            wanted = self._is_in(equal)
+            if overlapping is not None:
+                wanted = self._and(wanted, self._overlaps(overlapping))
+            batches = on.java.getScanBuilder().withFilter(wanted).build().getScanFiles(self._engine, True)
             with closing(batches):
                 return [self._stored(row) for batch in _each(batches) for row in _each(batch.getRows())]
 
@@ -170,16 +197,21 @@ class KernelTable:
         removed: Sequence[StoredFile],
         added: Sequence[tuple[Partition, DataFile]],
         *,
-        domain: tuple[str, str],
+        domains: Mapping[str, str],
+        transaction: tuple[str, int] | None = None,
     ) -> int:
-        """Exchange files and rewrite a domain's metadata in one commit built on `on`. Returns the version.
+        """Exchange files, and rewrite domains' metadata and a transaction version, in one commit built on `on`.
 
+        A table that is not partitioned has one partition, ``{}``. Returns the version.
         Raises KernelConflict where anything at all was committed since: the files that are there now may be others.
         """
         with self._translated():
             builder = on.java.buildUpdateTableTransaction(ENGINE_INFO, self._kernel.Operation.WRITE)
+            if transaction is not None:
+                builder = builder.withTransactionId(*transaction)
             java = builder.withMaxRetries(0).build(self._engine)
-            java.addDomainMetadata(*domain)
+            for name, text in domains.items():
+                java.addDomainMetadata(name, text)
             actions = self._removed(removed)
             for partition, file in added:
                 actions = actions.combine(self._added(on, java, [file], partition))
@@ -246,17 +278,27 @@ class KernelTable:
         file = self._kernel.internal.actions.AddFile(row.getStruct(row.getSchema().indexOf("add")))
         return StoredFile(unquote(file.getPath()), file)
 
-    def _is_in(self, partition: Partition) -> Any:
-        expressions = self._kernel.expressions
-        columns = ((expressions.Column(name), self._literal(value)) for name, value in partition.items())
-        return reduce(
-            lambda one, other: expressions.Predicate("AND", one, other),
-            (expressions.Predicate("=", column, literal) for column, literal in columns),
+    def _is_in(self, equal: Mapping[str, str | bool]) -> Any:
+        return reduce(self._and, (self._compared("=", name, value) for name, value in equal.items()))
+
+    def _overlaps(self, rows: Overlap) -> Any:
+        return self._and(
+            self._compared("<", rows.start_column, rows.range.end),
+            self._compared(">" if rows.end_column else ">=", rows.end_column or rows.start_column, rows.range.start),
         )
 
-    def _literal(self, value: str | bool) -> Any:
+    def _and(self, one: Any, other: Any) -> Any:
+        return self._kernel.expressions.Predicate("AND", one, other)
+
+    def _compared(self, operator: str, column: str, value: str | bool | int) -> Any:
+        expressions = self._kernel.expressions
+        return expressions.Predicate(operator, expressions.Column(column), self._literal(value))
+
+    def _literal(self, value: str | bool | int) -> Any:
         literals = self._kernel.expressions.Literal
-        return literals.ofBoolean(value) if isinstance(value, bool) else literals.ofString(value)
+        if isinstance(value, bool):
+            return literals.ofBoolean(value)
+        return literals.ofString(value) if isinstance(value, str) else literals.ofLong(value)
 
     def _status(self, folder: str, schema: Any, file: DataFile) -> Any:
         # as JSON, because py4j would hand null counts over as Integer where Kernel wants Long

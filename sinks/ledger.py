@@ -21,6 +21,8 @@ from sources.errors import ReplicaError
 from sources.offsets import Offset, OffsetRange, Position
 
 STREAM = "stream"
+BACKFILL = "backfill"
+REPAIR = "repair"
 _ATTEMPTS = 5
 
 
@@ -37,6 +39,7 @@ class LedgerRow:
     last_store_timestamp: int | None
     committed_at: int
     origin: str = STREAM
+    deleted_at: int | None = None
 
     @property
     def range(self) -> OffsetRange:
@@ -47,7 +50,7 @@ class LedgerRow:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> LedgerRow:
-        return cls(**{field.name: values[field.name] for field in fields(cls)})
+        return cls(**{field.name: values[field.name] for field in fields(cls) if field.name in values})
 
 
 def app_id(position: Position) -> str:

@@ -85,7 +85,7 @@ class MetadataTable:
     def _commit(self, snapshot: Snapshot, files: Sequence[StoredFile], change: Change, at: datetime) -> None:
         parts = ((self._partition(is_current=True), change.current), (self._partition(is_current=False), change.closed))
         added = [(partition, self._write(rows, partition, at)) for partition, rows in parts if rows]
-        self._table.replace(snapshot, files, added, domain=(self._domain, json.dumps({"changed_at": at.isoformat()})))
+        self._table.replace(snapshot, files, added, domains={self._domain: json.dumps({"changed_at": at.isoformat()})})
         self._table.run_hooks()
 
     @property

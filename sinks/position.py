@@ -7,7 +7,13 @@ What a log's domain metadata (``logtwin.<log id>``) says, in JSON, is rewritten 
     first           where the replica begins
     writer          the run that owns the log: run id, host, process, since when
     commit          a random id of the commit, by which its maker knows it again
-    ledger          the ledger rows of the newest commit of data
+    link            the last record below the position, by its checksum
+    ledger, incidents, quarantined
+                    what the newest commit of data owes to other tables: rows, and files that are written
+    branched_at     where this epoch's history left the one before
+    repair          a repair that was begun: where it will go back to
+
+Where the table lacks something below the position, the holes (`sinks/holes.py`) say so, in metadata of their own.
 
 Two invariants:
 
@@ -23,19 +29,23 @@ import json
 import os
 import socket
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from pyspark.sql import SparkSession
 
+from sinks.continuity import Link
 from sinks.files import DataFile
+from sinks.holes import Holes
+from sinks.incidents import Incident
 from sinks.kernel import KernelConflict, KernelTable, Snapshot
 from sinks.ledger import LedgerRow
 from sources.errors import ReplicaError, TakenOver
-from sources.offsets import LogId, Offset, Position
+from sources.offsets import LogId, Offset, OffsetRange, Position
 
+_T = TypeVar("_T")
 _ATTEMPTS = 5
 TAKEN_OVER_HINT = (
     "The job that started last owns the log, and this one wrote nothing more. Stop one of the two; "
@@ -62,6 +72,18 @@ class Writer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PendingRepair:
+    """A repair that was decided and marked: the log goes back to `to`, and `epoch` begins there."""
+
+    to: Offset
+    epoch: int
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> PendingRepair:
+        return cls(to=values["to"], epoch=values["epoch"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogState:
     """What the table says of one log; see the module's docstring."""
 
@@ -70,10 +92,15 @@ class LogState:
     epoch: int = 0
     offset: Offset | None = None
     first: Offset | None = None
+    link: Link | None = None
     ledger: tuple[LedgerRow, ...] = ()
+    incidents: tuple[Incident, ...] = ()
+    quarantined: tuple[DataFile, ...] = ()
+    branched_at: Offset | None = None
+    repair: PendingRepair | None = None
 
     def as_json(self) -> str:
-        values = {**asdict(self), "ledger": [row.as_dict() for row in self.ledger]}
+        values = {**asdict(self), "incidents": [one.as_dict() for one in self.incidents]}
         return json.dumps(values, separators=(",", ":"))
 
     @classmethod
@@ -82,6 +109,10 @@ class LogState:
         values = json.loads(text)
         values["writer"] = Writer(**values["writer"])
         values["ledger"] = tuple(LedgerRow.from_dict(row) for row in values["ledger"])
+        values["link"] = _optional(Link.from_dict, values.get("link"))
+        values["incidents"] = tuple(Incident.from_dict(one) for one in values.get("incidents", ()))
+        values["quarantined"] = tuple(DataFile(**one) for one in values.get("quarantined", ()))
+        values["repair"] = _optional(PendingRepair.from_dict, values.get("repair"))
         return cls(**values)
 
     @property
@@ -96,18 +127,40 @@ class LogState:
     def claimed_by(self, writer: Writer) -> LogState:
         return replace(self, writer=writer, commit=uuid.uuid4().hex)
 
-    def moved_to(self, end: Offset, *, first: Offset, ledger: Sequence[LedgerRow]) -> LogState:
-        """The state after a commit of data up to `end`; `first` counts only for a replica that begins."""
-        begun = first if self.first is None else self.first
-        return replace(self, offset=end, first=begun, ledger=tuple(ledger), commit=uuid.uuid4().hex)
+    def moved_to(
+        self,
+        end: Offset,
+        *,
+        first: Offset,
+        ledger: Sequence[LedgerRow],
+        link: Link | None = None,
+        incidents: Sequence[Incident] = (),
+        quarantined: Sequence[DataFile] = (),
+    ) -> LogState:
+        """The state after a commit up to `end`; `first` counts only for a replica that begins."""
+        return replace(
+            self,
+            offset=end,
+            first=first if self.first is None else self.first,
+            ledger=tuple(ledger),
+            link=link,
+            incidents=tuple(incidents),
+            quarantined=tuple(quarantined),
+            commit=uuid.uuid4().hex,
+        )
+
+
+def _optional(parse: Callable[[dict[str, Any]], _T], values: dict[str, Any] | None) -> _T | None:
+    return None if values is None else parse(values)
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The state of the log at one version of the table. A transaction built on it is compared with exactly this."""
+    """The log at one version of the table. A transaction built on it is compared with exactly this."""
 
     snapshot: Snapshot
     state: LogState | None
+    holes: Holes
 
 
 class LogTable:
@@ -117,16 +170,20 @@ class LogTable:
         self._table = KernelTable(spark, path)
         self._log_id = log_id
         self._domain = f"logtwin.{log_id}"
+        self._holes_domain = f"logtwin.holes.{log_id}"
 
     def read(self) -> Held:
         """The newest version. Raises ReplicaError where it contradicts itself."""
         snapshot = self._table.snapshot()
         if snapshot is None:
             self._fail(f"the table {self._table.path} is gone", "the log table", "none")
-        text = snapshot.domain(self._domain)
-        state = None if text is None else self._parse(text)
+        text, holes_text = snapshot.domain(self._domain), snapshot.domain(self._holes_domain)
+        state = None if text is None else self._parse(LogState.from_json, text, self._domain)
         self._check_agreement(snapshot, state)
-        return Held(snapshot, state)
+        if holes_text is not None:
+            return Held(snapshot, state, self._parse(Holes.from_json, holes_text, self._holes_domain))
+        first = None if state is None else state.first
+        return Held(snapshot, state, Holes() if first is None else Holes.before(first))
 
     def claim(self, writer: Writer) -> LogState:
         """Make `writer` the owner of the log, whoever had it: the newest start owns it. Moves no position."""
@@ -134,7 +191,7 @@ class LogTable:
             held = self.read()
             claimed = (held.state or LogState(writer=writer, commit="")).claimed_by(writer)
             try:
-                self._table.commit(held.snapshot, domain=(self._domain, claimed.as_json()))
+                self._table.commit(held.snapshot, domains={self._domain: claimed.as_json()})
             except KernelConflict:
                 if self._landed(claimed):
                     return claimed
@@ -142,8 +199,8 @@ class LogTable:
             return claimed
         raise self._taken_over(writer, self.read().state)
 
-    def commit(self, held: Held, state: LogState, files: Sequence[DataFile]) -> None:
-        """Move the log from `held` to `state`, which has an offset, together with `files`.
+    def commit(self, held: Held, state: LogState, files: Sequence[DataFile], lost: Sequence[OffsetRange] = ()) -> None:
+        """Move the log from `held` to `state`, which has an offset, together with `files`, past what is `lost`.
 
         Raises TakenOver where the log is not as `held` says any more; nothing of it is in the table then.
         """
@@ -156,7 +213,7 @@ class LogTable:
                     held.snapshot,
                     files,
                     transaction=(position.app_id, position.offset),
-                    domain=(self._domain, state.as_json()),
+                    domains={self._domain: state.as_json(), **self._lost(held, state, lost)},
                 )
             except KernelConflict:
                 again = self.read()
@@ -190,11 +247,19 @@ class LogTable:
     def _landed(self, state: LogState) -> bool:
         return self.read().state == state
 
-    def _parse(self, text: str) -> LogState:
+    def _lost(self, held: Held, state: LogState, lost: Sequence[OffsetRange]) -> dict[str, str]:
+        """The holes' metadata, where it changes: elsewhere a backfill may be writing it."""
+        if not lost:
+            return {}
+        begins = state.first is not None and (held.state is None or held.state.first is None)
+        holes = Holes.before(state.first) if begins and state.first is not None else held.holes
+        return {self._holes_domain: holes.with_lost(lost).as_json()}
+
+    def _parse(self, parse: Callable[[str], _T], text: str, domain: str) -> _T:
         try:
-            return LogState.from_json(text)
+            return parse(text)
         except (KeyError, TypeError, ValueError):
-            self._fail(f"the domain metadata {self._domain} cannot be read", "what this version writes", text)
+            self._fail(f"the domain metadata {domain} cannot be read", "what this version writes", text)
 
     def _check_agreement(self, snapshot: Snapshot, state: LogState | None) -> None:
         epoch, offset = (0, None) if state is None else (state.epoch, state.offset)

@@ -1,7 +1,8 @@
 """The tables of a replica: schemas, comments, properties. The analysts' contract, defined once.
 
-``<warehouse>/log`` holds every record of every log, ``<warehouse>/ledger`` one row for each committed range, and one
-table for each kind of metadata every version of its items. All are Delta tables by path. The record columns come from
+``<warehouse>/log`` holds every record of every log, ``<warehouse>/ledger`` one row for each committed range,
+``incidents``, ``quarantine`` and ``removed`` what went wrong and what was kept of it, and one table for each kind of
+metadata every version of its items. All are Delta tables by path. The record columns come from
 `sources.master.RECORD_SCHEMA`, those of metadata from `sources.metadata`; Spark's schema, with the comments, is derived
 from the Arrow one.
 """
@@ -39,7 +40,47 @@ LEDGER_SCHEMA = pa.schema(
         _field("first_store_timestamp", TIMESTAMP, "earliest store_timestamp in the range"),
         _field("last_store_timestamp", TIMESTAMP, "latest store_timestamp in the range"),
         _field("committed_at", TIMESTAMP, "when the replica committed the range, by the driver's clock"),
-        _field("origin", pa.string(), "what wrote it: stream, the live job"),
+        _field("origin", pa.string(), "what wrote it: stream, the live job; backfill; repair, the rest of a cut range"),
+        _field(
+            "deleted_at", TIMESTAMP, "when the replica's own retention deleted its records; null while they are there"
+        ),
+    ]
+)
+
+INCIDENTS_SCHEMA = pa.schema(
+    [
+        LOG_ID,
+        EPOCH,
+        _field("id", pa.string(), "names the incident: the same loss, found again, has the same"),
+        _field("condition", pa.string(), "what came apart: gap, below_minimum, rewritten, …; sources/loss.py has all"),
+        _field("start", pa.int64(), "the range that is lost, damaged or doubtful, half-open"),
+        _field("end", pa.int64(), "its end"),
+        _field("cause", pa.string(), "what was expected and found"),
+        _field("action", pa.string(), "what was done: skipped, quarantined, reported, repaired"),
+        _field("detected_at", TIMESTAMP, "when it was found, by the driver's clock"),
+        _field("state", pa.string(), "open; healed, the range is whole again; closed, an operator accepted it"),
+        _field("ended_at", TIMESTAMP, "when it was healed or closed; null while open"),
+        _field("note", pa.string(), "why it was closed, or how it was healed; null while open"),
+    ]
+)
+
+QUARANTINE_SCHEMA = pa.schema(
+    [
+        LOG_ID,
+        EPOCH,
+        _field("offset", pa.int64(), "offset of the first byte in the master's log"),
+        _field("end", pa.int64(), "first offset after the bytes"),
+        _field("condition", pa.string(), "why they are no record: checksum_failure, undecodable, gap"),
+        _field("cause", pa.string(), "what was expected and found"),
+        _field("bytes", pa.binary(), "the master's own bytes, as they came"),
+    ]
+)
+
+REMOVED_SCHEMA = pa.schema(
+    [
+        *LOG_SCHEMA,
+        _field("removed_by_epoch", pa.int32(), "the history that the repair began, which removed the row"),
+        _field("removed_at", TIMESTAMP, "when, by the driver's clock"),
     ]
 )
 
@@ -50,7 +91,7 @@ IS_CURRENT = _field("is_current", pa.bool_(), "whether valid_to is null")
 _COMMON_PROPERTIES = {
     # The position travels in domain metadata, in the same commit as the data.
     "delta.feature.domainMetadata": "supported",
-    # Nothing is deleted, and readers without deletion vectors are many.
+    # Rows go rarely, with whole files or by rewriting some; readers without deletion vectors are many.
     "delta.enableDeletionVectors": "false",
     # Kernel's hook writes a checkpoint at each tenth commit, after the acknowledgement: a start reads few commit files.
     "delta.checkpointInterval": "10",
@@ -105,6 +146,8 @@ LOG = TableSpec(
         "born_timestamp",
     ),
     clustering=("topic", "store_timestamp"),
+    # a repair and the replica's own retention take rows out
+    append_only=False,
 )
 LEDGER = TableSpec(
     "ledger",
@@ -112,7 +155,31 @@ LEDGER = TableSpec(
     LEDGER_SCHEMA,
     statistics=("log_id", "epoch", "start", "end", "first_store_timestamp", "last_store_timestamp", "committed_at"),
     clustering=("log_id", "start"),
+    append_only=False,
 )
+INCIDENTS = TableSpec(
+    "incidents",
+    "every gap, loss, damage and divergence that was found, and what became of it",
+    INCIDENTS_SCHEMA,
+    statistics=("log_id", "epoch", "id", "condition", "start", "end", "detected_at"),
+    append_only=False,
+)
+QUARANTINE = TableSpec(
+    "quarantine",
+    "the master's bytes that are no sound records, and why",
+    QUARANTINE_SCHEMA,
+    statistics=("log_id", "epoch", "offset", "end"),
+    clustering=("log_id", "offset"),
+)
+REMOVED = TableSpec(
+    "removed",
+    "rows that a repair took out of the table log, because the master's log had changed",
+    REMOVED_SCHEMA,
+    statistics=("log_id", "epoch", "offset", "removed_by_epoch"),
+    clustering=("log_id", "offset"),
+)
+LOSS_TABLES = (INCIDENTS, QUARANTINE, REMOVED)
+"""Made when there is something to write into them, as those of metadata are."""
 
 
 def metadata_table(kind: MetadataKind) -> TableSpec:

@@ -14,12 +14,18 @@
     │       └── AboveMaximum        the master lost its tail, or is another one
     ├── LogError                    the log's bytes are not what a log's bytes can be              exit 4
     │   ├── CorruptRecord           a record that contradicts itself or its place
-    │   └── SegmentError            a segment file that is missing, short or misnamed
+    │   │   └── ChecksumMismatch    a body that is not what its checksum was made of
+    │   ├── SegmentError            a segment file that is short or misnamed
+    │   │   └── MissingSegment      a file that should be between two others
+    │   ├── Rewritten               the master has other bytes where the replica has some
+    │   └── Recreated               the master's log began anew
     └── ReplicaError                the replica's side                                             exit 5
         ├── Gap                     the batch starts above the position
         ├── CoverageError           what the tasks read is not what the batch asked for
         ├── TakenOver               another job writes this log
-        └── AlreadyRunning          a job was to start while another one replicates its log
+        ├── AlreadyRunning          a job was to start while another one replicates its log
+        ├── RepairPending           a repair was begun and not brought to its end
+        └── Divergent               replica and master are not equal
 
 Tasks and the planner run in other processes, and Spark hands only text across: `LogtwinError.token` packs an error
 into that text and `find_error` unpacks it, so the command line can say what happened instead of showing a traceback.
@@ -154,8 +160,24 @@ class CorruptRecord(LogError):
     """A record that contradicts itself or its place."""
 
 
+class ChecksumMismatch(CorruptRecord):
+    """A body that is not what its checksum was made of."""
+
+
 class SegmentError(LogError):
-    """A segment file that is missing, short or misnamed."""
+    """A segment file that is short or misnamed."""
+
+
+class MissingSegment(SegmentError):
+    """A file that should be between two others."""
+
+
+class Rewritten(LogError):
+    """The master has other bytes where the replica has some."""
+
+
+class Recreated(LogError):
+    """The master's log began anew: it is empty, or nothing of it is what was replicated."""
 
 
 class ReplicaError(LogtwinError):
@@ -178,6 +200,14 @@ class TakenOver(ReplicaError):
 
 class AlreadyRunning(ReplicaError):
     """A job was to start while another one replicates its log."""
+
+
+class RepairPending(ReplicaError):
+    """A repair was begun and not brought to its end."""
+
+
+class Divergent(ReplicaError):
+    """Replica and master are not equal."""
 
 
 def error_types(root: type[LogtwinError] = LogtwinError) -> dict[str, type[LogtwinError]]:

@@ -7,7 +7,7 @@ stay open as long as the job runs (the acknowledging side of a replication proto
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
+from sources.errors import LogtwinError
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.retention import Retention
 
@@ -84,6 +85,18 @@ class Chunk:
     covered: OffsetRange
     records: pa.RecordBatch
     raw: memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A part of the log between sound records that is none: `error` says what is wrong at ``covered.start``.
+
+    `raw` is the master's own bytes of exactly `covered`, as good for long as a chunk's; None where it has none there.
+    """
+
+    covered: OffsetRange
+    raw: memoryview | None
+    error: LogtwinError
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +202,7 @@ class MasterLog(Protocol):
     def plan(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
         """`wanted` as the consecutive pieces that tasks may read side by side, cut by `boundary_after`."""
 
-    def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk]:
+    def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
         """The records that start in `owned`, checked, in order, in chunks of bounded size.
 
         With `boundary` the first record must start at `owned.start`. Without it both edges may lie inside records:
@@ -199,8 +212,19 @@ class MasterLog(Protocol):
         `committed` is the position up to which the reader has committed, None for nothing: a master that takes a
         request for an acknowledgement is never asked for more.
 
+        Of a log opened with ``on_loss = "record"`` what is no sound record comes as `Damage`, joined to the chunks
+        around it, and reading goes on at the next sound record; otherwise it is raised. Damage ends where the next
+        sound record begins, and with `cuts_at_records` at the latest at ``owned.end``; a large one comes in pieces.
+
         Raises OffsetOutOfRange, CorruptRecord, SegmentError, MasterUnreachable, MasterSilent, ProtocolViolation,
         ConfigurationError (the read would promise what is not committed).
+        """
+
+    def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Iterator[memoryview]:
+        """The master's own bytes of exactly `wanted`, unchecked, in pieces, each good until the next is asked for.
+
+        To compare with: the edges need not be record boundaries. `committed` as in `read`; `wanted` lies below it.
+        Raises OffsetOutOfRange, SegmentError, MasterUnreachable, MasterSilent, ProtocolViolation.
         """
 
     def restore(self, records: pa.RecordBatch) -> bytes:
@@ -212,8 +236,12 @@ class MasterLog(Protocol):
         What goes wrong with one kind is in its result; nothing where there is nobody to ask.
         """
 
-    def open_session(self) -> Session:
-        """A session to acknowledge through. It connects in the background, at the first acknowledgement."""
+    def open_session(self, prove: Callable[[], None] | None = None) -> Session:
+        """A session to acknowledge through. It connects in the background, at the first acknowledgement.
+
+        `prove` is called, from any thread, before the first promise of each connection, and raises LogtwinError
+        where the master is not the one that the promise is for; then nothing is promised and it is tried again.
+        """
 
     def acknowledged_by_master(self) -> Offset | None:
         """What the master itself counts as acknowledged by a slave that is connected now; None where it cannot say.

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError,
 from pydantic.alias_generators import to_camel
 
 from sources.errors import ConfigurationError
+from sources.loss import OnLoss
 from sources.offsets import LogId
 
 KIB = 1024
@@ -52,6 +53,11 @@ class MasterOptions(BaseModel):
         False,
         description="say true only when no producer waits for this replica: ranges are then read by several "
         "connections, which the master counts as acknowledgements, and may start anywhere",
+    )
+    on_loss: OnLoss = Field(
+        "fail",
+        description="what is lost or damaged stops the log; with record it becomes an incident, its bytes go to "
+        "quarantine, and the log goes on behind it",
     )
     connect_timeout_ms: PositiveInt = Field(5000, description="a connection that takes longer is not coming")
     connect_attempts: PositiveInt = Field(3, description="a broker that restarts is back within a few tries")

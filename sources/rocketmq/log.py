@@ -12,7 +12,7 @@ have ended before another one begins.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
@@ -145,6 +145,16 @@ class RocketMQLog:
             else:
                 yield from self._read_ha(broker, owned, committed, boundary)
 
+    def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Iterator[memoryview]:
+        if wanted.is_empty:
+            return
+        broker = self._broker()
+        with self._naming_the_log():
+            if broker is None:
+                yield from self._segments().raw(wanted, self.chunk_bytes)
+            else:
+                yield from self._raw_ha(broker, wanted, committed)
+
     def restore(self, records: pa.RecordBatch) -> bytes:
         return columns.encode(records)
 
@@ -153,7 +163,7 @@ class RocketMQLog:
         if broker is not None:
             yield from fetch(broker.answer)
 
-    def open_session(self) -> Session:
+    def open_session(self, prove: Callable[[], None] | None = None) -> Session:
         broker = self._broker()
         if broker is None:
             return SilentSession()
@@ -176,17 +186,33 @@ class RocketMQLog:
         with self._naming_the_log(), broker.client() as client:
             return client.highest_slave_offset()
 
+    def _raw_ha(self, broker: RemoteBroker, wanted: OffsetRange, committed: Offset | None) -> Iterator[memoryview]:
+        left = wanted.size
+        with self._stream(broker, wanted, committed) as (pieces, _):
+            while left:
+                piece = memoryview(next(pieces))[:left]
+                left -= len(piece)
+                yield piece
+
+    @contextmanager
+    def _stream(
+        self, broker: RemoteBroker, wanted: OffsetRange, committed: Offset | None
+    ) -> Iterator[tuple[Iterator[bytes], OffsetRange]]:
+        """The log's bytes from ``wanted.start`` on, once it is sure that asking for them is right; and its bounds."""
+        with broker.client() as client:
+            bounds, config = client.commit_log_bounds(), client.broker_config()
+        check_within(wanted, bounds)
+        check_broker(config, parallel_reads=self.parallel_reads)
+        if not self.parallel_reads:
+            _check_promise(wanted.start, committed, bounds)
+        options = self._read_options(forgets_after_s(config) if takes_turns(config) else None)
+        with closing(read_stream(broker.ha(), wanted.start, options)) as pieces:
+            yield pieces, bounds
+
     def _read_ha(
         self, broker: RemoteBroker, owned: OffsetRange, committed: Offset | None, boundary: bool
     ) -> Iterator[Chunk]:
-        with broker.client() as client:
-            bounds, config = client.commit_log_bounds(), client.broker_config()
-        check_within(owned, bounds)
-        check_broker(config, parallel_reads=self.parallel_reads)
-        if not self.parallel_reads:
-            _check_promise(owned.start, committed, bounds)
-        options = self._read_options(forgets_after_s(config) if takes_turns(config) else None)
-        with closing(read_stream(broker.ha(), owned.start, options)) as pieces:
+        with self._stream(broker, owned, committed) as (pieces, bounds):
             yield from chunk_stream(
                 pieces,
                 owned,

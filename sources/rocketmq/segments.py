@@ -97,6 +97,22 @@ class Segments:
             if segment.end > owned.start and segment.start < owned.end:
                 yield from self._file_chunks(segment, owned, boundary, chunk_bytes, upto)
 
+    def raw(self, wanted: OffsetRange, piece_bytes: int) -> Iterator[memoryview]:
+        """The bytes of exactly `wanted`, unchecked, in pieces that are released when the next is asked for.
+
+        Raises BelowMinimum, AboveMaximum, SegmentError, ConfigurationError.
+        """
+        segments = list_segments(self._path)
+        check_within(wanted, _held_by(segments))
+        for segment in segments:
+            if segment.end > wanted.start and segment.start < wanted.end:
+                inside = OffsetRange(max(wanted.start, segment.start), min(wanted.end, segment.end))
+                with self._opened(segment) as file:
+                    for piece in inside.in_pieces(piece_bytes):
+                        with file.view(piece.start, piece.end) as view:
+                            yield view
+                        file.forget(piece.end)
+
     def boundary_after(self, offset: Offset, maximum: Offset) -> Offset:
         """The first record boundary at or after `offset`, or `maximum`, the log's end, where that comes first.
 

@@ -36,7 +36,7 @@ def test_no_table_is_none(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_one_commit_carries_all_there_is(table: KernelTable) -> None:
     file = file_of(table.path, 0, 5)
-    assert table.commit(newest(table), [file], transaction=("app", 2**40), domain=("place", '{"a": "ä\\n"}')) == 1
+    assert table.commit(newest(table), [file], transaction=("app", 2**40), domains={"place": '{"a": "ä\\n"}'}) == 1
     snapshot = newest(table)
     assert snapshot.version == 1
     assert snapshot.domain("place") == '{"a": "ä\\n"}'
@@ -59,10 +59,10 @@ def test_a_transaction_version_only_grows(table: KernelTable, version: int) -> N
 
 def test_one_domain_is_written_by_one_of_two(table: KernelTable) -> None:
     both = newest(table)
-    table.commit(both, domain=("place", "1"))
+    table.commit(both, domains={"place": "1"})
     with pytest.raises(KernelConflict, match="place"):
-        table.commit(both, domain=("place", "2"))
-    table.commit(both, domain=("elsewhere", "3"))
+        table.commit(both, domains={"place": "2"})
+    table.commit(both, domains={"elsewhere": "3"})
     assert (newest(table).domain("place"), newest(table).domain("elsewhere")) == ("1", "3")
 
 

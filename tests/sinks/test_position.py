@@ -194,7 +194,7 @@ def test_a_table_that_contradicts_itself_is_refused(spark: SparkSession, path: s
     KernelTable(spark, path).commit(
         held.snapshot,
         transaction=("logtwin/rocketmq/broker-a@0", 500),
-        domain=("logtwin.rocketmq/broker-a", lying.as_json()),
+        domains={"logtwin.rocketmq/broker-a": lying.as_json()},
     )
     with pytest.raises(ReplicaError) as caught:
         table.read()
@@ -204,7 +204,7 @@ def test_a_table_that_contradicts_itself_is_refused(spark: SparkSession, path: s
 @pytest.mark.spark
 def test_a_position_nobody_can_read_is_refused(spark: SparkSession, path: str) -> None:
     table = LogTable(spark, path, BROKER_A)
-    KernelTable(spark, path).commit(table.read().snapshot, domain=("logtwin.rocketmq/broker-a", '{"offset": 1}'))
+    KernelTable(spark, path).commit(table.read().snapshot, domains={"logtwin.rocketmq/broker-a": '{"offset": 1}'})
     with pytest.raises(ReplicaError, match="cannot be read"):
         table.read()
 

@@ -1,0 +1,55 @@
+"""Does what comes next continue what is there? The last committed record, known by its checksum. Pure.
+
+A master whose log was rewritten may have a record boundary at the very position, so that joining offsets prove nothing.
+Its bytes do: whoever is about to promise something to a master, or to read what follows the position, looks at the
+record before it first. A reader does that on the connection that brings the batch, so that nothing can change in
+between.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+from sources.errors import Rewritten
+from sources.loss import Condition
+from sources.offsets import Offset, OffsetRange
+
+
+def checksum_of(raw: bytes | memoryview) -> str:
+    """As the ledger writes it: ``sha256:`` and the hex digest."""
+    return f"sha256:{hashlib.sha256(raw).hexdigest()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """The last record below the position: ``[start, end)``, and the checksum of the master's bytes of it."""
+
+    start: Offset
+    end: Offset
+    checksum: str
+
+    @property
+    def range(self) -> OffsetRange:
+        return OffsetRange(self.start, self.end)
+
+    @classmethod
+    def of(cls, covered: OffsetRange, raw: bytes | memoryview) -> Link:
+        return cls(start=covered.start, end=covered.end, checksum=checksum_of(raw))
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Link:
+        return cls(start=values["start"], end=values["end"], checksum=values["checksum"])
+
+    def check(self, raw: bytes | memoryview) -> None:
+        """Raises Rewritten, which knows no log, unless `raw` is what was committed as this record."""
+        found = checksum_of(raw)
+        if found != self.checksum:
+            raise Rewritten(
+                "the master has another record before the position than the one that was replicated",
+                offset=self.start,
+                expected=f"{self.range} with {self.checksum}",
+                found=found,
+                hint=Condition.REWRITTEN.hint,
+            )

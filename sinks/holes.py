@@ -1,0 +1,103 @@
+"""Which parts of a log below its position are not in the table. Pure; kept in domain metadata of the log table.
+
+``logtwin.holes.<log id>`` is rewritten only by a commit that makes a hole (a loss that was passed, a retention that
+deleted, a repair) or fills one (a backfill). The stream's commits leave it alone, so a backfill and the stream step
+over each other, and of two backfills that fill one hole Kernel refuses the second: every byte comes in once.
+
+A hole at offset 0 is what lies before the replica's beginning: nobody lost it, and a backfill may bring it.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+
+from sinks.ledger import LedgerRow
+from sources.offsets import Offset, OffsetRange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holes:
+    """`ranges` in order, apart from each other, none empty. `fills` counts the fills; `ledger` is of the newest one.
+
+    `commit` is a random id, by which its maker knows a commit again.
+    """
+
+    ranges: tuple[OffsetRange, ...] = ()
+    fills: int = 0
+    commit: str = ""
+    ledger: tuple[LedgerRow, ...] = ()
+
+    @classmethod
+    def before(cls, first: Offset) -> Holes:
+        """Of a replica that begins at `first`."""
+        return cls(ranges=joined([OffsetRange(Offset(0), first)]))
+
+    def as_json(self) -> str:
+        values = {
+            "ranges": [[hole.start, hole.end] for hole in self.ranges],
+            "fills": self.fills,
+            "commit": self.commit,
+            "ledger": [asdict(row) for row in self.ledger],
+        }
+        return json.dumps(values, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Holes:
+        """The inverse of `as_json`. Raises KeyError, TypeError or ValueError for what it did not write."""
+        values = json.loads(text)
+        return cls(
+            ranges=tuple(OffsetRange(start, end) for start, end in values["ranges"]),
+            fills=values["fills"],
+            commit=values["commit"],
+            ledger=tuple(LedgerRow.from_dict(row) for row in values["ledger"]),
+        )
+
+    def with_lost(self, lost: Iterable[OffsetRange]) -> Holes:
+        """After a commit that passed over `lost`, or took it out."""
+        return self._changed(joined([*self.ranges, *lost]))
+
+    def filled(self, ranges: Sequence[OffsetRange], ledger: Sequence[LedgerRow]) -> Holes:
+        """After a commit of `ranges`. Raises ValueError where one of them does not lie in a hole."""
+        left = self.ranges
+        for filled in ranges:
+            left = _without(left, filled)
+        return Holes(ranges=left, fills=self.fills + 1, commit=uuid.uuid4().hex, ledger=tuple(ledger))
+
+    def below(self, position: Offset) -> Holes:
+        """After a repair that went back to `position`."""
+        kept = (OffsetRange(hole.start, min(hole.end, position)) for hole in self.ranges if hole.start < position)
+        return self._changed(tuple(kept))
+
+    def within(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
+        """The parts of the holes that lie in `wanted`."""
+        parts = ((max(hole.start, wanted.start), min(hole.end, wanted.end)) for hole in self.ranges)
+        return tuple(OffsetRange(start, end) for start, end in parts if start < end)
+
+    def hold(self, wanted: OffsetRange) -> bool:
+        """Whether all of `wanted` is missing."""
+        return any(hole.start <= wanted.start and wanted.end <= hole.end for hole in self.ranges)
+
+    def _changed(self, ranges: tuple[OffsetRange, ...]) -> Holes:
+        return Holes(ranges=ranges, fills=self.fills, commit=uuid.uuid4().hex, ledger=self.ledger)
+
+
+def joined(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
+    """The same offsets in as few ranges as there can be, in order."""
+    found: list[OffsetRange] = []
+    for one in sorted(one for one in ranges if not one.is_empty):
+        if found and one.start <= found[-1].end:
+            found[-1] = OffsetRange(found[-1].start, max(found[-1].end, one.end))
+        else:
+            found.append(one)
+    return tuple(found)
+
+
+def _without(holes: Sequence[OffsetRange], filled: OffsetRange) -> tuple[OffsetRange, ...]:
+    around = next((hole for hole in holes if hole.start <= filled.start and filled.end <= hole.end), None)
+    if around is None:
+        raise ValueError(f"{filled} lies in none of the holes {', '.join(map(str, holes)) or '(there are none)'}")
+    rests = (OffsetRange(around.start, filled.start), OffsetRange(filled.end, around.end))
+    return joined([hole for hole in holes if hole != around] + list(rests))

@@ -1,0 +1,123 @@
+"""Every way in which a log and its replica come apart: the one place that names them. Pure.
+
+A condition has a name, a cause in words, and a hint; where it lies is a range of offsets that goes with each case. What
+is done about one is decided by two things only: the operator's `on_loss`, and the condition's `Way`:
+
+    fail      the log stops, with the error's exit code and its hint; nothing of the range is passed
+    record    SKIP: the range becomes an incident, what bytes there are go to quarantine, and the log goes on behind it
+              REPAIR: nothing is skipped, because rows would have to be removed; `logtwin repair` does it
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, Literal
+
+from sources.errors import (
+    AboveMaximum,
+    BelowMinimum,
+    ChecksumMismatch,
+    CorruptRecord,
+    Gap,
+    LogtwinError,
+    MissingSegment,
+    Recreated,
+    Rewritten,
+)
+
+OnLoss = Literal["fail", "record"]
+
+
+class Way(Enum):
+    """How a log gets past a condition."""
+
+    SKIP = "skip"
+    REPAIR = "repair"
+
+
+class Condition(Enum):
+    """What came apart. The value is the name in tables, metrics and on the command line."""
+
+    GAP = "gap"
+    BELOW_MINIMUM = "below_minimum"
+    ABOVE_MAXIMUM = "above_maximum"
+    REWRITTEN = "rewritten"
+    CHECKSUM_FAILURE = "checksum_failure"
+    UNDECODABLE = "undecodable"
+    RECREATED = "recreated"
+    REPLICA_DAMAGED = "replica_damaged"
+
+    @property
+    def cause(self) -> str:
+        """What it is, in one sentence."""
+        return _WORDS[self][0]
+
+    @property
+    def hint(self) -> str:
+        """What an operator can do."""
+        return _WORDS[self][1]
+
+    @property
+    def way(self) -> Way:
+        return _WORDS[self][2]
+
+
+_WORDS: Final = {
+    Condition.GAP: (
+        "A part of the log is not where it should be: a segment file is missing, or records do not join.",
+        "Fill it from a copy of the log: logtwin backfill --path DIR.",
+        Way.SKIP,
+    ),
+    Condition.BELOW_MINIMUM: (
+        "The master deleted it before it was replicated: retention overtook the replica.",
+        "Fill it from a copy of the old segment files, if there is one: logtwin backfill --path DIR.",
+        Way.SKIP,
+    ),
+    Condition.ABOVE_MAXIMUM: (
+        "The master's log ends below what the replica holds: it lost its tail, or it is another master.",
+        "Check the address. If the master is right, logtwin repair goes back to the last point both share.",
+        Way.REPAIR,
+    ),
+    Condition.REWRITTEN: (
+        "The master has other bytes than those that were replicated from the same offsets.",
+        "Check the address. If the master is right, logtwin repair goes back to the last point both share.",
+        Way.REPAIR,
+    ),
+    Condition.CHECKSUM_FAILURE: (
+        "The body of a record is not what its checksum was made of: bytes changed at the master or on the way.",
+        "The bytes are in quarantine. Fill the range from another copy: logtwin backfill --path DIR.",
+        Way.SKIP,
+    ),
+    Condition.UNDECODABLE: (
+        "The bytes are no record: sizes, offsets or lengths in them contradict each other or their place.",
+        "The bytes are in quarantine. Fill the range from another copy: logtwin backfill --path DIR.",
+        Way.SKIP,
+    ),
+    Condition.RECREATED: (
+        "The master's log began anew: it is empty, or nothing of it is what was replicated.",
+        "More likely a wrong path or address than a lost log. If the log is lost, logtwin repair --accept-master.",
+        Way.REPAIR,
+    ),
+    Condition.REPLICA_DAMAGED: (
+        "The replica's rows do not give the bytes that were replicated: a file of the table was changed or lost.",
+        "logtwin repair takes the range out and reads it from the master again.",
+        Way.REPAIR,
+    ),
+}
+
+# A more special type stands before the one that it belongs to.
+_BY_ERROR: Final = (
+    (Gap, Condition.GAP),
+    (MissingSegment, Condition.GAP),
+    (BelowMinimum, Condition.BELOW_MINIMUM),
+    (AboveMaximum, Condition.ABOVE_MAXIMUM),
+    (Rewritten, Condition.REWRITTEN),
+    (Recreated, Condition.RECREATED),
+    (ChecksumMismatch, Condition.CHECKSUM_FAILURE),
+    (CorruptRecord, Condition.UNDECODABLE),
+)
+
+
+def condition_of(error: LogtwinError) -> Condition | None:
+    """The condition that `error` tells of; None for what is no loss: a configuration, a master that is away."""
+    return next((condition for kind, condition in _BY_ERROR if isinstance(error, kind)), None)
