@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+AIRFLOW := .venv-airflow
 CODE := sources sinks pipeline tests bench airflow_dags
 export LOGTWIN_CACHE ?= $(CURDIR)/.cache
 
@@ -20,6 +21,15 @@ $(STAMP): pyproject.toml
 	  > $(VENV)/setup.log 2>&1 || { tail -n 20 $(VENV)/setup.log >&2; exit 1; }
 	@touch $@
 
+airflow-setup: $(AIRFLOW)/.installed ## make Airflow's environment in .venv-airflow (fast when nothing changed)
+
+$(AIRFLOW)/.installed: airflow_dags/requirements.txt airflow_dags/constraints.txt
+	@echo "setting up $(AIRFLOW) (once, half a minute, 700 MB) …"
+	@test -x $(AIRFLOW)/bin/python || $(PYTHON) -m venv $(AIRFLOW)
+	@$(AIRFLOW)/bin/python -m pip install --requirement $< --constraint airflow_dags/constraints.txt \
+	  > $(AIRFLOW)/setup.log 2>&1 || { tail -n 20 $(AIRFLOW)/setup.log >&2; exit 1; }
+	@touch $@
+
 run: setup ## the demo: a master, messages, a live replica, three queries (options: ARGS="--duration-s 20 --keep")
 	@$(BIN)/logtwin demo $(ARGS)
 
@@ -33,19 +43,21 @@ format: setup ## write the format, fix what can be fixed
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix $(CODE)
 
-test: lint ## everything that must hold: lint, then unit, Spark and real-broker tests
+test: lint airflow-setup ## everything that must hold: lint, then unit, Spark, real-broker and Airflow tests
+	$(BIN)/mypy --python-executable $(AIRFLOW)/bin/python --cache-dir .mypy_cache/airflow airflow_dags
 	$(BIN)/python -m pytest -m "not soak" --durations=20 $(ARGS)
 
 unit: setup ## the pure tests only, in seconds
-	$(BIN)/python -m pytest -m "not spark and not peer and not soak" $(ARGS)
+	$(BIN)/python -m pytest -m "not spark and not peer and not airflow and not soak" $(ARGS)
 
 soak: setup ## long runs: a large log, random kills, many random cases; figures belong into docs/soak.md
 	$(BIN)/python -m pytest -m soak -s --timeout 7200 $(ARGS)
-	LOGTWIN_HYPOTHESIS=exhaustive $(BIN)/python -m pytest -q -m "not spark and not peer and not soak" --timeout 7200
+	LOGTWIN_HYPOTHESIS=exhaustive $(BIN)/python -m pytest -q -m "not spark and not peer and not airflow and not soak" --timeout 7200
 
 bench: setup ## figures, as ratios against something in the same run
 	$(BIN)/python -m bench.columns
 	$(BIN)/python -m bench.pipeline
+	$(BIN)/python -m bench.verify
 
 wheel: setup ## dist/logtwin-*.whl, for spark-submit --py-files
 	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . && ls dist/*.whl
@@ -53,4 +65,4 @@ wheel: setup ## dist/logtwin-*.whl, for spark-submit --py-files
 clean: ## remove what runs left: tables, checkpoints, the demo's master
 	rm -rf warehouse master-store spark-warehouse metastore_db dist build
 
-.PHONY: help setup run lint format test unit soak bench wheel clean
+.PHONY: help setup airflow-setup run lint format test unit soak bench wheel clean

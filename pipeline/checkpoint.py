@@ -32,18 +32,19 @@ class Planned:
         return self.end if self.is_done else self.previous_end
 
 
-def agrees(planned: Planned | None, position: Offset | None, max_record_bytes: int) -> bool:
+def agrees(planned: Planned | None, position: Offset | None, max_record_bytes: int, minimum: Offset) -> bool:
     """Whether a query may go on from `planned` to reach exactly what follows `position`.
 
-    It may start below the position (the handshake skips what is committed) but not above it, and not so far below that
-    it stems from another time. A batch commits to the end of its last record, hence `max_record_bytes`. The very first
-    batch cannot be repeated: its start is not in the checkpoint, and what the source would answer today is another.
+    It may start below the position (the handshake skips what is committed) but not above it, not so far below that
+    it stems from another time, and not below the master's `minimum`. A batch commits to the end of its last record,
+    hence `max_record_bytes`. The very first batch cannot be repeated: its start is not in the checkpoint, and what the
+    source would answer today is another.
     """
     if planned is None:
         return True
     if position is None or planned.resumes_at is None:
         return False
-    return planned.resumes_at <= position < planned.end + max_record_bytes
+    return minimum <= planned.resumes_at <= position < planned.end + max_record_bytes
 
 
 class Checkpoint:

@@ -2,6 +2,253 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
+from pipeline import config as configuration
+from pipeline.cli_options import OneLog, RequiredConfig
+from pipeline.console import err, out
+
 app = typer.Typer()
+incidents = typer.Typer(
+    help="List, explain and accept what was lost, damaged or found to differ.", no_args_is_help=True
+)
+app.add_typer(incidents, name="incidents")
+
+IncidentId = Annotated[str, typer.Argument(metavar="ID", help="the incident's id, or how it begins")]
+
+
+@incidents.command("list")
+def list_incidents(
+    config: RequiredConfig,
+    log: OneLog = None,
+    include_ended: Annotated[bool, typer.Option("--all", help="the healed and closed ones too")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object, for programs")] = False,
+) -> None:
+    """List the open incidents."""
+    from pipeline.incidents import Incidents, incident_lines
+
+    found = Incidents.opened(configuration.load(config).only(log, str(config)), str(config))
+    listed = found.all() if include_ended else found.open()
+    if as_json:
+        out.print_json(json.dumps({"incidents": [one.as_json() for one in listed]}))
+    elif listed:
+        out.print("\n".join(incident_lines(listed)), markup=False, highlight=False, soft_wrap=True)
+    else:
+        out.print("no incidents" if include_ended else "no open incidents")
+
+
+@incidents.command("explain")
+def explain_incident(name: IncidentId, config: RequiredConfig, log: OneLog = None) -> None:
+    """Say of one incident what happened, what is missing and kept, and which command heals it."""
+    from pipeline.incidents import Incidents, explanation_block
+
+    found = Incidents.opened(configuration.load(config).only(log, str(config)), str(config))
+    out.print(explanation_block(found.explain(name), str(config)))
+
+
+@incidents.command("close")
+def close_incident(
+    name: IncidentId,
+    config: RequiredConfig,
+    note: Annotated[str, typer.Option(help="why the loss is accepted; kept with the incident")],
+    log: OneLog = None,
+) -> None:
+    """Accept a loss for good: the range stays missing, and is no open incident any more."""
+    from pipeline.incidents import Incidents
+
+    found = Incidents.opened(configuration.load(config).only(log, str(config)), str(config))
+    row = found.close(name, note).row
+    out.print(f"{row.id}: {row.state.value}, {row.note}", markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def rebuild(
+    config: RequiredConfig,
+    log: Annotated[str, typer.Option("--log", help="the log of the configuration, by its id")],
+    to: Annotated[Path, typer.Option("--to", help="directory for the segment files, empty or not there yet")],
+    file_size_bytes: Annotated[
+        int | None, typer.Option(min=1, help="size of the files, where the log does not fill one")
+    ] = None,
+    zero_holes: Annotated[bool, typer.Option("--zero-holes", help="write zeros where the replica has a hole")] = False,
+) -> None:
+    """Write the master's segment files out of the tables, byte for byte, each range proven by its checksum."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
+    from pipeline.rebuild import Rebuild
+    from pipeline.session import build_session, spark_log
+
+    settings = configuration.load(config).only(log, str(config))
+    spark = build_session(settings.spark, log_file=spark_log())
+    source = Rebuild(spark, settings.warehouse, settings.logs[0])
+    size_bytes = source.file_size_bytes(file_size_bytes)
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=err, transient=True) as progress:
+        task = progress.add_task("", total=source.size_bytes)
+        made = source.write(
+            to, size_bytes, zero_holes=zero_holes, on_written=lambda count: progress.advance(task, count)
+        )
+    zeros = "".join(f"; zeros in {hole}" for hole in made.zeroed)
+    out.print(
+        f"{log}: {made.files:,} files of {made.file_size_bytes:,} bytes in {to}, "
+        f"the log from {made.log.start:,} to {made.log.end:,}{zeros}",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+@app.command()
+def repair(
+    config: RequiredConfig,
+    log: OneLog = None,
+    accept_master: Annotated[
+        bool, typer.Option("--accept-master", help="the master is right even if it is empty, or has nothing in common")
+    ] = False,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="start even if a job replicates the log; that one loses it")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be done, and change nothing")] = False,
+) -> None:
+    """Bring a replica that differs from its master back to the last point that both share.
+
+    Rows beyond it go to the table removed. What of the replica itself is damaged is taken out, and read from the master
+    again. Can be killed and run again at any time.
+    """
+    from pipeline.repair import repair_logs
+
+    settings = configuration.load(config).only(log, str(config))
+    for line in repair_logs(settings, str(config), accept_master=accept_master, take_over=take_over, dry_run=dry_run):
+        out.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+@app.command()
+def maintain(
+    config: RequiredConfig,
+    log: OneLog = None,
+    keep_days: Annotated[float | None, typer.Option(help="delete records that were stored earlier")] = None,
+    keep_gb: Annotated[float | None, typer.Option(help="of each log, delete what exceeds so many GB of it")] = None,
+    vacuum_hours: Annotated[float | None, typer.Option(help="leave younger files alone that no commit names")] = None,
+    no_job_runs: Annotated[bool, typer.Option("--no-job-runs", help="allow less than an hour for that")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="change nothing, say what would be done")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object, for programs")] = False,
+) -> None:
+    """Keep the tables small and quick, while jobs run.
+
+    Merges small files, deletes files that no commit names and old entries of the Delta logs, writes checkpoints; and
+    deletes the oldest records where it is told how much to keep.
+    """
+    from pipeline.maintain import Maintenance, check_horizon, step_table
+    from pipeline.session import build_session, spark_log
+
+    given = {"keep_days": keep_days, "keep_gb": keep_gb, "vacuum_hours": vacuum_hours}
+    settings = configuration.load(config).only(log, str(config)).maintained_with(given, str(config))
+    check_horizon(settings.maintain, no_job_runs=no_job_runs)
+    spark = build_session(settings.spark, log_file=spark_log())
+    steps = list(Maintenance(spark, settings, dry_run=dry_run).run())
+    if as_json:
+        out.print_json(json.dumps({"dry_run": dry_run, "steps": [one.as_json() for one in steps]}))
+    else:
+        out.print(step_table(steps))
+
+
+@app.command()
+def coverage(
+    config: RequiredConfig,
+    log: OneLog = None,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object, for programs")] = False,
+) -> None:
+    """Say what of each log the replica holds, by offset and by the master's time, and why the rest is missing.
+
+    Fails where ranges overlap, or are missing and nothing says why.
+    """
+    from pipeline.coverage import coverage_blocks, coverages
+    from pipeline.session import build_session, spark_log
+
+    settings = configuration.load(config).only(log, str(config))
+    found = coverages(build_session(settings.spark, log_file=spark_log()), settings)
+    if as_json:
+        out.print_json(json.dumps({"logs": [one.as_json() for one in found]}))
+    else:
+        out.print(coverage_blocks(found))
+    for one in found:
+        if one.problem is not None:
+            raise one.problem
+
+
+@app.command()
+def backfill(
+    config: RequiredConfig,
+    log: Annotated[str, typer.Option("--log", help="the log of the configuration, by its id")],
+    start: Annotated[str | None, typer.Option("--from", help="an offset, or a time; without it the beginning")] = None,
+    end: Annotated[str | None, typer.Option("--to", help="an offset, or a time; without it the position")] = None,
+    path: Annotated[
+        str | None, typer.Option(help="a directory of segment files to read, instead of the master")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="list the holes, and fill none")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object, for programs")] = False,
+) -> None:
+    """Bring what the replica lacks: what lies before its beginning, what was lost or damaged, what was deleted.
+
+    Safe to run twice, several times at once, and while the log is replicated.
+    """
+    from pipeline.backfill import result_lines, run_backfill
+    from pipeline.session import build_session, spark_log
+    from pipeline.wanted import Wanted
+
+    wanted = Wanted.parse(start, end)
+    settings = configuration.load(config).only(log, str(config))
+    spark = build_session(settings.spark, log_file=spark_log())
+    result = run_backfill(spark, settings, settings.logs[0], wanted, path=path, dry_run=dry_run)
+    if as_json:
+        out.print_json(json.dumps(result.as_json()))
+    else:
+        out.print("\n".join(result_lines(result, dry_run=dry_run)), markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def verify(
+    config: RequiredConfig,
+    log: OneLog = None,
+    sample: Annotated[float | None, typer.Option(help="compare this share, 0.1 for a tenth, chosen by chance")] = None,
+    seed: Annotated[int | None, typer.Option(help="with --sample: the same seed chooses the same")] = None,
+    start: Annotated[int | None, typer.Option("--from", min=0, help="compare from this offset on")] = None,
+    end: Annotated[int | None, typer.Option("--to", min=1, help="compare up to this offset")] = None,
+    path: Annotated[str | None, typer.Option(help="compare with the segment files in this directory")] = None,
+    restart: Annotated[bool, typer.Option("--restart", help="forget a run that was not finished")] = False,
+    max_mb_per_s: Annotated[float | None, typer.Option(help="read no faster than this, from either side")] = None,
+    queues: Annotated[
+        bool, typer.Option("--queues", help="look at the queue offsets, too, as whole runs always do")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object, for programs")] = False,
+) -> None:
+    """Compare the replica with its master: the bytes rebuilt from the table, the master's own, the ledger's checksums.
+
+    Says which ranges and records differ and whose bytes are wrong, and records it as incidents. A run that was killed
+    goes on where it stopped.
+    """
+    from pipeline.verify import Scope, verify_logs
+    from pipeline.verify_summary import lines
+
+    scope = Scope(
+        share=sample,
+        seed=seed,
+        start=start,
+        end=end,
+        path=path,
+        restart=restart,
+        max_mb_per_s=max_mb_per_s,
+        queues=queues,
+    )
+    found = verify_logs(configuration.load(config).only(log, str(config)), scope)
+    if as_json:
+        out.print_json(json.dumps({"logs": [one.as_json() for one in found]}))
+    else:
+        for line, style in (line for one in found for line in lines(one)):
+            out.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+    for one in found:
+        if one.problem is not None:
+            raise one.problem

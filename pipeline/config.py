@@ -93,6 +93,31 @@ class MetricsConfig(BaseModel):
     host: str = Field("127.0.0.1", description="metrics name brokers and offsets: the loopback unless told otherwise")
 
 
+class MaintainConfig(BaseModel):
+    """``[maintain]``: what ``logtwin maintain`` does to the tables."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    target_file_bytes: PositiveInt = Field(
+        128 * MIB, description="small files are merged up to this; what engines give one task to read"
+    )
+    min_files: PositiveInt = Field(
+        8, description="so many become one at the least; a file is small if so many fit into one"
+    )
+    vacuum_hours: PositiveFloat = Field(
+        168.0, description="unnamed files younger than a week may be of a batch under way, or of a query"
+    )
+    log_hours: PositiveFloat = Field(
+        6.0, description="commits of the Delta log that stay, for who follows a table; each commit lists them all"
+    )
+    keep_days: PositiveFloat | None = Field(
+        None, description="records that the master stored earlier are deleted; without it everything stays"
+    )
+    keep_gb: PositiveFloat | None = Field(
+        None, description="of each log, the oldest records beyond so many GB (10^9 bytes) of it are deleted; as above"
+    )
+
+
 class Config(BaseModel):
     """One job: where its tables are, which logs it replicates, how its Spark session is set up."""
 
@@ -114,6 +139,7 @@ class Config(BaseModel):
     logs: tuple[ReadOptions, ...] = Field((), description="the logs to replicate, each a streaming query of its own")
     metadata: MetadataConfig = MetadataConfig()
     metrics: MetricsConfig = MetricsConfig()
+    maintain: MaintainConfig = MaintainConfig()
     embedded_master: EmbeddedMasterConfig = EmbeddedMasterConfig()
     workload: WorkloadConfig = WorkloadConfig()
 
@@ -126,6 +152,11 @@ class Config(BaseModel):
             listed = ", ".join(log.id for log in self.logs) or "none"
             raise ConfigurationError(f"{where}: there is no log {log_id!r}", expected=f"one of {listed}", found=log_id)
         return self.model_copy(update={"logs": chosen})
+
+    def maintained_with(self, given: Mapping[str, object], where: str) -> Config:
+        """Itself with keys of ``[maintain]`` that were given elsewhere, or None. Raises ConfigurationError."""
+        values = self.maintain.model_dump() | {name: value for name, value in given.items() if value is not None}
+        return self.model_copy(update={"maintain": parse_options(MaintainConfig, values, where=f"{where} [maintain]")})
 
     @property
     def checkpoint_root(self) -> str:
@@ -145,6 +176,7 @@ class Config(BaseModel):
 _SECTIONS: dict[str, type[BaseModel]] = {
     "metadata": MetadataConfig,
     "metrics": MetricsConfig,
+    "maintain": MaintainConfig,
     "embedded_master": EmbeddedMasterConfig,
     "workload": WorkloadConfig,
 }

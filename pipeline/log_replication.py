@@ -5,13 +5,16 @@ It goes through `Phase`::
     starting ──▶ running ──▶ done          (--available-now: everything was there)
                   │   ▲
        transient  ▼   │ started again
-                 waiting                   the master went away; asked again for ever, and it says so
-                  │
+                 waiting                   the master went away; asked again for ever, and it says so. Or it no longer
+                  │                        holds what comes next: that was put on record, and the log goes on behind it
     any ──────────▶ failed | stopped       an error nobody but an operator can end, among them that another job has
                                            the log; a stop that was asked for
 
 A log that is owned by another run is found out by the next commit, or, while there is none, by looking: its session
-must not go on reporting. Every phase is published at once (`pipeline/run_state.py`), before the log is claimed.
+must not go on reporting. Nor must it to a master that is not the one that was replicated: that is proven before the
+first acknowledgement of a run and by the session before the first one of each connection, and ends the log.
+What is lost, and what is done about it, `pipeline/loss_policy.py` decides. Every phase is published at once
+(`pipeline/run_state.py`), before the log is claimed.
 """
 
 from __future__ import annotations
@@ -31,6 +34,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pipeline.checkpoint import Checkpoint, agrees
 from pipeline.config import Config
+from pipeline.loss_policy import explained
+from pipeline.loss_record import LossRecord
 from pipeline.master_watch import MasterWatch
 from pipeline.metadata_sync import MetadataSync
 from pipeline.progress import ENDED, Phase, Progress
@@ -92,9 +97,10 @@ class LogReplication:
         self._take_over = take_over
         self._log: MasterLog = open_log(options)
         self._watch = MasterWatch(self._log)
-        self._session: Session = self._log.open_session(_nothing_to_prove)
+        self._session: Session = self._log.open_session(self._prove_master)
         writer = Writer.of_this_process()
         self._replica = Replica(spark, config.warehouse, self._log, self._session, writer, on_step or _no_step)
+        self._losses = LossRecord(options.on_loss, self._replica, self._watch)
         self._publisher = Publisher(RunFile(config.warehouse, options.id), options.id, writer, self.progress)
         self._metadata: MetadataSync | None = None
         self._query: StreamingQuery | None = None
@@ -104,12 +110,13 @@ class LogReplication:
         self._phase = Phase.STARTING
         self._error: LogtwinError | None = None
         self._last_failure: LogtwinError | None = None
+        self._disproof: LogtwinError | None = None  # what a connection of the session has found
         self._first: Offset | None = None
         self._owned_at_s = 0.0  # when it was last certain that this run owns the log
         self._retry_at_s = 0.0
         self._retries = 0
         self._totals = _Totals()
-        self._incidents: Counter[str] = Counter()
+        self._failures: Counter[str] = Counter()
 
     def start(self) -> None:
         """Claim the log and start its query. Raises LogtwinError; nothing was started then."""
@@ -125,6 +132,7 @@ class LogReplication:
             self._first = position
         if position is not None:
             # What the table holds may be promised at once: the master need not wait for new data to hear of it.
+            self._replica.prove_master()
             self._session.acknowledge(position)
         self._query = self._start_query(position)
         self._error = None
@@ -146,7 +154,9 @@ class LogReplication:
 
         `now_s` is of `time.monotonic`.
         """
-        if self._phase is Phase.WAITING and now_s >= self._retry_at_s:
+        if self._disproof is not None and self._phase not in ENDED:
+            self._end_disproven(self._disproof)
+        elif self._phase is Phase.WAITING and now_s >= self._retry_at_s:
             self._restart()
         elif self._phase is Phase.RUNNING and self._query is not None and not self._query.isActive:
             self._ended(self._query)
@@ -172,6 +182,24 @@ class LogReplication:
             self._in_batch.release()
         if self._stopping and self._query is not None:
             self._query.stop()
+
+    def _prove_master(self) -> None:
+        """For the session, in its thread, which tries again: a master that is another one must end the log instead."""
+        try:
+            self._replica.prove_master()
+        except LogtwinError as error:
+            if not error.is_transient:
+                self._disproof = error
+            raise
+
+    def _end_disproven(self, error: LogtwinError) -> None:
+        if not self._in_batch.acquire(blocking=False):
+            return  # what is being read proves itself; the next poll looks again
+        self._stopping = True  # before any batch can begin
+        self._in_batch.release()
+        if self._query is not None:
+            self._query.stop()
+        self.fail(error, for_good=True)
 
     def stop(self) -> None:
         """End the query between two batches and the session with it. Idempotent."""
@@ -227,7 +255,8 @@ class LogReplication:
             batches=totals.batches,
             commits=totals.commits,
             stage_s=totals.stage_s,
-            incidents=dict(self._incidents),
+            incidents=self._losses.counts,
+            failures=dict(self._failures),
             error=self._error,
             last_failure=self._last_failure,
         )
@@ -235,10 +264,16 @@ class LogReplication:
     def _position(self) -> Offset | None:
         return self._replica.position() if self._is_open else None
 
+    def _checkpoint_uri(self) -> str:
+        """Each epoch has its own: what was planned before a repair may lie beyond the end of the master's log now."""
+        epoch = self._replica.epoch()
+        return f"{self._config.checkpoint_root}/{self._options.id}{f'@{epoch}' if epoch else ''}"
+
     def _start_query(self, position: Offset | None) -> StreamingQuery:
-        checkpoint = Checkpoint(f"{self._config.checkpoint_root.rstrip('/')}/{self._options.id}")
+        checkpoint = Checkpoint(self._checkpoint_uri())
         planned = checkpoint.planned()
-        if not agrees(planned, position, self._options.max_record_bytes):
+        minimum = Offset(0) if self._watch.bounds is None else self._watch.bounds.start
+        if not agrees(planned, position, self._options.max_record_bytes, minimum):
             aside = checkpoint.move_aside(datetime.now(UTC))
             log.warning(
                 "%s: the checkpoint plans up to %s and does not lead on from the table's position %s; "
@@ -269,6 +304,7 @@ class LogReplication:
 
     def _count(self, result: BatchResult) -> None:
         self._totals = self._totals.plus(result)
+        self._losses.count(incident.condition for incident in result.incidents)
         if self._first is None:
             self._first = result.range.start
 
@@ -281,18 +317,32 @@ class LogReplication:
         self.fail(error_of(failure, self._options.id), for_good=self._available_now)
 
     def fail(self, error: LogtwinError, *, for_good: bool) -> None:
-        """`error` ended the query, or kept it from starting: for good, or until the master can be asked again."""
-        self._error = self._last_failure = error
-        self._incidents[type(error).__name__] += 1
-        if for_good or not error.is_transient:
+        """`error` ended the query, or kept it from starting: for good; until the master can be asked again; or no
+        longer than it takes to put a loss on record and pass it.
+        """
+        self._failures[type(error).__name__] += 1
+        self._error = self._last_failure = explained(error, self._options.on_loss, self._position())
+        if self._is_passed(error):
+            self._wait(0.0)
+        elif for_good or not error.is_transient:
             self._session.close()
             self._go_to(Phase.FAILED)
-            return
-        wait_s = min(2.0**self._retries, self._config.retry_wait_max_s)
-        self._retries += 1
+        else:
+            wait_s = min(2.0**self._retries, self._config.retry_wait_max_s)
+            self._retries += 1
+            self._wait(wait_s)
+            log.warning("%s; trying again in %.0f s", error, wait_s)
+
+    def _is_passed(self, error: LogtwinError) -> bool:
+        try:
+            return self._losses.meet(error, self._position())
+        except LogtwinError as failure:
+            self._error = self._last_failure = failure
+            return False
+
+    def _wait(self, wait_s: float) -> None:
         self._retry_at_s = time.monotonic() + wait_s
         self._go_to(Phase.WAITING)
-        log.warning("%s; trying again in %.0f s", error, wait_s)
 
     def _restart(self) -> None:
         try:
@@ -308,10 +358,6 @@ def _nothing() -> Iterable[Fetched]:
 
 def _no_step(step: Step) -> None:
     """Nobody listens."""
-
-
-def _nothing_to_prove() -> None:
-    """Every master is right."""
 
 
 def source_options(options: ReadOptions, position: Offset | None) -> dict[str, str]:

@@ -23,6 +23,7 @@ from pipeline.config import MetricsConfig
 from pipeline.progress import Phase, Progress
 from sinks.replica import Step
 from sources.errors import ConfigurationError, error_types
+from sources.loss import Condition
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +90,11 @@ def _stages(progress: Progress) -> Mapping[str, float]:
 
 
 def _incidents(progress: Progress) -> Mapping[str, float]:
-    return {kind: progress.incidents.get(kind, 0) for kind in error_types()}
+    return {condition.value: progress.incidents.get(condition.value, 0) for condition in Condition}
+
+
+def _failures(progress: Progress) -> Mapping[str, float]:
+    return {kind: progress.failures.get(kind, 0) for kind in error_types()}
 
 
 _METRICS: tuple[_Single | _Labelled, ...] = (
@@ -160,8 +165,14 @@ _METRICS: tuple[_Single | _Labelled, ...] = (
     _Labelled(
         "logtwin_incidents_total",
         "condition",
-        "errors that ended the log's query or kept it from starting, healed or not, by their type",
+        "losses, damage and differences that this run put on record or stopped at, healed or not",
         _incidents,
+    ),
+    _Labelled(
+        "logtwin_failures_total",
+        "error",
+        "errors that ended the log's query or kept it from starting, healed or not, by their type",
+        _failures,
     ),
 )
 

@@ -31,7 +31,7 @@ ENDED = {Phase.DONE, Phase.STOPPED, Phase.FAILED}
 class Progress:
     """Where one log's replica is.
 
-    Totals (records to incidents) are those of this run. Offsets are None before they are known.
+    Totals (records to failures) are those of this run. Offsets are None before they are known.
 
         started_at <= position <= received          received: read and proven by tasks; position: committed
         session.acknowledged <= position
@@ -55,7 +55,8 @@ class Progress:
     batches: int = 0  # replays of what was committed before among them
     commits: int = 0  # those batches that committed data
     stage_s: Mapping[Step, float] = field(default_factory=dict)  # seconds spent up to each step of a batch
-    incidents: Mapping[str, int] = field(default_factory=dict)  # error type -> how often one ended the query
+    incidents: Mapping[str, int] = field(default_factory=dict)  # condition -> those recorded or stopped at
+    failures: Mapping[str, int] = field(default_factory=dict)  # error type -> how often one ended the query
     error: LogtwinError | None = None  # what ended it, or what it waits out
     last_failure: LogtwinError | None = None  # the last one that ended the query, healed or not
 

@@ -249,8 +249,8 @@ class Publisher:
         self._has_failed = True
 
 
-def check_free(found: RunState, log_id: str, now: datetime) -> None:
-    """Raises AlreadyRunning where `found` is the word of a run that lives."""
+def check_free(found: RunState, log_id: str, now: datetime, verb: str = "replicate") -> None:
+    """Raises AlreadyRunning where `found` is the word of a run that lives. `verb` is what was to be started."""
     if not found.is_live(now):
         return
     left_s = math.ceil(FRESH_S - found.age_s(now))
@@ -261,7 +261,7 @@ def check_free(found: RunState, log_id: str, now: datetime) -> None:
         offset=found.facts.get("position"),
         expected="no other job",
         found=f"{found.writer}, {found.phase.value} {max(0, round(found.age_s(now)))} s ago",
-        hint=f"Stop that one{wait}. logtwin replicate --take-over takes the log from it at once.",
+        hint=f"Stop that one{wait}. logtwin {verb} --take-over takes the log from it at once.",
     )
 
 

@@ -1,16 +1,30 @@
-"""The script for spark-submit: ``spark-submit --packages <delta> --py-files <wheel> pipeline/submit.py --config F``.
+"""The script for spark-submit: ``spark-submit --packages <delta> --py-files <wheel> pipeline/submit.py VERB …``.
 
-It runs ``logtwin replicate`` with the arguments given, in the session that spark-submit set up.
+It runs ``logtwin VERB`` with its arguments in the session that spark-submit set up; without a verb, ``replicate``.
+``--output FILE`` before it writes there what the verb prints as its result: in spark-submit's own output that would be
+mixed with everything else that Spark and Python say.
 """
 
 from __future__ import annotations
 
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
+
+
+def run(arguments: list[str]) -> None:
+    """Leaves the process with the verb's exit code."""
+    if arguments[:1] == ["--output"]:
+        with Path(arguments[1]).open("w", encoding="utf-8") as file, redirect_stdout(file):
+            run(arguments[2:])
+        return
+    from pipeline.cli import main
+
+    names_a_verb = bool(arguments) and not arguments[0].startswith("-")
+    main(arguments if names_a_verb else ["replicate", *arguments])
+
 
 if __name__ == "__main__":
     # spark-submit puts this file's own folder first on the path, where `session` and the like would be found.
     sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).resolve().parent]
-    from pipeline.cli import main
-
-    main(["replicate", *sys.argv[1:]])
+    run(sys.argv[1:])

@@ -9,11 +9,13 @@ between.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sources.errors import Rewritten
+from sources.errors import CorruptRecord, Rewritten
 from sources.loss import Condition
+from sources.master import Chunk, Damage
 from sources.offsets import Offset, OffsetRange
 
 
@@ -46,10 +48,32 @@ class Link:
         """Raises Rewritten, which knows no log, unless `raw` is what was committed as this record."""
         found = checksum_of(raw)
         if found != self.checksum:
-            raise Rewritten(
-                "the master has another record before the position than the one that was replicated",
-                offset=self.start,
-                expected=f"{self.range} with {self.checksum}",
-                found=found,
-                hint=Condition.REWRITTEN.hint,
-            )
+            raise self.broken(found)
+
+    def broken(self, found: object) -> Rewritten:
+        """That the master has not this record there, but what was `found`."""
+        return Rewritten(
+            "the master has another record before the position than the one that was replicated",
+            offset=self.start,
+            expected=f"{self.range} with {self.checksum}",
+            found=found,
+            hint=Condition.REWRITTEN.hint,
+        )
+
+
+def first_behind(link: Link, pieces: Iterator[Chunk | Damage]) -> Chunk:
+    """What the first of `pieces`, read from the link's record on, holds behind that record; it may be nothing.
+
+    Raises Rewritten where they do not begin with that record, and what reading them raises.
+    """
+    try:
+        first = next(pieces, None)
+    except CorruptRecord as error:
+        if error.offset is None or error.offset >= link.end:
+            raise
+        raise link.broken(f"no sound record: {error.problem}") from error
+    if not isinstance(first, Chunk):
+        raise link.broken("nothing" if first is None else f"no sound record: {first.error.problem}")
+    size = link.range.size
+    link.check(first.raw[:size])
+    return Chunk(OffsetRange(link.end, first.covered.end), first.records.slice(1), first.raw[size:])

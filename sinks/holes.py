@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from sinks.ledger import LedgerRow
 from sources.offsets import Offset, OffsetRange
@@ -67,9 +67,14 @@ class Holes:
         return Holes(ranges=left, fills=self.fills + 1, commit=uuid.uuid4().hex, ledger=tuple(ledger))
 
     def below(self, position: Offset) -> Holes:
-        """After a repair that went back to `position`."""
+        """After a repair that went back to `position`: nothing above it is missing, or owed to the ledger."""
         kept = (OffsetRange(hole.start, min(hole.end, position)) for hole in self.ranges if hole.start < position)
-        return self._changed(tuple(kept))
+        return replace(self._changed(tuple(kept)), ledger=tuple(row for row in self.ledger if row.end <= position))
+
+    @property
+    def front(self) -> Offset:
+        """Where the hole at offset 0 ends; 0 without one."""
+        return self.ranges[0].end if self.ranges and self.ranges[0].start == 0 else Offset(0)
 
     def within(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
         """The parts of the holes that lie in `wanted`."""

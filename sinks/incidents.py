@@ -3,17 +3,41 @@
 An incident that a commit of the log passes over travels in the log's domain metadata, as the ledger rows do, and is
 written after the commit: no byte is skipped without a word, whatever is killed when. One that is only found (by
 verify, by a start) is written by itself.
+
+A log's incidents are few: a change exchanges the files that hold them, in one commit built on the snapshot that was
+read, and is made anew where anybody committed in between. Everything runs in the driver, without a Spark job.
 """
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, dataclass
+import json
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from sinks.files import DataFile, FileWriter, new_name, open_folder
+from sinks.kernel import KernelConflict, KernelTable, Snapshot, StoredFile
+from sinks.tables import INCIDENTS, LOG_ID
+from sinks.warehouse import absolute, ensure_table
+from sources.errors import ReplicaError
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
+
+_ATTEMPTS = 10
+_SCHEMA = INCIDENTS.schema.remove_metadata()
+_IN_NUMBERS = pa.schema(
+    [pa.field(field.name, pa.int64() if pa.types.is_timestamp(field.type) else field.type) for field in _SCHEMA]
+)
+"""Times as microseconds since 1970, as the rows here have them."""
 
 
 class Action(Enum):
@@ -66,4 +90,162 @@ class Incident:
             cause=values["cause"],
             action=Action(values["action"]),
             detected_at=values["detected_at"],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentRow:
+    """An incident and what became of it. `ended_at` is in microseconds since 1970, UTC; None while open."""
+
+    id: str
+    epoch: int
+    found: Incident
+    state: State = State.OPEN
+    ended_at: int | None = None
+    note: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The columns of the table, without the log."""
+        values = {"id": self.id, "epoch": self.epoch, "ended_at": self.ended_at, "note": self.note}
+        return {**self.found.as_dict(), **values, "state": self.state.value}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> IncidentRow:
+        """The inverse of `as_dict`. Raises KeyError, TypeError or ValueError for what it did not give."""
+        return cls(
+            id=values["id"],
+            epoch=values["epoch"],
+            found=Incident.from_dict(values),
+            state=State(values["state"]),
+            ended_at=values["ended_at"],
+            note=values["note"],
+        )
+
+
+Rows = dict[str, IncidentRow]
+"""The incidents of one log by their ids."""
+
+
+def with_found(rows: Rows, found: Iterable[IncidentRow]) -> Rows:
+    """The rows after `found`, all of them open, were found.
+
+    A healed one is open again if it was found after it was healed: a start that repeats the word of a commit opens
+    nothing. One that an operator has closed stays closed.
+    """
+    after = dict(rows)
+    for row in found:
+        known = after.get(row.id)
+        if known is None or _is_back(known, row):
+            after[row.id] = row
+    return after
+
+
+def _is_back(known: IncidentRow, row: IncidentRow) -> bool:
+    return known.state is State.HEALED and known.ended_at is not None and row.found.detected_at > known.ended_at
+
+
+class IncidentsTable:
+    """The incidents of one log. Driver only; one thread at a time. The table is made with the first incident."""
+
+    def __init__(self, spark: SparkSession, warehouse: str, log_id: LogId) -> None:
+        self._table = KernelTable(spark, INCIDENTS.path(absolute(warehouse)))
+        self._log_id = log_id
+
+    def all(self) -> list[IncidentRow]:
+        """In the order of their epochs and offsets; none where there is no table. Raises ReplicaError."""
+        snapshot = self._table.snapshot()
+        if snapshot is None:
+            return []
+        try:
+            rows, _ = self._read(self._files(snapshot))
+        except (OSError, pa.ArrowException, KeyError, ValueError) as error:
+            raise self._failure("the incidents cannot be read", str(error)) from error
+        return sorted(rows.values(), key=lambda row: (row.epoch, row.found.start, row.found.end, row.id))
+
+    def open(self) -> list[IncidentRow]:
+        """Those that are neither healed nor closed."""
+        return [row for row in self.all() if row.state is State.OPEN]
+
+    def record(self, epoch: int, incidents: Sequence[Incident]) -> int:
+        """Add `incidents` of the history `epoch`, all open, as `with_found` says. Returns how many rows that changed.
+
+        Raises ReplicaError, ConfigurationError (a table that is not ours).
+        """
+        if not incidents:
+            return 0
+        ensure_table(self._table, INCIDENTS)
+        found = [IncidentRow(id=one.id_in(self._log_id, epoch), epoch=epoch, found=one) for one in incidents]
+        return self._change(lambda rows: with_found(rows, found))
+
+    def end(self, ids: Sequence[str], state: State, note: str, at_us: int) -> int:
+        """Make of the open incidents among `ids` healed or closed ones. Returns how many those were."""
+        if not ids or self._table.snapshot() is None:
+            return 0
+
+        def ended(rows: Rows) -> Rows:
+            wanted = (rows[name] for name in ids if name in rows and rows[name].state is State.OPEN)
+            return rows | {row.id: replace(row, state=state, note=note, ended_at=at_us) for row in wanted}
+
+        return self._change(ended)
+
+    def _change(self, change: Callable[[Rows], Rows]) -> int:
+        retrying = Retrying(
+            stop=stop_after_attempt(_ATTEMPTS),
+            wait=wait_random_exponential(multiplier=0.05, max=1.0),
+            retry=retry_if_exception_type(KernelConflict),
+        )
+        try:
+            changed: int = retrying(self._exchange, change)
+        except RetryError as error:
+            raise self._failure("the incidents cannot be written", f"{_ATTEMPTS} conflicts") from error
+        except (OSError, pa.ArrowException, KeyError, ValueError) as error:
+            raise self._failure("the incidents cannot be written", str(error)) from error
+        return changed
+
+    def _exchange(self, change: Callable[[Rows], Rows]) -> int:
+        snapshot = self._table.snapshot()
+        if snapshot is None:
+            raise self._failure("the incidents cannot be written", "the table is gone")
+        files = self._files(snapshot)
+        before, others = self._read(files)
+        after = change(before)
+        changed = sum(before.get(name) != row for name, row in after.items())
+        if changed:
+            domain = {f"logtwin.incidents.{self._log_id}": json.dumps({"commit": uuid.uuid4().hex})}
+            self._table.replace(snapshot, files, [({}, self._write(after, others))], domains=domain)
+            self._table.run_hooks()
+        return changed
+
+    def _files(self, snapshot: Snapshot) -> list[StoredFile]:
+        return self._table.files(snapshot, {LOG_ID.name: str(self._log_id)})
+
+    def _read(self, files: Sequence[StoredFile]) -> tuple[Rows, pa.Table]:
+        """The log's rows, and those of others, which OPTIMIZE may have put into the same files."""
+        filesystem, folder = open_folder(self._table.path)
+        tables = [_SCHEMA.empty_table()]
+        for file in files:
+            with filesystem.open_input_file(f"{folder.rstrip('/')}/{file.path}") as opened:
+                # Spark may have written timestamps as INT96
+                found = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us").read()
+                tables.append(found.select(_SCHEMA.names).cast(_SCHEMA))
+        table = pa.concat_tables(tables)
+        is_ours = pc.equal(table[LOG_ID.name], str(self._log_id))
+        ours = [IncidentRow.from_dict(values) for values in table.filter(is_ours).cast(_IN_NUMBERS).to_pylist()]
+        return {row.id: row for row in ours}, table.filter(pc.invert(is_ours))
+
+    def _write(self, rows: Rows, others: pa.Table) -> DataFile:
+        values = [{LOG_ID.name: str(self._log_id), **row.as_dict()} for row in rows.values()]
+        ours = pa.Table.from_pylist(values, schema=_SCHEMA)
+        first = min(row.found.start for row in rows.values())
+        with FileWriter(INCIDENTS, self._table.path, new_name(first)) as writer:
+            for batch in pa.concat_tables([ours, others]).combine_chunks().to_batches():
+                writer.write(batch)
+            return writer.finish()
+
+    def _failure(self, problem: str, found: str) -> ReplicaError:
+        return ReplicaError(
+            problem,
+            log=self._log_id,
+            found=found,
+            hint=f"Check that the table {self._table.path} can be read and written, then do it again.",
         )

@@ -39,6 +39,7 @@ ENGINE_INFO = "logtwin"
 LOCK_FILE = "_logtwin.lock"  # VACUUM leaves names alone that begin with an underscore
 _NOT_FOUND = "TableNotFoundException"
 _ALREADY_THERE = "TableAlreadyExistsException"
+_CHECKPOINT_THERE = "CheckpointAlreadyExistsException"
 # Another writer got in between in a way that Kernel does not step over, or Kernel cannot tell whether its own try took.
 _CONFLICTS = frozenset(
     (
@@ -101,6 +102,12 @@ class Snapshot:
         """The metadata kept under `name`, as it was written."""
         found = self.java.getDomainMetadata(name)
         return str(found.get()) if found.isPresent() else None
+
+    def domains(self) -> dict[str, str]:
+        """The metadata of every domain, by its name."""
+        # Kernel's own map: its public API wants to know the names
+        found = self.java.getActiveDomainMetadataMap()
+        return {str(name): str(found[name].getConfiguration()) for name in found}
 
     def transaction_version(self, app_id: str) -> int | None:
         """The last transaction version of an application."""
@@ -188,8 +195,9 @@ class KernelTable:
             if overlapping is not None:
                 wanted = self._and(wanted, self._overlaps(overlapping))
             batches = on.java.getScanBuilder().withFilter(wanted).build().getScanFiles(self._engine, True)
+            action = self._kernel.internal.actions.AddFile  # looked up once: each look is a question to the JVM
             with closing(batches):
-                return [self._stored(row) for batch in _each(batches) for row in _each(batch.getRows())]
+                return [_stored(action, row) for batch in _each(batches) for row in _each(batch.getRows())]
 
     def replace(
         self,
@@ -199,23 +207,56 @@ class KernelTable:
         *,
         domains: Mapping[str, str],
         transaction: tuple[str, int] | None = None,
+        over_appends: bool = False,
     ) -> int:
         """Exchange files, and rewrite domains' metadata and a transaction version, in one commit built on `on`.
 
         A table that is not partitioned has one partition, ``{}``. Returns the version.
         Raises KernelConflict where anything at all was committed since: the files that are there now may be others.
+        With `over_appends` only where a commit since then wrote one of `domains` or removed one of `removed`.
         """
         with self._translated():
             builder = on.java.buildUpdateTableTransaction(ENGINE_INFO, self._kernel.Operation.WRITE)
             if transaction is not None:
                 builder = builder.withTransactionId(*transaction)
-            java = builder.withMaxRetries(0).build(self._engine)
+            java = (builder if over_appends else builder.withMaxRetries(0)).build(self._engine)
             for name, text in domains.items():
                 java.addDomainMetadata(name, text)
             actions = self._removed(removed)
             for partition, file in added:
                 actions = actions.combine(self._added(on, java, [file], partition))
             return self._commit(java, self._actions(actions))
+
+    def rearrange(
+        self, on: Snapshot, removed: Sequence[StoredFile], added: Sequence[tuple[Partition, DataFile]]
+    ) -> int:
+        """Exchange files for others with the very same rows, which who follows the table as a stream does not see.
+
+        Steps over the commits since `on` that leave `removed` in the table. Returns the version.
+        Raises KernelConflict where one of `removed` is gone.
+        """
+        with self._translated():
+            java = on.java.buildUpdateTableTransaction(ENGINE_INFO, self._kernel.Operation.WRITE).build(self._engine)
+            schema = java.getSchema(self._engine)
+            actions = self._removed(removed, are_rows_gone=False)
+            rows = (self._moved(on, schema, partition, file) for partition, file in added)
+            return self._commit(java, self._actions(actions.combine(self._iterator(self._list(rows)))))
+
+    def checkpoint(self, on: Snapshot) -> bool:
+        """Write the checkpoint of `on`; False where it is there, or is what the committer's own hook writes.
+
+        Two who write one at once could leave a file with the other's checksum on a local disk, as `_alone` says.
+        """
+        if on.version % int(on.properties().get("delta.checkpointInterval", "10")) == 0:
+            return False
+        with self._translated():
+            try:
+                on.java.writeCheckpoint(self._engine)
+            except Py4JJavaError as error:
+                if _java_class(error) == _CHECKPOINT_THERE:
+                    return False
+                raise
+            return True
 
     def run_hooks(self) -> None:
         """Run what commits left to do. A failure costs readers time, not anybody data: it is logged."""
@@ -267,16 +308,29 @@ class KernelTable:
         statuses = self._list(self._status(folder, schema, file) for file in files)
         return self._kernel.Transaction.generateAppendActions(self._engine, state, self._iterator(statuses), context)
 
-    def _removed(self, files: Sequence[StoredFile]) -> Any:
+    def _removed(self, files: Sequence[StoredFile], *, are_rows_gone: bool = True) -> Any:
         # Kernel's own actions: its public API only adds
-        actions = self._kernel.internal.actions.SingleAction
+        actions = self._kernel.internal.actions
+        single, add_file, none = actions.SingleAction, actions.AddFile, self._jvm.java.util.Optional.empty()
+        no_columns = self._kernel.types.StructType()
         now = self._jvm.java.util.Optional.of(self._jvm.java.lang.System.currentTimeMillis())
-        rows = (actions.createRemoveFileSingleAction(file.java.toRemoveFileRow(True, now)) for file in files)
-        return self._iterator(self._list(rows))
 
-    def _stored(self, row: Any) -> StoredFile:
-        file = self._kernel.internal.actions.AddFile(row.getStruct(row.getSchema().indexOf("add")))
-        return StoredFile(unquote(file.getPath()), file)
+        def action(file: Any) -> Any:
+            # Without its statistics: what is removed stays in every checkpoint until nobody may want the file any more.
+            facts = (file.getPath(), file.getPartitionValues(), file.getSize(), file.getModificationTime())
+            bare = add_file(add_file.createAddFileRow(no_columns, *facts, False, none, none, none, none, none))
+            return single.createRemoveFileSingleAction(bare.toRemoveFileRow(are_rows_gone, now))
+
+        return self._iterator(self._list(action(file.java) for file in files))
+
+    def _moved(self, on: Snapshot, schema: Any, partition: Partition, file: DataFile) -> Any:
+        """The action that adds `file`, whose rows are not new: Kernel's public API takes all rows for new ones."""
+        actions, none = self._kernel.internal.actions, self._jvm.java.util.Optional.empty()
+        folder = self._kernel.internal.fs.Path(on.java.getPath()).toUri()
+        values = self._map({name: self._literal(value) for name, value in partition.items()})
+        status = self._status(on.java.getPath(), schema, file)
+        add = actions.AddFile.convertDataFileStatus(schema, folder, status, values, False, self._map({}), *(none,) * 3)
+        return actions.SingleAction.createAddFileSingleAction(add.toRow())
 
     def _is_in(self, equal: Mapping[str, str | bool]) -> Any:
         return reduce(self._and, (self._compared("=", name, value) for name, value in equal.items()))
@@ -366,6 +420,11 @@ def _each(iterator: Any) -> Iterator[Any]:
     """What a Java iterator gives."""
     while iterator.hasNext():
         yield iterator.next()
+
+
+def _stored(action: Any, row: Any) -> StoredFile:
+    file = action(row.getStruct(row.getSchema().indexOf("add")))
+    return StoredFile(unquote(file.getPath()), file)
 
 
 def _java_class(error: Py4JJavaError) -> str:

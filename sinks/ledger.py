@@ -1,8 +1,6 @@
 """The ledger: one row for each range that a commit to the log table contains.
 
-The row follows the acknowledgement, because producers wait for data and not for bookkeeping. It cannot be lost for
-all that: the rows of the newest commit are also in the log's domain metadata, from where the next start restores them.
-An append is idempotent by a transaction version of its own, equal to the end of the newest range in the ledger.
+The rows follow that commit (`sinks/following.py`); the transaction version is the end of the newest range in here.
 """
 
 from __future__ import annotations
@@ -15,15 +13,14 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from sinks.files import DataFile, FileWriter, discard, new_name
-from sinks.kernel import KernelConflict, KernelTable, Snapshot
+from sinks.following import FollowingTable
 from sinks.tables import LEDGER, LEDGER_SCHEMA
 from sources.errors import ReplicaError
-from sources.offsets import Offset, OffsetRange, Position
+from sources.offsets import LogId, Offset, OffsetRange, Position
 
 STREAM = "stream"
 BACKFILL = "backfill"
 REPAIR = "repair"
-_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,40 +55,55 @@ def app_id(position: Position) -> str:
     return f"logtwin/ledger/{position.log_id}@{position.epoch}"
 
 
+def fill_app_id(log_id: LogId) -> str:
+    """The Delta application whose transaction version is the number of the newest fill of the log in the ledger."""
+    return f"logtwin/ledger/{log_id}@{BACKFILL}"
+
+
 class Ledger:
     """The ledger table. Driver only."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
-        self._table = KernelTable(spark, path)
+        self._table = FollowingTable(spark, LEDGER, path)
+
+    def check_below(self, position: Position) -> None:
+        """Raises ReplicaError where the ledger has ranges above `position`: then it is the table log that went back."""
+        found = self._table.version(app_id(position)) or 0
+        if found > position.offset:
+            raise ReplicaError(
+                "the table log has lost its newest commits, which its ledger knows",
+                log=position.log_id,
+                offset=position.offset,
+                expected=f"the position {found}, as in the ledger",
+                found=position.offset,
+                hint="An entry of its Delta log was lost, or an older copy was restored. Restore what is missing, or go "
+                "on from here: logtwin repair.",
+            )
 
     def append(self, position: Position, rows: Sequence[LedgerRow]) -> bool:
         """Add the rows of the commit that led to `position`, unless they are there. Returns whether it added them."""
+        return self._append(app_id(position), position.offset, position, rows)
+
+    def append_fill(self, position: Position, fills: int, rows: Sequence[LedgerRow]) -> bool:
+        """Add the rows of the fill number `fills`, unless they are there; `position` is any of the log's epoch."""
+        return self._append(fill_app_id(position.log_id), fills, position, rows)
+
+    def _append(self, app: str, version: int, position: Position, rows: Sequence[LedgerRow]) -> bool:
         if not rows:
             return False
-        file: DataFile | None = None
-        for _ in range(_ATTEMPTS):
-            snapshot = self._snapshot()
-            if (snapshot.transaction_version(app_id(position)) or 0) >= position.offset:
-                self._discard(file)
-                return False
-            file = file or self._write(position, rows)
-            try:
-                self._table.commit(snapshot, [file], transaction=(app_id(position), position.offset))
-            except KernelConflict:
-                continue
-            return True
-        raise self._failure(position, f"a conflict at each of {_ATTEMPTS} attempts")
+        written: list[DataFile] = []
+
+        def write() -> Sequence[DataFile]:
+            written.append(self._write(position, rows))
+            return written
+
+        is_added = self._table.append(app, version, write)
+        if not is_added:
+            discard(self._table.path, [file.name for file in written])
+        return is_added
 
     def run_hooks(self) -> None:
         self._table.run_hooks()
-
-    def _snapshot(self) -> Snapshot:
-        snapshot = self._table.snapshot()
-        if snapshot is None:
-            raise ReplicaError(
-                f"the table {self._table.path} is gone", hint="Restore it, or start with a new warehouse."
-            )
-        return snapshot
 
     def _write(self, position: Position, rows: Sequence[LedgerRow]) -> DataFile:
         values = [{"log_id": str(position.log_id), "epoch": position.epoch, **row.as_dict()} for row in rows]
@@ -101,17 +113,4 @@ class Ledger:
                 writer.write(batch)
                 return writer.finish()
         except OSError as error:
-            raise self._failure(position, str(error)) from error
-
-    def _discard(self, file: DataFile | None) -> None:
-        if file is not None:
-            discard(self._table.path, [file.name])
-
-    def _failure(self, position: Position, found: str) -> ReplicaError:
-        return ReplicaError(
-            "the ledger rows of a commit cannot be written",
-            log=position.log_id,
-            offset=position.offset,
-            found=found,
-            hint="The data itself is committed and acknowledged; the rows are restored at the next start.",
-        )
+            raise self._table.failure(str(error)) from error

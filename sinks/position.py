@@ -40,9 +40,12 @@ from sinks.continuity import Link
 from sinks.files import DataFile
 from sinks.holes import Holes
 from sinks.incidents import Incident
-from sinks.kernel import KernelConflict, KernelTable, Snapshot
+from sinks.kernel import KernelConflict, KernelTable, Partition, Snapshot
 from sinks.ledger import LedgerRow
-from sources.errors import ReplicaError, TakenOver
+from sinks.rewrite import Rows, TakingOut
+from sinks.tables import LOG
+from sources.errors import RepairPending, ReplicaError, TakenOver
+from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange, Position
 
 _T = TypeVar("_T")
@@ -73,14 +76,28 @@ class Writer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRepair:
-    """A repair that was decided and marked: the log goes back to `to`, and `epoch` begins there."""
+    """A repair that was decided and marked: the log goes back to `to`, and `epoch` begins there.
+
+    Once that epoch is the log's own, the rows are out, and other tables have yet to follow. `found` is what it answers.
+    Where damage of the replica itself is taken out the log goes nowhere, and no epoch begins.
+    """
 
     to: Offset
     epoch: int
+    found: Incident | None = None
+
+    @property
+    def goes_back(self) -> bool:
+        return self.found is None or self.found.condition is not Condition.REPLICA_DAMAGED
+
+    def as_dict(self) -> dict[str, Any]:
+        found = None if self.found is None else self.found.as_dict()
+        return {"to": self.to, "epoch": self.epoch, "found": found}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> PendingRepair:
-        return cls(to=values["to"], epoch=values["epoch"])
+        found = _optional(Incident.from_dict, values.get("found"))
+        return cls(to=values["to"], epoch=values["epoch"], found=found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +118,7 @@ class LogState:
 
     def as_json(self) -> str:
         values = {**asdict(self), "incidents": [one.as_dict() for one in self.incidents]}
+        values["repair"] = None if self.repair is None else self.repair.as_dict()
         return json.dumps(values, separators=(",", ":"))
 
     @classmethod
@@ -161,6 +179,14 @@ class Held:
     snapshot: Snapshot
     state: LogState | None
     holes: Holes
+
+    @property
+    def epoch(self) -> int:
+        return 0 if self.state is None else self.state.epoch
+
+    @property
+    def is_in_repair(self) -> bool:
+        return self.state is not None and self.state.repair is not None
 
 
 class LogTable:
@@ -225,6 +251,131 @@ class LogTable:
                 continue
             return
         self._fail("the table refuses the commit", f"a commit within {_ATTEMPTS} attempts", "a conflict each time")
+
+    def mark(self, held: Held, state: LogState) -> None:
+        """Say `state`, at the same position, instead of what `held` says. Raises TakenOver as `commit` does.
+
+        The holes are written again as they are: a fill that does not know of `state` yet is refused then.
+        """
+        for _ in range(_ATTEMPTS):
+            domains = {self._domain: state.as_json()}
+            if state.first is not None:
+                domains[self._holes_domain] = held.holes.as_json()
+            try:
+                self._table.commit(held.snapshot, domains=domains)
+            except KernelConflict:
+                newest = self._unchanged(held, state)
+                if newest is None:
+                    return
+                held = newest
+                continue
+            return
+        self._refused(_ATTEMPTS)
+
+    def cut(self, held: Held, state: LogState, out: OffsetRange, holes: Callable[[Holes], Holes]) -> None:
+        """Take the rows that start in `out` from the table, and move the log from `held` to `state`, in one commit.
+
+        `holes` gives the holes after it from those before it. A state of another epoch begins that epoch's transaction
+        versions. Raises TakenOver as `commit` does, ReplicaError naming a file that cannot be read; nothing has changed
+        then.
+        """
+        position = None if held.state is None or held.state.epoch == state.epoch else self.position_of(state)
+        taking = TakingOut(self._table, LOG, Rows.of_log(self._log_id, out))
+        for _ in range(_ATTEMPTS):
+            exchange = taking.on(held.snapshot)
+            try:
+                self._table.replace(
+                    held.snapshot,
+                    exchange.removed,
+                    [({}, file) for file in exchange.added],
+                    domains={self._domain: state.as_json(), self._holes_domain: holes(held.holes).as_json()},
+                    transaction=None if position is None else (position.app_id, position.offset),
+                    over_appends=True,  # nobody appends to this log without one of the two domains
+                )
+            except KernelConflict:
+                newest = self._unchanged(held, state)
+                if newest is None:
+                    return
+                held = newest
+                continue
+            return
+        self._refused(_ATTEMPTS)
+
+    def forget(self, below: Offset) -> int:
+        """Take the records that start below `below`, which lies under the position, from the table, for good.
+
+        One commit, which also makes the range a hole; the stream's own go on meanwhile. Returns how many rows it took,
+        0 where all of the range is a hole already. Raises ReplicaError naming a file that cannot be read.
+        """
+        out = OffsetRange(Offset(0), below)
+        taking = TakingOut(self._table, LOG, Rows.of_log(self._log_id, out))
+        for _ in range(_ATTEMPTS):
+            held = self.read()
+            if held.state is None or held.state.offset is None or below >= held.state.offset:
+                at = None if held.state is None else held.state.offset
+                self._fail("records at or above the position shall be deleted", f"a position above {below}", at)
+            if held.holes.hold(out):
+                return 0
+            exchange = taking.on(held.snapshot)
+            added: list[tuple[Partition, DataFile]] = [({}, file) for file in exchange.added]
+            domains = {self._holes_domain: held.holes.with_lost([out]).as_json()}
+            try:
+                self._table.replace(held.snapshot, exchange.removed, added, domains=domains, over_appends=True)
+            except KernelConflict:
+                continue
+            return exchange.rows
+        return self._refused(_ATTEMPTS)
+
+    def _unchanged(self, held: Held, state: LogState) -> Held | None:
+        """After a conflict: the log as it stands where `held` found it, None where `state` has landed after all.
+
+        Raises TakenOver where it is neither.
+        """
+        newest = self.read()
+        if newest.state == state:
+            return None
+        if newest.state != held.state:
+            raise self._taken_over(state.writer, newest.state) from None
+        return newest
+
+    def _refused(self, attempts: int) -> NoReturn:
+        self._fail("the table refuses the commit", f"a commit within {attempts} attempts", "a conflict each time")
+
+    def fill(self, held: Held, files: Sequence[DataFile], ledger: Sequence[LedgerRow]) -> Holes | None:
+        """Commit `files`, the records of `ledger`'s ranges, which lie in holes of `held`; the stream may go on.
+
+        What the newest fill that `held` knows owes to the ledger is there: this one takes its place. Returns the holes
+        that are left; None where there was another fill or a repair since, or the ranges are not missing any more. Then
+        the files are left to VACUUM: a commit that Kernel could not vouch for may have them.
+        """
+        filled = [row.range for row in ledger]
+        on = held
+        for _ in range(_ATTEMPTS):
+            holes = on.holes.filled(filled, ledger)
+            try:
+                self._table.commit(on.snapshot, files, domains={self._holes_domain: holes.as_json()})
+            except KernelConflict:
+                on = self.read()
+                if on.holes == holes:
+                    return holes
+                is_other = (on.epoch, on.holes.fills) != (held.epoch, held.holes.fills) or on.is_in_repair
+                if is_other or not all(map(on.holes.hold, filled)):
+                    return None
+                continue
+            return holes
+        return self._refused(_ATTEMPTS)
+
+    def refuse_repair(self, state: LogState | None) -> None:
+        """Raises RepairPending where a repair was begun and not brought to its end."""
+        if state is not None and state.repair is not None:
+            raise RepairPending(
+                "a repair of this log was begun and is not done",
+                log=self._log_id,
+                offset=state.repair.to,
+                expected="a log without a pending repair",
+                found=f"one that goes back to {state.repair.to}, where epoch {state.repair.epoch} begins",
+                hint="logtwin repair takes it to its end.",
+            )
 
     def position_of(self, state: LogState) -> Position | None:
         return None if state.offset is None else Position(self._log_id, state.epoch, state.offset)

@@ -1,10 +1,10 @@
 """The replica of one log: what `foreachBatch` calls for each batch of ranges.
 
-    handshake -> tasks write files and report -> coverage proven -> one commit -> acknowledge -> ledger -> hooks
+    handshake -> tasks write files and report -> coverage proven -> one commit -> acknowledge -> bookkeeping -> hooks
 
 The order is the promise. Nothing is visible before the coverage is proven; nothing is acknowledged that is not
-committed and, on a local disk, synced; the ledger follows the acknowledgement. After a crash at any point a new
-Replica goes on at the table's position, and there is exactly one copy of everything.
+committed and, on a local disk, synced; ledger, quarantine and incidents follow the acknowledgement. After a crash at
+any point a new Replica goes on at the table's position, and there is exactly one copy of everything.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from sinks.coverage import prove
-from sinks.files import discard
-from sinks.handshake import Replay, decide
-from sinks.ledger import Ledger, LedgerRow
+from sinks.batch_proof import ProvenBatch, prove_batch
+from sinks.bookkeeping import Bookkeeping
+from sinks.incidents import Incident
+from sinks.master_proof import prove_master
 from sinks.position import Held, LogState, LogTable, Writer
-from sinks.tables import LEDGER, LOG, spark_schema
-from sinks.tasks import REPORT_SCHEMA, SplitWriter, Written, unpack
+from sinks.split_job import discard_files, run_splits
+from sinks.split_report import SplitReport
+from sinks.tables import LOG
+from sinks.tasks import SplitWriter
 from sinks.warehouse import absolute, ensure_tables
-from sources.errors import CoverageError, LogtwinError, ReplicaError, find_error
-from sources.master import RANGES_SCHEMA, MasterLog, Session
+from sources.errors import LogtwinError, ReplicaError
+from sources.master import MasterLog, Session
 from sources.offsets import Offset, OffsetRange
 
 _log = logging.getLogger(__name__)
@@ -56,6 +56,7 @@ class BatchResult:
     bytes: int
     is_overlap: bool
     durations_s: dict[Step, float] = field(default_factory=dict)
+    incidents: Sequence[Incident] = ()
 
 
 class Replica:
@@ -79,27 +80,57 @@ class Replica:
         self._session = session
         self._writer = writer or Writer.of_this_process()
         self._on_step = on_step
-        self._log_path = LOG.path(self._warehouse)
-        self._table = LogTable(spark, self._log_path, master.log_id)
-        self._ledger = Ledger(spark, LEDGER.path(self._warehouse))
+        self._table = LogTable(spark, LOG.path(self._warehouse), master.log_id)
+        self._bookkeeping = Bookkeeping(spark, self._warehouse, master.log_id)
         self._state: LogState | None = None
         self._received: Offset | None = None
         self.last: BatchResult | None = None
 
     def open(self) -> Offset | None:
-        """Make the tables, take the log, restore the ledger. Returns the position, None of a fresh replica.
+        """Make the tables, take the log, restore what its newest commit owes. Returns the position, None if fresh.
 
         Opened again, it goes on where it stands and takes nothing back from a run that started later.
-        Raises ConfigurationError (a table that is not ours), ReplicaError, TakenOver.
+        Raises ConfigurationError (a table that is not ours), ReplicaError, TakenOver; RepairPending, and leaves the
+        log to the repair then.
         """
         ensure_tables(self._spark, self._warehouse)
+        self._table.refuse_repair(self._table.read().state)
         state = self._table.claim(self._writer) if self._state is None else self._table.held_by(self._writer)
+        self._table.refuse_repair(state)
+        self._bookkeeping.check(state.epoch, state.offset)
         self._received = state.offset
         self._state = state
-        if self._append_ledger(state):
-            _log.info("%s: restored the ledger rows of the newest commit", self._master.log_id)
+        if self._bookkeeping.settle(state):
+            _log.info("%s: restored what the newest commit owes to other tables", self._master.log_id)
         self._run_hooks()
         return state.offset
+
+    def prove_master(self) -> None:
+        """See `sinks.master_proof`. From any thread, once the replica is open."""
+        state = self._opened()
+        if state.offset:
+            prove_master(self._master, state.offset, state.link)
+
+    def skip(self, incident: Incident) -> None:
+        """Pass over the range of `incident`, which begins at the position, in a commit of its own.
+
+        Raises TakenOver, ReplicaError.
+        """
+        mine = self._opened()
+        if incident.start != mine.offset:
+            raise ValueError(f"{incident.range} does not begin at the position {mine.offset}")
+        held = self._table.read()
+        self._table.check(held, mine)
+        state = mine.moved_to(incident.end, first=incident.start, ledger=(), incidents=(incident,))
+        self._table.commit(held, state, (), lost=(incident.range,))
+        self._state = state
+        self._received = state.offset
+        self._bookkeeping.settle(state)
+        self._run_hooks()
+
+    def report(self, incident: Incident) -> None:
+        """Put on record what was found and is not passed. Raises ReplicaError."""
+        self._bookkeeping.report(self._opened().epoch, incident)
 
     def check_ownership(self) -> None:
         """Look whether this run still owns the log: one look at the table, never while a batch is under way.
@@ -111,6 +142,10 @@ class Replica:
     def position(self) -> Offset | None:
         """Up to where this run has committed, or found committed when it opened."""
         return self._opened().offset
+
+    def epoch(self) -> int:
+        """The history of the log that this run continues."""
+        return self._opened().epoch
 
     def received(self) -> Offset | None:
         """Up to where the tasks have read and the coverage is proven; asked after `position`, never below that."""
@@ -139,12 +174,9 @@ class Replica:
         self._table.check(held, mine)
         clock = _Clock()
         with self._session.reading():
-            reports = self._run_tasks(batch, mine)
-        try:
-            proven = _prove(reports, mine.offset)
-        except LogtwinError:
-            discard(self._log_path, [row["name"] for row in reports if row["name"]])
-            raise
+            write = SplitWriter(self._master, mine.epoch, mine.offset, mine.link, self._warehouse)
+            reports = run_splits(batch, write)
+        proven = self._prove(reports, mine.offset)
         if proven is None:
             self._acknowledge_again(mine.offset)
             return
@@ -154,35 +186,37 @@ class Replica:
         self._step(Step.COMMIT, clock)
         self._session.acknowledge(proven.range.end)
         self._step(Step.ACKNOWLEDGE, clock)
-        self._append_ledger(state)
+        self._bookkeeping.settle(state)
         self._step(Step.LEDGER, clock)
         self._run_hooks()
-        self.last = BatchResult(proven.range, proven.records, proven.range.size, proven.is_overlap, clock.durations_s)
-
-    def _run_tasks(self, batch: DataFrame, mine: LogState) -> list[Row]:
-        """One Spark job: every split read, written and reported. Raises what a task raised, as what it was."""
-        write = SplitWriter(self._master, mine.epoch, mine.offset, self._log_path)
-        try:
-            frame = batch.select(*RANGES_SCHEMA.names)
-            return frame.mapInArrow(write, spark_schema(REPORT_SCHEMA)).collect()
-        except (PySparkException, Py4JError) as error:
-            raise self._job_failure(error) from error
-
-    def _job_failure(self, error: Exception) -> LogtwinError:
-        return find_error(str(error)) or ReplicaError(
-            "the Spark job that writes the batch failed",
-            log=self._master.log_id,
-            offset=self._opened().offset,
-            found=_last_line(str(error)),
-            hint="Nothing was committed; the batch is done again at the next start.",
+        self.last = BatchResult(
+            range=proven.range,
+            records=proven.records,
+            bytes=sum(row.bytes for row in state.ledger),
+            is_overlap=proven.is_overlap,
+            durations_s=clock.durations_s,
+            incidents=state.incidents,
         )
 
-    def _commit(self, held: Held, mine: LogState, proven: _Proven) -> LogState:
-        """The one commit of the batch: files, transaction version, position."""
+    def _prove(self, reports: Sequence[SplitReport], position: Offset | None) -> ProvenBatch | None:
+        try:
+            return prove_batch(reports, position)
+        except LogtwinError:
+            discard_files(self._warehouse, reports)
+            raise
+
+    def _commit(self, held: Held, mine: LogState, proven: ProvenBatch) -> LogState:
+        """The one commit of the batch: files, transaction version, position, and what is owed to other tables."""
         now_us = time.time_ns() // 1000
-        rows = [_ledger_row(piece, now_us) for piece in proven.written]
-        state = mine.moved_to(proven.range.end, first=proven.range.start, ledger=rows)
-        self._table.commit(held, state, [piece.file for piece in proven.written])
+        state = mine.moved_to(
+            proven.range.end,
+            first=proven.range.start,
+            ledger=proven.ledger(now_us),
+            link=proven.link,
+            incidents=proven.incidents(now_us),
+            quarantined=proven.quarantined,
+        )
+        self._table.commit(held, state, proven.files, lost=proven.lost)
         self._state = state
         return state
 
@@ -194,13 +228,9 @@ class Replica:
         self._on_step(Step.ACKNOWLEDGE)
         self.last = BatchResult(OffsetRange(position, position), 0, 0, is_overlap=False)
 
-    def _append_ledger(self, state: LogState) -> bool:
-        position = self._table.position_of(state)
-        return position is not None and self._ledger.append(position, state.ledger)
-
     def _run_hooks(self) -> None:
         self._table.run_hooks()
-        self._ledger.run_hooks()
+        self._bookkeeping.run_hooks()
 
     def _step(self, step: Step, clock: _Clock) -> None:
         clock.lap(step)
@@ -223,57 +253,3 @@ class _Clock:
         now = time.monotonic()
         self.durations_s[step] = now - self._since
         self._since = now
-
-
-@dataclass(frozen=True, slots=True)
-class _Proven:
-    """What is about to be committed: the pieces join to exactly `range`."""
-
-    range: OffsetRange
-    is_overlap: bool
-    written: Sequence[Written]
-
-    @property
-    def records(self) -> int:
-        return sum(piece.file.records for piece in self.written)
-
-
-def _prove(reports: Sequence[Row], position: Offset | None) -> _Proven | None:
-    """The reports of one batch, checked; None where nothing of it is new. Raises a task's error, Gap, CoverageError."""
-    if not reports:
-        return None
-    in_order = sorted(reports, key=lambda row: row["split_start"])
-    written = [piece for piece in (unpack(row.asDict()) for row in in_order) if piece is not None]
-    decision = decide(position, _one_batch(in_order))
-    if isinstance(decision, Replay):
-        return None
-    covered = prove(decision.range, [piece.covered for piece in written])
-    return _Proven(covered, decision.is_overlap, written)
-
-
-def _last_line(trace: str) -> str:
-    """What a traceback, of Python or Java, comes to: its last line that is not indented."""
-    lines = [line for line in trace.splitlines() if line.strip() and not line[0].isspace()]
-    return lines[-1] if lines else trace
-
-
-def _one_batch(reports: Sequence[Row]) -> OffsetRange:
-    """The batch that all splits say they belong to."""
-    found = {OffsetRange(row["batch_start"], row["batch_end"]) for row in reports}
-    if len(found) != 1:
-        ranges = ", ".join(str(batch) for batch in sorted(found))
-        raise CoverageError("splits of several batches in one", expected="splits of one batch", found=ranges)
-    return found.pop()
-
-
-def _ledger_row(piece: Written, committed_at_us: int) -> LedgerRow:
-    return LedgerRow(
-        start=piece.covered.range.start,
-        end=piece.covered.range.end,
-        records=piece.file.records,
-        bytes=piece.covered.range.size,
-        checksum=piece.checksum,
-        first_store_timestamp=piece.first_store_us,
-        last_store_timestamp=piece.last_store_us,
-        committed_at=committed_at_us,
-    )

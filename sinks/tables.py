@@ -153,7 +153,17 @@ LEDGER = TableSpec(
     "ledger",
     "one row for each range that a commit to the log table contains",
     LEDGER_SCHEMA,
-    statistics=("log_id", "epoch", "start", "end", "first_store_timestamp", "last_store_timestamp", "committed_at"),
+    # with what completeness is told by: a file of one row never has to be opened for that
+    statistics=(
+        "log_id",
+        "epoch",
+        "start",
+        "end",
+        "first_store_timestamp",
+        "last_store_timestamp",
+        "committed_at",
+        "deleted_at",
+    ),
     clustering=("log_id", "start"),
     append_only=False,
 )

@@ -33,7 +33,7 @@ from pyspark.sql.types import StructType
 
 from sources.bounds import check_within
 from sources.errors import ConfigurationError, LogtwinError
-from sources.master import RANGES_SCHEMA, RECORD_SCHEMA, MasterLog
+from sources.master import RANGES_SCHEMA, RECORD_SCHEMA, Damage, MasterLog
 from sources.offsets import Offset, OffsetRange
 from sources.options import EARLIEST, LATEST, ReadOptions, StartingOffset, offset_or_name, parse_options
 from sources.registry import open_log
@@ -87,6 +87,7 @@ class LogtwinDataSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self._options = parse_options(SourceOptions, dict(options), where='format("logtwin")', camel=True)
+        _check_emit(self._options)
         self._log = open_log(self._options)
 
     @classmethod
@@ -202,6 +203,17 @@ def _split(log: MasterLog, batch: OffsetRange, committed: Offset | None) -> list
     return [SplitPartition(batch, owned, committed, log.cuts_at_records) for owned in pieces]
 
 
+def _check_emit(options: SourceOptions) -> None:
+    if options.emit == "records" and options.on_loss == "record":
+        raise ConfigurationError(
+            "records alone have nowhere to put what is lost",
+            log=options.id,
+            expected="onLoss fail",
+            found="onLoss record",
+            hint="Leave onLoss away, or replicate the log: logtwin keeps incidents and quarantine beside its records.",
+        )
+
+
 def _ranges(log: MasterLog, split: SplitPartition) -> pa.RecordBatch:
     row = [str(log.log_id), split.batch.start, split.batch.end, split.owned.start, split.owned.end]
     return pa.RecordBatch.from_arrays(
@@ -216,8 +228,10 @@ def _emit(log: MasterLog, options: SourceOptions, partition: InputPartition) -> 
         yield _ranges(log, partition)
         return
     with _across_processes():
-        for chunk in log.read(partition.owned, committed=partition.committed, boundary=partition.boundary):
-            yield _with_log_id(log, chunk.records)
+        for piece in log.read(partition.owned, committed=partition.committed, boundary=partition.boundary):
+            if isinstance(piece, Damage):
+                raise piece.error
+            yield _with_log_id(log, piece.records)
 
 
 def _with_log_id(log: MasterLog, records: pa.RecordBatch) -> pa.RecordBatch:

@@ -7,7 +7,7 @@ stay open as long as the job runs (the acknowledging side of a replication proto
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -220,15 +220,23 @@ class MasterLog(Protocol):
         ConfigurationError (the read would promise what is not committed).
         """
 
-    def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Iterator[memoryview]:
+    def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Generator[memoryview]:
         """The master's own bytes of exactly `wanted`, unchecked, in pieces, each good until the next is asked for.
 
         To compare with: the edges need not be record boundaries. `committed` as in `read`; `wanted` lies below it.
+        Closed early, it closes what it has opened.
         Raises OffsetOutOfRange, SegmentError, MasterUnreachable, MasterSilent, ProtocolViolation.
         """
 
+    @property
+    def restored_from(self) -> Sequence[str]:
+        """The columns of RECORD_SCHEMA that `restore` needs, offset and size among them."""
+
     def restore(self, records: pa.RecordBatch) -> bytes:
-        """The master's own bytes of consecutive `records` (RECORD_SCHEMA): the inverse of `read`."""
+        """The master's own bytes of `records`, one after the other: the inverse of `read`.
+
+        Raises CorruptRecord for a row that `read` cannot have made.
+        """
 
     def metadata(self) -> Iterator[Fetched]:
         """What the master knows beside its log, kind by kind, asked for as the results are taken.

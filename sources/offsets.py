@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import NewType
+from typing import Final, NewType
 
 Offset = NewType("Offset", int)
 """The next thing to read, at or above 0. RocketMQ: a byte position of the commit log."""
+
+END: Final = Offset(2**63 - 1)
+"""Above every offset of any log."""
 
 KINDS = ("rocketmq", "kafka", "dister")
 # A part never starts with a dot: log ids also name folders.

@@ -32,6 +32,7 @@ def _rocketmq(options: MasterOptions) -> RocketMQLog:
         split_bytes=options.split_bytes,
         chunk_bytes=options.chunk_bytes,
         parallel_reads=options.parallel_reads,
+        past_damage=options.on_loss == "record",
         connect_timeout_ms=options.connect_timeout_ms,
         connect_attempts=options.connect_attempts,
         silence_timeout_ms=options.silence_timeout_ms,

@@ -9,9 +9,11 @@ import numpy as np
 from sources.offsets import Offset
 from sources.rocketmq.commitlog import BLANK, HEAD, V1, Host, Message, body_crc, encode
 
-RECORDS_IN_BLOCK = 4096
+TOPICS = 5
+QUEUES = 4
+RECORDS_IN_BLOCK = 200 * TOPICS * QUEUES  # so that each queue gets as many of each block
 BODY_BYTES = 1024
-PHYSICAL_OFFSET_AT = 28  # section 1.2 of the format: the only field of a record that depends on its place
+QUEUE_OFFSET_AT, PHYSICAL_OFFSET_AT = 20, 28  # section 1.2 of the format: what depends on a record's place
 
 
 def _block() -> tuple[np.ndarray, np.ndarray]:
@@ -29,10 +31,10 @@ def _block() -> tuple[np.ndarray, np.ndarray]:
         records.append(
             encode(
                 Message(
-                    magic=V1, body_crc=body_crc(body), queue_id=number % 4, flag=0, queue_offset=number // 4,
+                    magic=V1, body_crc=body_crc(body), queue_id=number % QUEUES, flag=0, queue_offset=0,
                     offset=Offset(0), sys_flag=0, born_timestamp_ms=1_790_000_000_000, born_host=host,
                     store_timestamp_ms=1_790_000_000_000 + number, store_host=host, reconsume_times=0,
-                    prepared_transaction_offset=0, body=body, topic=f"topic-{number % 5}", properties=properties,
+                    prepared_transaction_offset=0, body=body, topic=f"topic-{number % TOPICS}", properties=properties,
                 )
             )
         )  # fmt: skip
@@ -40,18 +42,24 @@ def _block() -> tuple[np.ndarray, np.ndarray]:
     return np.frombuffer(b"".join(records), dtype=np.uint8), np.cumsum(sizes) - sizes
 
 
+def _put(block: np.ndarray, places: np.ndarray, values: np.ndarray) -> None:
+    """Write `values` as 8 bytes each at `places`."""
+    block[places[:, None] + np.arange(8)] = values.astype(">i8").view(np.uint8).reshape(-1, 8)
+
+
 def write_large_log(folder: Path, size_bytes: int, *, file_size_bytes: int = 256 * 1024 * 1024) -> int:
     """Segment files with about `size_bytes` of records; the offset after the last one."""
     folder.mkdir(parents=True)
     data, starts = _block()
-    places = starts[:, None] + np.arange(PHYSICAL_OFFSET_AT, PHYSICAL_OFFSET_AT + 8)
+    queue_offsets = np.arange(RECORDS_IN_BLOCK) // (TOPICS * QUEUES)
     end = 0
     for file_start in range(0, size_bytes, file_size_bytes):
         with (folder / f"{file_start:020d}").open("wb") as file:
             while file.tell() + len(data) + HEAD.size <= file_size_bytes and file_start + file.tell() < size_bytes:
                 block = data.copy()
-                offsets = (starts + file_start + file.tell()).astype(">i8")
-                block[places] = offsets.view(np.uint8).reshape(-1, 8)
+                _put(block, starts + PHYSICAL_OFFSET_AT, starts + file_start + file.tell())
+                _put(block, starts + QUEUE_OFFSET_AT, queue_offsets)
+                queue_offsets += RECORDS_IN_BLOCK // (TOPICS * QUEUES)
                 file.write(block.tobytes())
             end = file_start + file.tell()
             if end < size_bytes:

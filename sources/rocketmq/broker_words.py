@@ -34,6 +34,7 @@ from sources.errors import ProtocolViolation
 from sources.offsets import Offset, OffsetRange
 from sources.retention import Retention
 from sources.rocketmq.address import Address
+from sources.rocketmq.layout import Files
 
 MOST_IN_SYNC_REPLICAS: Final = 2
 """With more than this a broker waits for several slaves, and would take two connections of one for two."""
@@ -81,6 +82,12 @@ def takes_turns(config: Words) -> bool:
 def forgets_after_s(config: Words) -> float:
     """How long a connection that says nothing may be counted, at the most."""
     return (_number(config, "haHousekeepingInterval") or _DEFAULT_HOUSEKEEPING_MS) / 1000 + _HOUSEKEEPING_MARGIN_S
+
+
+def files(config: Words) -> Files | None:
+    """How its commit log is cut; None of a broker that does not tell. It starts only on files of the size it tells."""
+    size = _number(config, "mappedFileSizeCommitLog")
+    return Files(0, size) if size else None
 
 
 def retention(info: Words, config: Words) -> Retention | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sources.errors import CorruptRecord
+from sources.errors import ChecksumMismatch, CorruptRecord
 from sources.rocketmq.bodies import body_crc
 from sources.rocketmq.layout import BLANK, DEFAULT_LIMITS, HEAD, V1, V2, Limits, minimum_size
 
@@ -45,6 +45,19 @@ def check_head(size: int, magic: int, offset: int, limits: Limits = DEFAULT_LIMI
             expected=f"at most {most} bytes",
             found=f"{size} bytes",
             hint="Raise the limit on record bytes if the broker's maxMessageSize allows such records.",
+        )
+    if magic == BLANK and limits.files is not None:
+        _check_blank(size, limits.files.end_after(offset) - offset, offset)
+
+
+def _check_blank(size: int, left: int, offset: int) -> None:
+    if size != left:
+        raise CorruptRecord(
+            "the blank record does not end at the end of its file",
+            offset=offset,
+            expected=f"{left} bytes",
+            found=f"{size} bytes",
+            hint=_DAMAGED,
         )
 
 
@@ -101,9 +114,10 @@ def check_sum(size: int, parts: int, offset: int) -> None:
 
 
 def check_crc(body: bytes, crc: int, offset: int) -> None:
+    """Raises ChecksumMismatch."""
     computed = body_crc(body)
     if computed != crc:
-        raise CorruptRecord(
+        raise ChecksumMismatch(
             "the body does not have its CRC",
             offset=offset,
             expected=f"CRC-32 {crc} as stored",

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NoReturn
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -38,21 +37,33 @@ _MAX_DATA_BYTES = 2**31 - 1  # Arrow's binary columns count bytes in 32 bits
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Whole records, one row each (RECORD_SCHEMA), in log order; `end` is the first byte that was not decoded."""
+    """Whole records, one row each (RECORD_SCHEMA), in log order; `end` is the first byte that was not decoded.
+
+    `error` is what is wrong with the record at `end`; None where nothing is known to be.
+    """
 
     records: pa.RecordBatch
     end: Offset
+    error: CorruptRecord | None = None
 
 
 def decode(data: Buffer, start: Offset, stop: Offset, limits: Limits = DEFAULT_LIMITS) -> Decoded:
+    """As `decode_sound`, all or nothing: raises the error that is found."""
+    decoded = decode_sound(data, start, stop, limits)
+    if decoded.error is not None:
+        raise decoded.error
+    return decoded
+
+
+def decode_sound(data: Buffer, start: Offset, stop: Offset, limits: Limits = DEFAULT_LIMITS) -> Decoded:
     """Every record that starts before `stop` and lies wholly in `data`, which begins with byte `start`, a boundary.
 
+    It ends before the first record in which anything is wrong, with the error that `commitlog.decode` raises for it.
     Where the decompressed bodies pass `limits.max_decompressed_bytes` it ends earlier, after at least one record: go
     on at `end` as usual. A body that cannot be decompressed, or only to more than `limits.max_body_bytes`, is null in
     `body` and whole in `stored_body`: brokers store what producers send and check neither.
 
-    Raises CorruptRecord, the one that `commitlog.decode` raises for the first record in which anything is wrong;
-    ValueError for 2 GiB of data or more.
+    Raises ValueError for 2 GiB of data or more.
     """
     view = memoryview(data).cast("B")
     if len(view) > _MAX_DATA_BYTES:
@@ -72,22 +83,31 @@ def _decode(view: memoryview, start: Offset, stop: Offset, limits: Limits) -> De
     with contextlib.suppress(SuspectRecord):
         decoded = _decode_rows(view, start, heads, limits)
     if decoded is None:
-        _raise_first_error(view, start, heads, limits)
-    if heads.error is not None and decoded.end == start + heads.end:
-        raise heads.error
-    return decoded
+        heads = _sound_before(_first_error(view, start, heads, limits), heads, start)
+        decoded = _decode_rows(view, start, heads, limits)
+    return replace(decoded, error=heads.error) if decoded.end == start + heads.end else decoded
 
 
-def _raise_first_error(view: memoryview, start: Offset, heads: Heads, limits: Limits) -> NoReturn:
+def _first_error(view: memoryview, start: Offset, heads: Heads, limits: Limits) -> CorruptRecord:
     for at in heads.starts.tolist():
-        commitlog.decode(view, at, Offset(start + at), limits)
-    raise CorruptRecord("a record contradicts itself", offset=start, hint="Please report this log's bytes as a bug.")
+        try:
+            commitlog.decode(view, at, Offset(start + at), limits)
+        except CorruptRecord as error:
+            return error
+    return CorruptRecord("a record contradicts itself", offset=start, hint="Please report this log's bytes as a bug.")
+
+
+def _sound_before(error: CorruptRecord, heads: Heads, start: Offset) -> Heads:
+    """The heads before the record that `error` tells of."""
+    end = (error.offset or start) - start
+    count = int(np.searchsorted(heads.starts, end))
+    return Heads(heads.starts[:count], heads.is_blank[:count], end, error)
 
 
 def _decode_rows(view: memoryview, start: Offset, heads: Heads, limits: Limits) -> Decoded:
     at = np.flatnonzero(~heads.is_blank)
     if not len(at):
-        return Decoded(_with_blanks(_NO_ROWS, view, start, heads), Offset(start + heads.end))
+        return Decoded(_with_blanks(NO_ROWS, view, start, heads), Offset(start + heads.end))
     messages = scan(view, heads.starts[at], heads.ends[at], start)
     bodies = BodyColumns.of(view, messages, limits)
     records = _records(view, start, messages, bodies)
@@ -99,7 +119,7 @@ def _decode_rows(view: memoryview, start: Offset, heads: Heads, limits: Limits) 
     return Decoded(records.slice(0, complete), Offset(start + int(heads.starts[complete])))
 
 
-_NO_ROWS = pa.RecordBatch.from_pylist([], RECORD_SCHEMA)
+NO_ROWS = pa.RecordBatch.from_pylist([], RECORD_SCHEMA)
 
 
 def _records(view: memoryview, start: Offset, messages: Messages, bodies: BodyColumns) -> pa.RecordBatch:

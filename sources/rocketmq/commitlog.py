@@ -5,9 +5,9 @@ How a record is laid out, field by field, stands in `layout`; what must hold of 
 
 from __future__ import annotations
 
-import re
 import struct
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sources.errors import CorruptRecord
 from sources.offsets import Offset
@@ -50,7 +50,7 @@ from sources.rocketmq.properties import java_hash
 __all__ = [
     "BLANK", "BORN_HOST_IPV6", "COMPRESSED", "DEFAULT_LIMITS", "DEFAULT_MAX_RECORD_BYTES", "HEAD", "STORE_HOST_IPV6",
     "V1", "V2", "BatchItem", "Blank", "Buffer", "Compression", "Host", "Limits", "Message", "body_crc", "check_head",
-    "compress", "decode", "decode_items", "decompress", "encode", "encode_items", "find_record", "java_hash",
+    "compress", "decode", "decode_items", "decompress", "encode", "encode_items", "framed_size", "java_hash",
     "read_head",
 ]  # fmt: skip
 
@@ -112,9 +112,47 @@ def decode(buffer: Buffer, at: int, offset: Offset, limits: Limits = DEFAULT_LIM
         return _decode_message(record, offset)
 
 
+class _Parts(NamedTuple):
+    """What follows the lead of a message; its lengths add up."""
+
+    born_host: Host
+    store_timestamp_ms: int
+    store_host: Host
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body: bytes
+    topic: bytes
+    properties: bytes
+
+
 def _decode_message(record: memoryview, offset: Offset) -> Message:
     _size, magic, crc, queue_id, flag, queue_offset, place, sys_flag, born_ms = LEAD.unpack_from(record)
     check_place(place, offset)
+    parts = _decode_parts(record, magic, sys_flag, offset)
+    check_crc(parts.body, crc, offset)
+    check_time(born_ms, "born timestamp", offset)
+    check_time(parts.store_timestamp_ms, "store timestamp", offset)
+    return Message(
+        magic=magic,
+        body_crc=crc,
+        queue_id=queue_id,
+        flag=flag,
+        queue_offset=queue_offset,
+        offset=offset,
+        sys_flag=sys_flag,
+        born_timestamp_ms=born_ms,
+        born_host=parts.born_host,
+        store_timestamp_ms=parts.store_timestamp_ms,
+        store_host=parts.store_host,
+        reconsume_times=parts.reconsume_times,
+        prepared_transaction_offset=parts.prepared_transaction_offset,
+        body=parts.body,
+        topic=checked_topic(parts.topic, offset),
+        properties=parts.properties,
+    )
+
+
+def _decode_parts(record: memoryview, magic: int, sys_flag: int, offset: Offset) -> _Parts:
     check_size(len(record), minimum_size(magic, sys_flag), offset)
     born_host, at = _decode_host(record, LEAD.size, sys_flag & BORN_HOST_IPV6)
     (store_ms,) = STORE_TIMESTAMP.unpack_from(record, at)
@@ -125,26 +163,8 @@ def _decode_message(record: memoryview, offset: Offset) -> Message:
     topic, at = _decode_part(record, at, TOPIC_LENGTH[magic], "topic", offset, room_bytes=PROPERTIES_LENGTH.size)
     properties, at = _decode_part(record, at, PROPERTIES_LENGTH, "properties", offset, room_bytes=0)
     check_sum(len(record), at, offset)
-    check_crc(body, crc, offset)
-    check_time(born_ms, "born timestamp", offset)
-    check_time(store_ms, "store timestamp", offset)
-    return Message(
-        magic=magic,
-        body_crc=crc,
-        queue_id=queue_id,
-        flag=flag,
-        queue_offset=queue_offset,
-        offset=offset,
-        sys_flag=sys_flag,
-        born_timestamp_ms=born_ms,
-        born_host=born_host,
-        store_timestamp_ms=store_ms,
-        store_host=store_host,
-        reconsume_times=reconsume_times,
-        prepared_transaction_offset=prepared_transaction_offset,
-        body=body,
-        topic=checked_topic(topic, offset),
-        properties=properties,
+    return _Parts(
+        born_host, store_ms, store_host, reconsume_times, prepared_transaction_offset, body, topic, properties
     )
 
 
@@ -162,6 +182,25 @@ def _decode_part(
     left = len(record) - start - room_bytes
     check_room(name, size, left, offset)
     return bytes(record[start : start + size]), start + size
+
+
+def framed_size(buffer: Buffer, offset: Offset, limits: Limits = DEFAULT_LIMITS) -> int | None:
+    """Bytes of the message that `buffer` begins with, in its place and with lengths that add up, whatever else is wrong
+    with it. None where its own word cannot be taken for where the next record starts, or not all of it is there.
+    """
+    with memoryview(buffer) as view:
+        if len(view) < LEAD.size:
+            return None
+        size, magic, _, _, _, _, place, sys_flag, _ = LEAD.unpack_from(view)
+        if magic == BLANK or place != offset or size > len(view):
+            return None
+        try:
+            check_head(size, magic, offset, limits)
+            with view[:size] as record:
+                _decode_parts(record, magic, sys_flag, offset)
+        except CorruptRecord:
+            return None
+        return int(size)
 
 
 def encode(record: Message | Blank) -> bytes:
@@ -210,56 +249,3 @@ def _check_hosts(message: Message) -> None:
     born, store = bool(message.sys_flag & BORN_HOST_IPV6), bool(message.sys_flag & STORE_HOST_IPV6)
     if (message.born_host.is_ipv6, message.store_host.is_ipv6) != (born, store):
         raise ValueError(f"sys_flag {message.sys_flag:#x} of the message at {message.offset} names other hosts")
-
-
-_MAGIC = re.compile(rb"\xda\xa3\x20[\xa7\xab]|\xcb\xd4\x31\x94")
-
-
-def find_record(buffer: Buffer, start: Offset, limits: Limits = DEFAULT_LIMITS) -> Offset | None:
-    """The first record boundary at or after byte `start` of the log, which `buffer` begins with. None: not in here.
-
-    A message is recognised by its stored physical offset being its own place, and must then pass every check of
-    `decode`. A body may hold a copy of a record, even of this log: it carries the offset of another place. A blank has
-    no offset of its own; it counts where the record after it is in its place, or `buffer` ends exactly there.
-    With None the caller has too few bytes: a message in its place of which not all is there hides what comes after it.
-    """
-    with memoryview(buffer) as view:
-        for match in _MAGIC.finditer(view):
-            at = match.start() - 4
-            if at < 0 or not _has_head(view, at, start, limits):
-                continue
-            if read_head(view, at)[1] == BLANK:
-                if _precedes_record(view, at, start, limits):
-                    return Offset(start + at)
-            elif _is_in_place(view, at, start):
-                verdict = _verified(view, at, start, limits)
-                if verdict is not False:
-                    return Offset(start + at) if verdict else None
-    return None
-
-
-def _has_head(view: memoryview, at: int, start: Offset, limits: Limits) -> bool:
-    try:
-        check_head(*read_head(view, at), start + at, limits)
-    except CorruptRecord:
-        return False
-    return True
-
-
-def _is_in_place(view: memoryview, at: int, start: Offset) -> bool:
-    return len(view) - at >= LEAD.size and bool(LEAD.unpack_from(view, at)[6] == start + at)
-
-
-def _precedes_record(view: memoryview, at: int, start: Offset, limits: Limits) -> bool:
-    end = at + read_head(view, at)[0]
-    if end == len(view):
-        return True
-    return end + LEAD.size <= len(view) and _has_head(view, end, start, limits) and _is_in_place(view, end, start)
-
-
-def _verified(view: memoryview, at: int, start: Offset, limits: Limits) -> bool | None:
-    """Whether the candidate passes every check; None where not all of it is there."""
-    try:
-        return True if decode(view, at, Offset(start + at), limits) else None
-    except CorruptRecord:
-        return False

@@ -7,10 +7,12 @@ starts and whose end it must not cross (RocketMQ specification: a blank fills wh
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 from sources.errors import CorruptRecord
 from sources.offsets import Offset
 from sources.rocketmq.commitlog import BLANK, HEAD, V1, V2, Limits, check_head
+from sources.rocketmq.layout import Files
 from sources.rocketmq.segment_files import Segment
 
 MESSAGE_HEAD = struct.Struct(">ii20xq")
@@ -41,23 +43,16 @@ def head_size(segment: Segment, rest: memoryview, at: Offset, limits: Limits) ->
     if size == magic == 0:
         return 0
     try:
-        check_head(size, magic, at, limits)
+        check_head(size, magic, at, replace(limits, files=Files(segment.start, segment.size)))
     except CorruptRecord as error:
         raise in_file(error, segment, _DLEDGER_HINT if _is_dledger(rest, at) else None) from None
     if size > len(rest):
         raise corrupt(
             segment, at, "the record reaches past the end of its file", f"{len(rest)} bytes at most", f"{size}"
         )
-    if magic == BLANK:
-        _check_blank(segment, at, size, len(rest))
-    else:
+    if magic != BLANK:
         _check_place(segment, at, rest, size)
     return int(size)
-
-
-def _check_blank(segment: Segment, at: Offset, size: int, left: int) -> None:
-    if size != left:
-        raise corrupt(segment, at, "the blank record does not end at the end of its file", f"{left} bytes", f"{size}")
 
 
 def _check_place(segment: Segment, at: Offset, rest: memoryview, size: int) -> None:
@@ -100,10 +95,14 @@ def corrupt(
 
 def in_file(error: CorruptRecord, segment: Segment, hint: str | None = None) -> CorruptRecord:
     """`error`, of code that sees only bytes, naming the segment file and what to do."""
-    facts = error.facts() | {"hint": hint or error.hint or _MEND}
-    kind, problem = facts.pop("type"), facts.pop("problem")
-    del kind
-    return CorruptRecord(f"{problem} in segment file {segment.path}", **facts)
+    return type(error)(
+        f"{error.problem} in segment file {segment.path}",
+        log=error.log,
+        offset=error.offset,
+        expected=error.expected,
+        found=error.found,
+        hint=hint or error.hint or _MEND,
+    )
 
 
 def _is_dledger(rest: memoryview, at: Offset) -> bool:

@@ -81,15 +81,29 @@ _FIXED_BYTES = LEAD.size + STORE_TIMESTAMP.size + TAIL.size + BODY_LENGTH.size +
 
 
 @dataclass(frozen=True, slots=True)
+class Files:
+    """How a log is cut into segment files: one starts at offset `start`, and each has `size` bytes."""
+
+    start: int
+    size: int
+
+    def end_after(self, offset: int) -> int:
+        """Where the file that holds `offset` ends."""
+        return offset + self.size - (offset - self.start) % self.size
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """What a reader refuses to take into memory: larger records, and bodies larger than that when decompressed.
 
-    `max_decompressed_bytes` bounds the decompressed bodies of one decoded batch of records, not of one record.
+    `max_decompressed_bytes` bounds the decompressed bodies of one decoded batch of records, not of one record. `files`
+    is None of a log of which nobody knows how it is cut; then nothing tells a blank of a wrong size from a sound one.
     """
 
     max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES
     max_body_bytes: int = 64 * 1024 * 1024
     max_decompressed_bytes: int = 256 * 1024 * 1024
+    files: Files | None = None
 
 
 DEFAULT_LIMITS = Limits()

@@ -12,29 +12,30 @@ have ended before another one begins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from sources.bounds import check_within
 from sources.errors import ConfigurationError, LogtwinError
-from sources.master import Chunk, MasterView, Session
+from sources.master import Chunk, Damage, MasterView, Session
 from sources.metadata import Fetched
 from sources.offsets import LogId, Offset, OffsetRange
-from sources.rocketmq import columns
+from sources.rocketmq import restore
 from sources.rocketmq.address import Address
 from sources.rocketmq.broker_check import check_broker
-from sources.rocketmq.broker_words import forgets_after_s, log_bounds, retention, takes_turns
+from sources.rocketmq.broker_words import files, forgets_after_s, log_bounds, retention, takes_turns
 from sources.rocketmq.commitlog import DEFAULT_MAX_RECORD_BYTES, Limits
 from sources.rocketmq.ha import DEFAULT_MAX_FRAME_BYTES
 from sources.rocketmq.ha_client import ReadOptions, read_stream
 from sources.rocketmq.metadata import fetch
 from sources.rocketmq.remote_broker import BrokerAt, NamedBroker, RemoteBroker
-from sources.rocketmq.segments import Segments
+from sources.rocketmq.segments import SETTLE_S, Segments
 from sources.rocketmq.session import HASession, SilentSession
-from sources.rocketmq.stream_chunks import LogEnd, chunk_stream
+from sources.rocketmq.stream_chunks import LogEnd, StreamReader
 
 MIB = 1024 * 1024
 
@@ -45,6 +46,7 @@ class RocketMQLog:
 
     Either `path`, a directory of segment files; or `master` (HA port) and `remoting` (normal port) of one broker; or
     `name_servers`, which are asked at each connection for the master of the broker that the log id names.
+    `past_damage` says that `read` hands damage over instead of raising it, and `bounds` and `plan` look past it.
     `parallel_reads` says that no producer waits for slaves: several tasks may read over HA at once, and from above the
     committed position. `connect_timeout_ms` is also how long the broker may take to answer a request.
     Raises ConfigurationError.
@@ -58,6 +60,7 @@ class RocketMQLog:
     split_bytes: int = 64 * MIB
     chunk_bytes: int = 8 * MIB
     parallel_reads: bool = False
+    past_damage: bool = False
     connect_timeout_ms: int = 5000
     connect_attempts: int = 3
     silence_timeout_ms: int = 20_000
@@ -135,17 +138,14 @@ class RocketMQLog:
             return wanted.in_pieces(self.split_bytes)
         return () if wanted.is_empty else (wanted,)
 
-    def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk]:
+    def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
         if owned.is_empty:
             return
-        broker = self._broker()
-        with self._naming_the_log():
-            if broker is None:
-                yield from self._segments().chunks(owned, boundary, self.chunk_bytes)
-            else:
-                yield from self._read_ha(broker, owned, committed, boundary)
+        with self._naming_the_log(), closing(self._read(owned, committed, boundary)) as pieces:
+            for piece in pieces:
+                yield piece if isinstance(piece, Chunk) else replace(piece, error=piece.error.at(self.log_id))
 
-    def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Iterator[memoryview]:
+    def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Generator[memoryview]:
         if wanted.is_empty:
             return
         broker = self._broker()
@@ -155,8 +155,12 @@ class RocketMQLog:
             else:
                 yield from self._raw_ha(broker, wanted, committed)
 
+    @property
+    def restored_from(self) -> Sequence[str]:
+        return restore.COLUMNS
+
     def restore(self, records: pa.RecordBatch) -> bytes:
-        return columns.encode(records)
+        return restore.encode(records)
 
     def metadata(self) -> Iterator[Fetched]:
         broker = self._broker()
@@ -170,6 +174,7 @@ class RocketMQLog:
         return HASession(
             broker,
             self.log_id,
+            prove=prove,
             connect_timeout_ms=self.connect_timeout_ms,
             silence_timeout_ms=self.silence_timeout_ms,
             max_frame_bytes=self.max_frame_bytes,
@@ -186,19 +191,46 @@ class RocketMQLog:
         with self._naming_the_log(), broker.client() as client:
             return client.highest_slave_offset()
 
+    def _read(self, owned: OffsetRange, committed: Offset | None, boundary: bool) -> Generator[Chunk | Damage]:
+        broker = self._broker()
+        if broker is None:
+            yield from self._segments().chunks(owned, boundary, self.chunk_bytes)
+        else:
+            yield from self._read_ha(broker, owned, committed, boundary)
+
     def _raw_ha(self, broker: RemoteBroker, wanted: OffsetRange, committed: Offset | None) -> Iterator[memoryview]:
         left = wanted.size
-        with self._stream(broker, wanted, committed) as (pieces, _):
+        with self._stream(broker, wanted, committed) as (pieces, _, _):
             while left:
                 piece = memoryview(next(pieces))[:left]
                 left -= len(piece)
                 yield piece
 
+    def _read_ha(
+        self, broker: RemoteBroker, owned: OffsetRange, committed: Offset | None, boundary: bool
+    ) -> Iterator[Chunk | Damage]:
+        with self._stream(broker, owned, committed) as (pieces, bounds, config):
+            reader = StreamReader(
+                chunk_bytes=self.chunk_bytes,
+                limits=replace(self._limits(), files=files(config)),
+                log_end=LogEnd(bounds.end, ask=lambda: self._settled_end(broker)),
+                past_damage=self.past_damage,
+                searched=self.parallel_reads or not boundary,
+            )
+            yield from reader.read(pieces, owned, boundary=boundary)
+
+    def _settled_end(self, broker: RemoteBroker) -> Offset:
+        """Where the log ends now. What counts as damage for good is given the time to arrive, as in files."""
+        if self.past_damage:
+            time.sleep(SETTLE_S)
+        return broker.maximum()
+
     @contextmanager
     def _stream(
         self, broker: RemoteBroker, wanted: OffsetRange, committed: Offset | None
-    ) -> Iterator[tuple[Iterator[bytes], OffsetRange]]:
-        """The log's bytes from ``wanted.start`` on, once it is sure that asking for them is right; and its bounds."""
+    ) -> Iterator[tuple[Iterator[bytes], OffsetRange, Mapping[str, str]]]:
+        """The log's bytes from ``wanted.start`` on, once it is sure that asking for them is right; its bounds; and the
+        broker's configuration."""
         with broker.client() as client:
             bounds, config = client.commit_log_bounds(), client.broker_config()
         check_within(wanted, bounds)
@@ -207,23 +239,10 @@ class RocketMQLog:
             _check_promise(wanted.start, committed, bounds)
         options = self._read_options(forgets_after_s(config) if takes_turns(config) else None)
         with closing(read_stream(broker.ha(), wanted.start, options)) as pieces:
-            yield pieces, bounds
-
-    def _read_ha(
-        self, broker: RemoteBroker, owned: OffsetRange, committed: Offset | None, boundary: bool
-    ) -> Iterator[Chunk]:
-        with self._stream(broker, owned, committed) as (pieces, bounds):
-            yield from chunk_stream(
-                pieces,
-                owned,
-                boundary=boundary,
-                chunk_bytes=self.chunk_bytes,
-                limits=self._limits(),
-                log_end=LogEnd(bounds.end, ask=broker.maximum),
-            )
+            yield pieces, bounds, config
 
     def _segments(self) -> Segments:
-        return Segments(self.path or "", self._limits())
+        return Segments(self.path or "", self._limits(), past_damage=self.past_damage)
 
     def _limits(self) -> Limits:
         return Limits(max_record_bytes=self.max_record_bytes)

@@ -5,6 +5,9 @@ zero bytes and nothing but zeros follows. The broker appends while we look, its 
 catch it in the middle. So a look gives the end it can prove, and a *doubt*: the error that the bytes after that end
 are, unless they turn out to be a record on its way. Whoever looks decides how long a doubt may last.
 
+Whoever is to get past damage asks for the end behind it: as long as a sound record follows a doubt anywhere, the log
+goes on there, and only what follows the last such record is the tail.
+
 What is proven: every head on the way carries its own offset; the last record is whole (its parts add up, its body has
 its checksum, its last byte has arrived); the ones before it are, because a broker completes one before the next.
 """
@@ -21,6 +24,7 @@ from sources.offsets import Offset
 from sources.rocketmq.commitlog import Limits, Message, decode
 from sources.rocketmq.heads import corrupt, head_size, hop_messages, in_file
 from sources.rocketmq.segment_files import Segment, SegmentMap, mapped
+from sources.rocketmq.segment_search import SegmentSearch
 
 _FORGET_BYTES = 4 * 1024 * 1024  # how much of a file is touched before its pages are let go
 
@@ -47,6 +51,28 @@ def look(segments: Sequence[Segment], start: Offset, limits: Limits) -> Look:
         if found.end < segment.end:
             return Look(found.end, _data_beyond(found.end, segment, segments[index + 1 :]))
     return found
+
+
+def look_past_damage(segments: Sequence[Segment], start: Offset, limits: Limits) -> Look:
+    """As `look`; a doubt is left only where no sound record follows it."""
+    found = look(segments, start, limits)
+    while found.doubt is not None:
+        following = _sound_record(segments, Offset(found.end + 1), limits)
+        if following is None:
+            return found
+        found = look([segment for segment in segments if segment.end > following], following, limits)
+    return found
+
+
+def _sound_record(segments: Sequence[Segment], start: Offset, limits: Limits) -> Offset | None:
+    """The first sound record at or after `start`; raises as `look` does."""
+    for segment in segments:
+        if segment.end > start:
+            with mapped(segment) as file:
+                found = SegmentSearch(file, limits).sound_record(Offset(max(start, segment.start)))
+            if found < segment.end:
+                return found
+    return None
 
 
 def _look_into(file: SegmentMap, start: Offset, limits: Limits) -> Look:

@@ -10,15 +10,15 @@ from __future__ import annotations
 import mmap
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Self
 
-from sources.errors import ConfigurationError, SegmentError
-from sources.offsets import Offset
+from sources.errors import ConfigurationError, MissingSegment, SegmentError
+from sources.offsets import Offset, OffsetRange
 
 _NAME = re.compile(r"[0-9]{20}")
 _SCATTERED = (
@@ -51,18 +51,55 @@ class Segment:
         return any(self.read(self.start, 8))
 
 
-def list_segments(path: Path) -> tuple[Segment, ...]:
-    """The segment files in the directory `path`, in log order; never empty.
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """One file or more that should be between two others."""
 
-    Raises ConfigurationError (no such directory, no segment file in it) and SegmentError, naming the file that is
-    missing or has another length than its neighbours.
+    before: Segment
+    after: Segment
+
+    @property
+    def start(self) -> Offset:
+        return self.before.end
+
+    @property
+    def end(self) -> Offset:
+        return self.after.start
+
+    def error(self) -> MissingSegment:
+        """Names both neighbours."""
+        return MissingSegment(
+            f"segment file {_following(self.before)} is missing",
+            offset=self.start,
+            expected=f"a file that starts where {self.before.path.name} ends",
+            found=f"{self.after.path.name} next",
+            hint=f"{_SCATTERED}.",
+        )
+
+
+def list_segments(path: Path, *, holes: bool = False) -> tuple[Segment, ...]:
+    """The segment files in the directory `path`, in log order; never empty. With `holes` some may be missing.
+
+    Raises ConfigurationError (no such directory, no segment file in it), MissingSegment, and SegmentError, naming the
+    file that is missing or has another length than its neighbours.
     """
     try:
         return _joined(_scan(path))
     except SegmentError:
         # A scan is no snapshot: of two files created during it, it may show only the second. A second scan, begun
         # after the first has ended, sees both.
-        return _joined(_scan(path))
+        return _joined(_scan(path), holes=holes)
+
+
+def parts_of(segments: Sequence[Segment], wanted: OffsetRange) -> Iterator[Segment | Hole]:
+    """The files that share bytes with `wanted`, and the holes between them that do, in log order."""
+    for number, segment in enumerate(segments):
+        if number and segments[number - 1].end < segment.start:
+            hole = Hole(segments[number - 1], segment)
+            if hole.end > wanted.start and hole.start < wanted.end:
+                yield hole
+        if segment.end > wanted.start and segment.start < wanted.end:
+            yield segment
 
 
 def _scan(path: Path) -> list[Segment]:
@@ -100,8 +137,8 @@ def _segment(entry: os.DirEntry[str]) -> Segment | None:
         return None
 
 
-def _joined(segments: list[Segment]) -> tuple[Segment, ...]:
-    """`segments` if each starts where the one before it ends and all are equally long."""
+def _joined(segments: list[Segment], *, holes: bool = False) -> tuple[Segment, ...]:
+    """`segments` if each starts where the one before it ends, or later with `holes`, and all are equally long."""
     size = _file_size(segments)
     for segment in segments:
         if segment.size != size:
@@ -113,15 +150,25 @@ def _joined(segments: list[Segment]) -> tuple[Segment, ...]:
                 hint="Restore the file from a replica of this broker, or wait until a copy in progress is complete.",
             )
     for before, after in pairwise(segments):
-        if after.start != before.end:
-            raise SegmentError(
-                f"segment file {before.path.parent / f'{before.end:020d}'} is missing",
-                offset=before.end,
-                expected=f"a file that starts where {before.path.name} ends",
-                found=f"{after.path.name} next",
-                hint=f"{_SCATTERED}.",
-            )
+        _check_neighbours(before, after, holes=holes)
     return tuple(segments)
+
+
+def _check_neighbours(before: Segment, after: Segment, *, holes: bool) -> None:
+    if after.start > before.end and not holes:
+        raise Hole(before, after).error()
+    if after.start < before.end:
+        raise SegmentError(
+            f"segment file {_following(before)} is missing",
+            offset=before.end,
+            expected=f"a file that starts where {before.path.name} ends",
+            found=f"{after.path.name}, which starts before that",
+            hint=f"{_SCATTERED}.",
+        )
+
+
+def _following(before: Segment) -> Path:
+    return before.path.parent / f"{before.end:020d}"
 
 
 def _file_size(segments: list[Segment]) -> int:

@@ -7,9 +7,9 @@ when the connection breaks. What holds at every moment:
     reported <= acknowledged by the job <= committed in the replica
 
 and of one connection the reports never fall. Since a first report counts as a promise too, a new connection starts
-with the last acknowledged offset, after the master's own maximum was found not to lie below it: a master that lost
-its tail must not take the promise for bytes that it has written since. Nothing is reported below 1: a report of 0
-promises nothing and asks for the last file.
+with the last acknowledged offset, after the job has proven that the master is the one that it read from, and after the
+master's own maximum was found not to lie below that offset: a master that lost its tail must not take the promise for
+bytes that it has written since. Nothing is reported below 1: a report of 0 promises nothing and asks for the last file.
 
 The master streams its log to whoever reports. Here nobody reads it beyond the first head (`session_checks`): the
 receive buffer is small, fills up, and stays so; brokers of 4.9.7 and 5.5.0 honour the reports of such a connection
@@ -30,7 +30,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from typing import Final, Protocol
@@ -76,6 +76,7 @@ class HASession:
         master: Master,
         log_id: LogId,
         *,
+        prove: Callable[[], None] | None = None,
         heartbeat_interval_s: float = 5.0,
         longest_wait_s: float = 5.0,
         connect_timeout_ms: int = 5000,
@@ -84,6 +85,7 @@ class HASession:
     ) -> None:
         self._master = master
         self._log_id = log_id
+        self._prove = prove
         self._heartbeat_interval_s = heartbeat_interval_s
         self._longest_wait_s = longest_wait_s
         self._connect_timeout_ms = connect_timeout_ms
@@ -185,8 +187,10 @@ class HASession:
     def _connect_and_serve(self) -> bool:
         """Until the session is closed and everything is reported: True; or the readers' turn comes: False.
 
-        Raises what breaks the connection.
+        Raises what breaks the connection, and what disproves the master.
         """
+        if not self._has_proven():
+            return False
         address = self._find()
         sock = connect(address, timeout_ms=self._connect_timeout_ms, receive_buffer_bytes=RECEIVE_BUFFER_BYTES)
         is_known = False
@@ -199,6 +203,20 @@ class HASession:
             finally:
                 within_s = _HAND_OVER_S if self._turns.are_readers else _GOODBYE_S
                 self._turns.end(is_known=is_known or say_goodbye(sock, within_s=within_s))
+
+    def _has_proven(self) -> bool:
+        """Ask for the proof, which may take a connection of its own, and the turn for it; False if it is not ours."""
+        if self._prove is None:
+            return True
+        if not self._turns.begin():
+            return False
+        is_known = False
+        try:
+            self._prove()
+            is_known = True
+        finally:
+            self._turns.end(is_known=is_known)
+        return True
 
     def _find(self) -> Address:
         address = self._master.ha()

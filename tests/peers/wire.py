@@ -9,7 +9,8 @@ from typing import Self
 
 from sources.offsets import Offset, OffsetRange
 
-RUNTIME_INFO, SEND = 28, 310
+PULL, RUNTIME_INFO, VIEW_MESSAGE, SEND = 11, 28, 33, 310
+SUBSCRIPTION_INCLUDED = "4"
 
 
 class Refused(Exception):
@@ -51,3 +52,29 @@ class Connection:
         table = json.loads(self.call(RUNTIME_INFO)[1])["table"]
         minimum, maximum = (int(table[f"commitLog{which}Offset"]) for which in ("Min", "Max"))
         return OffsetRange(Offset(max(minimum, 0)), Offset(maximum))  # -1 without a file
+
+    def undispatched_bytes(self) -> int:
+        """How much of the commit log is not in the consume queues yet."""
+        return int(json.loads(self.call(RUNTIME_INFO)[1])["table"]["dispatchBehindBytes"])
+
+    def pull(self, topic: str, queue_id: int, queue_offset: int) -> tuple[int, bytes]:
+        """Up to 32 messages as any consumer gets them: the next queue offset, and the records as they are stored."""
+        fields = {
+            "consumerGroup": "readers",
+            "topic": topic,
+            "queueId": str(queue_id),
+            "queueOffset": str(queue_offset),
+        }
+        fields |= {
+            "maxMsgNums": "32",
+            "sysFlag": SUBSCRIPTION_INCLUDED,
+            "commitOffset": "0",
+            "suspendTimeoutMillis": "0",
+        }
+        fields |= {"subscription": "*", "subVersion": "0", "expressionType": "TAG"}
+        answer, records = self.call(PULL, fields)
+        return int(answer["nextBeginOffset"]), records
+
+    def view(self, offset: int) -> bytes:
+        """The record at a physical offset."""
+        return self.call(VIEW_MESSAGE, {"offset": str(offset)})[1]

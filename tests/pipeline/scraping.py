@@ -38,7 +38,8 @@ KNOWN = Progress(
     batches=7,
     commits=6,
     stage_s={Step.FILES: 1.5, Step.COMMIT: 0.75},
-    incidents={"MasterSilent": 2},
+    incidents={"checksum_failure": 4},
+    failures={"MasterSilent": 2},
 )
 UNKNOWN = Progress(
     log_id="rocketmq/b",

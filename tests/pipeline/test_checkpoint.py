@@ -42,7 +42,13 @@ def planned(end: int, previous: int | None, done: bool) -> Planned:
 def test_the_checkpoint_agrees_only_with_where_it_would_go_on(
     checkpoint: Planned | None, position: int | None, expected: bool
 ) -> None:
-    assert agrees(checkpoint, None if position is None else Offset(position), RECORD) is expected
+    assert agrees(checkpoint, None if position is None else Offset(position), RECORD, Offset(0)) is expected
+
+
+@pytest.mark.parametrize(("minimum", "expected"), [(0, True), (300, True), (301, False), (400, False)])
+def test_a_checkpoint_that_leads_below_the_masters_minimum_leads_nowhere(minimum: int, expected: bool) -> None:
+    """Also where the master still holds what comes next, or the rest was passed."""
+    assert agrees(planned(500, 300, False), Offset(400), RECORD, Offset(minimum)) is expected
 
 
 def write(folder: Path, ends: list[int], done: list[int]) -> Checkpoint:

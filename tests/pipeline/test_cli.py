@@ -25,7 +25,7 @@ from tests.pipeline.masters import embedded_master
 from tests.truth import Fixture
 
 PROJECT = Path(__file__).parents[2]
-VERBS = ("replicate", "status", "master", "send", "demo")
+VERBS = ("replicate", "status", "master", "send", "demo", "coverage", "backfill", "rebuild")
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:

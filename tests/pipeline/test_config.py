@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from pipeline.config import (
     Config,
     EmbeddedMasterConfig,
+    MaintainConfig,
     MetadataConfig,
     MetricsConfig,
     WorkloadConfig,
@@ -29,6 +30,7 @@ def test_the_reference_file_shows_every_key_with_its_default() -> None:
         (ReadOptions, given["logs"][0]),
         (MetadataConfig, given["metadata"]),
         (MetricsConfig, given["metrics"]),
+        (MaintainConfig, given["maintain"]),
         (EmbeddedMasterConfig, given["embedded_master"]),
         (WorkloadConfig, given["workload"]),
         (Config, {key: value for key, value in given.items() if not isinstance(value, dict | list)}),
@@ -42,7 +44,15 @@ def test_the_reference_file_shows_every_key_with_its_default() -> None:
 
 
 def test_every_key_has_a_reason() -> None:
-    for model in (Config, ReadOptions, MetadataConfig, MetricsConfig, EmbeddedMasterConfig, WorkloadConfig):
+    for model in (
+        Config,
+        ReadOptions,
+        MetadataConfig,
+        MetricsConfig,
+        MaintainConfig,
+        EmbeddedMasterConfig,
+        WorkloadConfig,
+    ):
         for name, field in model.model_fields.items():
             assert field.description or issubclass(type(field.default), BaseModel), name
 

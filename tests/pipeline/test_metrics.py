@@ -67,7 +67,8 @@ def test_every_series_shows_what_the_progress_says(endpoint: Endpoint) -> None:
     assert {name: found[name, "rocketmq/a"] for name in expected} == expected
     assert found["logtwin_stage_seconds_total", "rocketmq/a", "files"] == 1.5
     assert found["logtwin_stage_seconds_total", "rocketmq/a", "commit"] == 0.75
-    assert found["logtwin_incidents_total", "rocketmq/a", "MasterSilent"] == 2
+    assert found["logtwin_incidents_total", "rocketmq/a", "checksum_failure"] == 4
+    assert found["logtwin_failures_total", "rocketmq/a", "MasterSilent"] == 2
 
 
 def test_what_is_not_known_is_absent(endpoint: Endpoint) -> None:
@@ -82,6 +83,7 @@ def test_what_is_not_known_is_absent(endpoint: Endpoint) -> None:
         "logtwin_stage_seconds_total",
         "logtwin_reconnects_total",
         "logtwin_incidents_total",
+        "logtwin_failures_total",
     }
     assert found["logtwin_connected", "rocketmq/b"] == 0
 
@@ -106,8 +108,10 @@ def test_a_log_is_in_one_phase(endpoint: Endpoint, phase: Phase) -> None:
 def test_counters_are_there_before_they_count(endpoint: Endpoint) -> None:
     """Prometheus sees no increase in a series that begins with its first event."""
     found = endpoint.values(UNKNOWN)
-    for condition in ("MasterUnreachable", "MasterSilent", "BelowMinimum", "CorruptRecord", "TakenOver"):
+    for condition in ("gap", "below_minimum", "above_maximum", "rewritten", "checksum_failure", "undecodable"):
         assert found["logtwin_incidents_total", "rocketmq/b", condition] == 0
+    for error in ("MasterUnreachable", "MasterSilent", "BelowMinimum", "CorruptRecord", "TakenOver"):
+        assert found["logtwin_failures_total", "rocketmq/b", error] == 0
     for step in Step:
         assert found["logtwin_stage_seconds_total", "rocketmq/b", step.value] == 0
 

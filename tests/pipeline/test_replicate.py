@@ -79,7 +79,7 @@ def test_a_master_that_comes_back_is_replicated_on(spark: SparkSession, tmp_path
         last = job.progress()[0]
         assert last.phase is Phase.STOPPED
         assert last.error is None
-        assert last.incidents["MasterUnreachable"] >= 1
+        assert last.failures["MasterUnreachable"] >= 1
         assert last.last_error is not None  # healed, and not forgotten
         files = sorted((settings.store / "commitlog").iterdir())
         log = b"".join(file.read_bytes() for file in files)[: job.progress()[0].position]
@@ -127,7 +127,7 @@ def test_its_progress_says_all_there_is_to_know(spark: SparkSession, tmp_path: P
     assert caught_up.bytes == end
     assert list(caught_up.stage_s) == list(Step)
     assert all(spent_s > 0 for spent_s in caught_up.stage_s.values())
-    assert (caught_up.incidents, caught_up.last_error) == ({}, None)
+    assert (caught_up.incidents, caught_up.failures, caught_up.last_error) == ({}, {}, None)
     # and what others are told is the same
     assert (told.running, told.phase, told.pid) == (True, "running", os.getpid())
     assert (told.received, told.position, told.acknowledged) == (end, end, end)

@@ -1,4 +1,4 @@
-"""``spark-submit`` on a standalone cluster: a master and a worker on the loopback, the code as a wheel."""
+"""``spark-submit`` on a standalone cluster: a master and a worker on the loopback, the code as a wheel; its script."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from deltalake import DeltaTable
 
 from pipeline.jars import delta_jars
 from pipeline.session import NEEDED
+from pipeline.submit import run
 from tests.truth import Fixture
-
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 PROJECT = Path(__file__).parents[2]
 SPARK = Path(pyspark.__file__).parent
@@ -78,6 +77,8 @@ def wait_for(said: IO[str], pattern: str, timeout_s: float = 60) -> str:
     raise AssertionError(f"no {pattern} in:\n{text[-3000:]}")
 
 
+@pytest.mark.spark
+@pytest.mark.timeout(600)
 def test_a_submitted_job_replicates_with_tasks_in_another_process(
     fixture_550: Fixture, tmp_path: Path, wheel: Path
 ) -> None:
@@ -118,3 +119,27 @@ def submit(url: str, wheel: Path, job: Path, folder: Path) -> subprocess.Complet
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
+
+
+def test_what_any_verb_says_can_go_to_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run(["--output", str(tmp_path / "answer"), "status", "--help"])
+    assert ended.value.code == 0
+    assert "Say how each replica stands" in (tmp_path / "answer").read_text()
+    assert capsys.readouterr().out == ""
+
+
+def test_what_a_verb_fails_with_is_the_exit_code_and_no_result(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run(["--output", str(tmp_path / "answer.json"), "status", "--config", "nowhere.toml"])
+    assert ended.value.code == 2
+    assert "nowhere.toml" in capsys.readouterr().err
+    assert (tmp_path / "answer.json").read_text() == ""
+
+
+def test_without_a_verb_it_replicates(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run(["--available-now", "--help"])
+    assert "Replicate every log" in capsys.readouterr().out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -11,8 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from sources.errors import CorruptRecord, LogtwinError
-from sources.master import BLANK, MESSAGE, RECORD_SCHEMA, Chunk, MasterView, Session, SessionState
+from sources.bounds import check_within
+from sources.errors import ChecksumMismatch, CorruptRecord, LogtwinError, MissingSegment
+from sources.master import BLANK, MESSAGE, RECORD_SCHEMA, Chunk, Damage, MasterView, Session, SessionState
 from sources.metadata import Fetched
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.retention import Retention
@@ -60,12 +61,14 @@ class MemoryMaster:
     def plan(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
         return wanted.in_pieces(100)
 
-    def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk]:
+    def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
         rows = [row for row in self.records() if row["offset"] in owned]
         if boundary and (not rows or rows[0]["offset"] != owned.start):
             raise CorruptRecord("no record starts here", offset=owned.start)
         for at in range(0, len(rows), self.chunk_records):
             yield chunk_of(rows[at : at + self.chunk_records])
+
+    restored_from = ("offset", "size")
 
     def restore(self, records: pa.RecordBatch) -> bytes:
         return b"".join(raw_bytes(row) for row in records.to_pylist())
@@ -73,7 +76,7 @@ class MemoryMaster:
     def metadata(self) -> Iterator[Fetched]:
         return iter(())
 
-    def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Iterator[memoryview]:
+    def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Generator[memoryview]:
         rows = self.records()
         whole = b"".join(raw_bytes(row) for row in rows)
         yield memoryview(whole)[wanted.start - self.start : wanted.end - self.start]
@@ -118,11 +121,74 @@ def raw_bytes(row: dict[str, Any]) -> bytes:
     return (b"%d|" % row["offset"] * size)[:size]
 
 
-def chunk_of(rows: list[dict[str, Any]]) -> Chunk:
+def chunk_of(rows: list[dict[str, Any]], raw: Callable[[dict[str, Any]], bytes] = raw_bytes) -> Chunk:
     """Consecutive rows as a chunk."""
     records = pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
     covered = OffsetRange(rows[0]["offset"], rows[-1]["offset"] + rows[-1]["size"])
-    return Chunk(covered, records, memoryview(b"".join(raw_bytes(row) for row in rows)))
+    return Chunk(covered, records, memoryview(b"".join(raw(row) for row in rows)))
+
+
+@dataclass(frozen=True, slots=True)
+class Rewriting(MemoryMaster):
+    """The same records in the same places; those from `since` on are made of other bytes."""
+
+    since: int = 0
+
+    def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
+        for row in self.records():
+            if row["offset"] in owned:
+                yield chunk_of([row], self._bytes)
+
+    def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Generator[memoryview]:
+        whole = b"".join(map(self._bytes, self.records()))
+        yield memoryview(whole)[wanted.start - self.start : wanted.end - self.start]
+
+    def _bytes(self, row: dict[str, Any]) -> bytes:
+        return raw_bytes(row).replace(b"|", b"/") if row["offset"] >= self.since else raw_bytes(row)
+
+
+@dataclass(frozen=True, slots=True)
+class Overtaken(MemoryMaster):
+    """Its retention has deleted what lies below `minimum`."""
+
+    minimum: int = 0
+
+    def bounds(self, known: Offset | None = None) -> OffsetRange:
+        return MemoryMaster.bounds(self).starting_at(Offset(self.minimum))
+
+    def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
+        check_within(owned, self.bounds(), log=self.log_id)
+        yield from MemoryMaster.read(self, owned, committed=committed, boundary=boundary)
+
+    def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Generator[memoryview]:
+        check_within(wanted, self.bounds(), log=self.log_id)
+        yield from MemoryMaster.raw(self, wanted, committed=committed)
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged(MemoryMaster):
+    """Opened with ``on_loss = "record"``: the records at `bad` are no sound ones, those at `gone` have no bytes at all.
+
+    What is bad comes in two pieces, as large damage does.
+    """
+
+    bad: tuple[int, ...] = ()
+    gone: tuple[int, ...] = ()
+    error: LogtwinError = field(default_factory=lambda: ChecksumMismatch("another body", expected="1", found="2"))
+
+    def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
+        for row in self.records():
+            if row["offset"] in owned:
+                yield from self._damage(row) if row["offset"] in (*self.bad, *self.gone) else [chunk_of([row])]
+
+    def _damage(self, row: dict[str, Any]) -> Iterator[Damage]:
+        start, size = row["offset"], row["size"]
+        if start in self.gone:
+            yield Damage(OffsetRange(start, start + size), None, MissingSegment("a file is missing", offset=start))
+            return
+        for piece in OffsetRange(start, start + size).in_pieces(-(-size // 2)):
+            raw = raw_bytes(row)[piece.start - start : piece.end - start]
+            yield Damage(piece, memoryview(raw), self.error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,3 +102,46 @@ def test_a_broken_table_is_the_replicas_failure(table: KernelTable) -> None:
     with pytest.raises(ReplicaError, match="Delta Kernel failed") as caught:
         table.snapshot()
     assert caught.value.hint
+
+
+def test_a_checkpoint_is_written_once_and_not_where_a_hook_does(table: KernelTable) -> None:
+    log = Path(f"{table.path}/_delta_log")
+    for number in range(10):
+        table.commit(newest(table), transaction=("app", number + 1))
+    assert not table.checkpoint(newest(table))
+    table.commit(newest(table), transaction=("app", 11))
+    assert table.checkpoint(newest(table))
+    assert not table.checkpoint(newest(table))
+    assert [path.name for path in log.glob("*.checkpoint.parquet")] == [f"{11:020d}.checkpoint.parquet"]
+
+
+def test_domains_are_found_without_their_names(table: KernelTable) -> None:
+    table.commit(newest(table), domains={"place": "1", "elsewhere": "2"})
+    found = newest(table).domains()
+    assert {name: found[name] for name in ("place", "elsewhere")} == {"place": "1", "elsewhere": "2"}
+
+
+def test_an_exchange_steps_over_appends_only_where_it_may(table: KernelTable) -> None:
+    table.commit(newest(table), [file_of(table.path, 0, 5)])
+    old = newest(table)
+    files = table.files(old, {"log_id": "rocketmq/broker-a"})
+    table.commit(newest(table), [file_of(table.path, 5, 10)], domains={"stream": "1"})
+    with pytest.raises(KernelConflict):
+        table.replace(old, files, [], domains={"place": "1"})
+    table.replace(old, files, [], domains={"place": "1"}, over_appends=True)
+    assert len(table.files(newest(table), {"log_id": "rocketmq/broker-a"})) == 1
+    assert (newest(table).domain("stream"), newest(table).domain("place")) == ("1", "1")
+    with pytest.raises(KernelConflict):  # somebody removed them
+        table.replace(old, files, [], domains={}, over_appends=True)
+    with pytest.raises(KernelConflict):  # somebody wrote the domain
+        table.replace(old, [], [], domains={"place": "2"}, over_appends=True)
+
+
+def test_what_is_removed_leaves_no_statistics_behind(table: KernelTable) -> None:
+    table.commit(newest(table), [file_of(table.path, 0, 5)])
+    old = newest(table)
+    version = table.replace(old, table.files(old, {"log_id": "rocketmq/broker-a"}), [], domains={})
+    text = Path(f"{table.path}/_delta_log/{version:020d}.json").read_text()
+    (removed,) = [json.loads(line)["remove"] for line in text.splitlines() if '"remove"' in line]
+    assert removed["dataChange"] is True
+    assert "stats" not in removed

@@ -52,6 +52,7 @@ def test_a_row_says_all_there_is(spark: SparkSession, path: str, tmp_path: Path)
             "last_store_timestamp": None,
             "committed_at": datetime(2024, 1, 1, 0, 0, 0, 1, tzinfo=UTC),
             "origin": "stream",
+            "deleted_at": None,
         }
     ]
     assert entry.range == OffsetRange(Offset(0), Offset(500))

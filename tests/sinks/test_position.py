@@ -9,14 +9,17 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from sinks.continuity import Link
 from sinks.files import DataFile, FileWriter, new_name
+from sinks.incidents import Action, Incident
 from sinks.kernel import KernelTable
 from sinks.ledger import LedgerRow
 from sinks.position import Held, LogState, LogTable, Writer
 from sinks.tables import LOG
 from sinks.warehouse import ensure_tables
 from sources.errors import ReplicaError, TakenOver
-from sources.offsets import LogId, Offset
+from sources.loss import Condition
+from sources.offsets import LogId, Offset, OffsetRange
 from tests.sinks.batches import offsets
 from tests.sinks.memory_master import BROKER_A
 from tests.sinks.test_files import table_rows
@@ -38,6 +41,28 @@ def test_the_state_survives_its_json() -> None:
     state = LogState(writer=Writer.of_this_process(), commit="c", epoch=3, offset=Offset(2**40), first=Offset(0))
     for one in (state, replace(state, ledger=(ROW, ROW)), LogState(writer=state.writer, commit="")):
         assert LogState.from_json(one.as_json()) == one
+
+
+def test_what_a_commit_owes_survives_its_json() -> None:
+    link = Link.of(OffsetRange(Offset(90), Offset(100)), b"the record")
+    incident = Incident(
+        condition=Condition.GAP,
+        start=Offset(100),
+        end=Offset(500),
+        cause="nothing there",
+        action=Action.SKIPPED,
+        detected_at=7,
+    )
+    file = DataFile("part.parquet", 10, 20, 1, "{}")
+    fresh = LogState(writer=Writer.of_this_process(), commit="")
+    state = fresh.moved_to(
+        Offset(500), first=Offset(0), ledger=[ROW], link=link, incidents=[incident], quarantined=[file]
+    )
+    found = LogState.from_json(state.as_json())
+    assert found == state
+    assert (found.link, found.incidents, found.quarantined) == (link, (incident,), (file,))
+    after = found.moved_to(Offset(900), first=Offset(0), ledger=[])
+    assert (after.link, after.ledger, after.incidents, after.quarantined) == (None, (), (), ())
 
 
 def test_a_move_keeps_where_the_replica_began() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +11,44 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sinks.tasks import SplitWriter, Written, unpack
-from sources.errors import CorruptRecord, CoverageError, Gap, LogtwinError, MasterUnreachable, ReplicaError, find_error
-from sources.master import RANGES_SCHEMA, Chunk
+from sinks.continuity import Link
+from sinks.split_report import SplitReport, Written
+from sinks.tasks import SplitWriter
+from sources.errors import (
+    BelowMinimum,
+    ChecksumMismatch,
+    CorruptRecord,
+    CoverageError,
+    Gap,
+    LogtwinError,
+    MasterUnreachable,
+    ReplicaError,
+    Rewritten,
+    SegmentError,
+    find_error,
+)
+from sources.loss import Condition
+from sources.master import RANGES_SCHEMA
 from sources.offsets import Offset, OffsetRange
-from tests.sinks.memory_master import Doubling, Failing, HoledInside, MemoryMaster, raw_bytes
+from tests.sinks.memory_master import (
+    Damaged,
+    Doubling,
+    Failing,
+    HoledInside,
+    MemoryMaster,
+    Overtaken,
+    Rewriting,
+    raw_bytes,
+)
 
 SIZES = (10, 90, 300, 5, 5, 90)  # records start at 0, 10, 100, 400, 405, 410 and end at 500
 MASTER = MemoryMaster(SIZES)
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    (tmp_path / "log").mkdir()
+    return tmp_path
 
 
 def splits(*pieces: tuple[int, int], batch: tuple[int, int] = (0, 500), log_id: str = "rocketmq/broker-a") -> Any:
@@ -29,109 +57,227 @@ def splits(*pieces: tuple[int, int], batch: tuple[int, int] = (0, 500), log_id: 
 
 
 def reports(
-    folder: Path, batches: Any, master: MemoryMaster = MASTER, position: int | None = None
-) -> list[dict[str, Any]]:
-    write = SplitWriter(master, 0, None if position is None else Offset(position), str(folder))
-    return [row for batch in pickle.loads(pickle.dumps(write))(batches) for row in batch.to_pylist()]  # noqa: S301 - ours
+    warehouse: Path,
+    batches: Any,
+    master: MemoryMaster = MASTER,
+    position: int | None = None,
+    link: Link | None = None,
+) -> list[SplitReport]:
+    write = SplitWriter(master, 0, None if position is None else Offset(position), link, str(warehouse))
+    rows = [row for batch in pickle.loads(pickle.dumps(write))(batches) for row in batch.to_pylist()]  # noqa: S301 - ours
+    return [SplitReport.from_json(row["report"]) for row in rows]
 
 
-def one(folder: Path, batches: Any, master: MemoryMaster = MASTER, position: int | None = None) -> Written | None:
-    return unpack(reports(folder, batches, master, position)[0])
+def one(warehouse: Path, batches: Any, master: MemoryMaster = MASTER, position: int | None = None) -> Written | None:
+    (report,) = reports(warehouse, batches, master, position)
+    if report.error is not None:
+        raise report.error
+    (written,) = report.written or (None,)
+    return written
 
 
-def test_a_split_is_written_and_reported(tmp_path: Path) -> None:
-    written = one(tmp_path, splits((0, 500)))
+def files(warehouse: Path) -> list[str]:
+    return sorted(path.parent.name for path in warehouse.rglob("*.parquet"))
+
+
+def span(start: int, end: int) -> OffsetRange:
+    return OffsetRange(Offset(start), Offset(end))
+
+
+def test_a_split_is_written_and_reported(warehouse: Path) -> None:
+    written = one(warehouse, splits((0, 500)))
     assert written is not None
-    assert written.covered.range == OffsetRange(Offset(0), Offset(500))
+    assert written.covered.range == span(0, 500)
+    assert written.link == Link.of(span(410, 500), raw_bytes(MASTER.records()[-1]))
     assert written.covered.last_record_start == 410
     raw = b"".join(raw_bytes(row) for row in MASTER.records())
     assert written.checksum == f"sha256:{hashlib.sha256(raw).hexdigest()}"
     stored = [row["store_timestamp"] for row in MASTER.records()]
     assert written.first_store_us == int(stored[0].timestamp() * 1_000_000)
     assert written.last_store_us == int(stored[-1].timestamp() * 1_000_000)
-    rows = pq.read_table(tmp_path / written.file.name).to_pylist()
+    rows = pq.read_table(warehouse / "log" / written.file.name).to_pylist()
     assert [row["offset"] for row in rows] == [0, 10, 100, 400, 405, 410]
     assert {(row["log_id"], row["epoch"]) for row in rows} == {("rocketmq/broker-a", 0)}
 
 
-class Rewritten(MemoryMaster):
-    """The same records in the same places, made of other bytes."""
-
-    __slots__ = ()
-
-    def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk]:
-        for chunk in MemoryMaster.read(self, owned, committed=committed, boundary=boundary):
-            yield replace(chunk, raw=memoryview(bytes(chunk.raw).replace(b"|", b"/")))
-
-
-def test_other_bytes_in_the_same_places_have_another_checksum(tmp_path: Path) -> None:
+def test_other_bytes_in_the_same_places_have_another_checksum(warehouse: Path) -> None:
     """HA-70."""
-    written, other = (one(tmp_path, splits((0, 500)), master) for master in (MASTER, Rewritten(SIZES)))
+    written, other = (one(warehouse, splits((0, 500)), master) for master in (MASTER, Rewriting(SIZES)))
     assert written is not None
     assert other is not None
     assert written.covered == other.covered
     assert written.checksum != other.checksum
 
 
-def test_a_record_belongs_to_the_split_it_starts_in(tmp_path: Path) -> None:
-    found = [unpack(row) for row in reports(tmp_path, splits((0, 50), (50, 350), (350, 450), (450, 500)))]
-    covered = [None if piece is None else (piece.covered.range.start, piece.covered.range.end) for piece in found]
-    assert covered == [(0, 100), (100, 400), (400, 500), None]
-    assert len(list(tmp_path.iterdir())) == 3
+def test_a_record_belongs_to_the_split_it_starts_in(warehouse: Path) -> None:
+    found = reports(warehouse, splits((0, 50), (50, 350), (350, 450), (450, 500)))
+    covered = [[piece.covered.range for piece in report.written] for report in found]
+    assert covered == [[span(0, 100)], [span(100, 400)], [span(400, 500)], []]
+    assert files(warehouse) == ["log"] * 3
 
 
-def test_splits_below_the_position_are_left_alone(tmp_path: Path) -> None:
-    found = [unpack(row) for row in reports(tmp_path, splits((0, 50), (50, 450), (450, 500)), position=100)]
-    assert [piece and piece.covered.range for piece in found] == [None, OffsetRange(Offset(100), Offset(500)), None]
+def test_splits_below_the_position_are_left_alone(warehouse: Path) -> None:
+    found = reports(warehouse, splits((0, 50), (50, 450), (450, 500)), position=100)
+    assert [[piece.covered.range for piece in report.written] for report in found] == [[], [span(100, 500)], []]
 
 
-def test_a_replay_reads_nothing(tmp_path: Path) -> None:
+def test_a_replay_reads_nothing(warehouse: Path) -> None:
     broken = Failing(SIZES)
-    assert one(tmp_path, splits((0, 500)), broken, position=500) is None
-    assert list(tmp_path.iterdir()) == []
+    assert one(warehouse, splits((0, 500)), broken, position=500) is None
+    assert files(warehouse) == []
 
 
-def failure(folder: Path, batches: Any, master: MemoryMaster = MASTER, position: int | None = None) -> LogtwinError:
+def failure(warehouse: Path, batches: Any, master: MemoryMaster = MASTER, position: int | None = None) -> LogtwinError:
     with pytest.raises(LogtwinError) as caught:
-        one(folder, batches, master, position)
-    assert list(folder.iterdir()) == []
+        one(warehouse, batches, master, position)
+    assert files(warehouse) == []
     assert caught.value.log == "rocketmq/broker-a"
     return caught.value
 
 
-def test_a_gap_travels_as_a_value(tmp_path: Path) -> None:
-    error = failure(tmp_path, splits((200, 500), batch=(200, 500)), position=100)
+def test_a_gap_travels_as_a_value(warehouse: Path) -> None:
+    error = failure(warehouse, splits((200, 500), batch=(200, 500)), position=100)
     assert isinstance(error, Gap)
     assert error.offset == 100
 
 
-def test_a_corrupt_record_travels_as_a_value_and_leaves_no_file(tmp_path: Path) -> None:
-    error = failure(tmp_path, splits((0, 500)), Failing(SIZES, error=CorruptRecord("bad checksum", offset=10)))
+def test_a_corrupt_record_travels_as_a_value_and_leaves_no_file(warehouse: Path) -> None:
+    error = failure(warehouse, splits((0, 500)), Failing(SIZES, error=CorruptRecord("bad checksum", offset=10)))
     assert isinstance(error, CorruptRecord)
     assert error.offset == 10
 
 
-def test_a_batch_of_another_log_is_refused(tmp_path: Path) -> None:
-    assert isinstance(failure(tmp_path, splits((0, 500), log_id="rocketmq/broker-b")), ReplicaError)
+def test_a_batch_of_another_log_is_refused(warehouse: Path) -> None:
+    assert isinstance(failure(warehouse, splits((0, 500), log_id="rocketmq/broker-b")), ReplicaError)
 
 
-def test_rows_that_do_not_fill_the_chunk_are_refused(tmp_path: Path) -> None:
-    error = failure(tmp_path, splits((0, 500)), HoledInside(SIZES, hole=100))
+def test_rows_that_do_not_fill_the_chunk_are_refused(warehouse: Path) -> None:
+    error = failure(warehouse, splits((0, 500)), HoledInside(SIZES, hole=100))
     assert isinstance(error, CoverageError)
     assert error.offset == 100
 
 
-def test_what_a_retry_can_help_is_raised_for_spark_to_retry(tmp_path: Path) -> None:
+def test_what_a_retry_can_help_is_raised_for_spark_to_retry(warehouse: Path) -> None:
     broken = Failing(SIZES, error=MasterUnreachable("no connection"))
     with pytest.raises(RuntimeError) as caught:
-        reports(tmp_path, splits((0, 500)), broken)
+        reports(warehouse, splits((0, 500)), broken)
     error = find_error(str(caught.value))
     assert isinstance(error, MasterUnreachable)
     assert error.log == "rocketmq/broker-a"
-    assert list(tmp_path.iterdir()) == []
+    assert files(warehouse) == []
 
 
-def test_a_master_that_reads_on_is_reported_as_it_is(tmp_path: Path) -> None:
-    written = one(tmp_path, splits((0, 50)), Doubling(SIZES))
+def test_a_master_that_reads_on_is_reported_as_it_is(warehouse: Path) -> None:
+    written = one(warehouse, splits((0, 50)), Doubling(SIZES))
     assert written is not None
     assert written.covered.range.end == 400
+
+
+# --- the link
+
+
+def link_at(start: int) -> Link:
+    row = next(row for row in MASTER.records() if row["offset"] == start)
+    return Link.of(span(start, start + row["size"]), raw_bytes(row))
+
+
+@pytest.mark.parametrize("pieces", [((0, 500),), ((0, 100), (100, 400), (400, 500)), ((0, 150), (150, 500))])
+def test_what_continues_the_position_is_read_with_the_record_before_and_written_without(
+    warehouse: Path, pieces: tuple[tuple[int, int], ...]
+) -> None:
+    found = reports(warehouse, splits(*pieces), position=100, link=link_at(10))
+    written = [piece for report in found for piece in report.written]
+    assert (written[0].covered.range.start, written[-1].covered.range.end) == (100, 500)
+    rows = pq.read_table(warehouse / "log" / written[0].file.name).to_pylist()
+    assert rows[0]["offset"] == 100
+    whole = b"".join(raw_bytes(row) for row in MASTER.records() if row["offset"] in written[0].covered.range)
+    assert written[0].checksum == f"sha256:{hashlib.sha256(whole).hexdigest()}"
+
+
+@pytest.mark.parametrize(
+    "master",
+    [
+        Rewriting(SIZES),
+        Rewriting(SIZES, since=10),
+        MemoryMaster((100, 300, 5, 5, 90)),  # no record starts at 10
+        MemoryMaster((10, 40, 50, 300, 5, 5, 90)),  # a shorter one starts there
+        Damaged(SIZES, bad=(10,)),
+        Damaged(SIZES, gone=(10,)),
+    ],
+)
+def test_a_master_with_another_record_before_the_position_is_refused(warehouse: Path, master: MemoryMaster) -> None:
+    (report,) = reports(warehouse, splits((0, 500)), master, position=100, link=link_at(10))
+    assert isinstance(report.error, Rewritten)
+    assert (report.error.log, report.error.offset) == ("rocketmq/broker-a", 10)
+    assert files(warehouse) == []
+
+
+def test_what_is_wrong_behind_the_link_is_what_it_is(warehouse: Path) -> None:
+    error = CorruptRecord("bad checksum", offset=100)
+    (report,) = reports(warehouse, splits((0, 500)), Failing(SIZES, error=error), position=100, link=link_at(10))
+    assert isinstance(report.error, CorruptRecord)
+    assert report.error.offset == 100
+
+
+def test_a_record_that_retention_took_proves_nothing_and_hinders_nothing(warehouse: Path) -> None:
+    (report,) = reports(warehouse, splits((0, 500)), Overtaken(SIZES, minimum=100), position=100, link=link_at(10))
+    assert [piece.covered.range for piece in report.written] == [span(100, 500)]
+
+
+def test_a_position_that_retention_took_is_below_the_minimum(warehouse: Path) -> None:
+    (report,) = reports(warehouse, splits((0, 500)), Overtaken(SIZES, minimum=400), position=100, link=link_at(10))
+    assert isinstance(report.error, BelowMinimum)
+    assert report.error.offset == 100
+
+
+# --- damage
+
+
+def test_damage_ends_a_file_and_its_bytes_go_to_quarantine(warehouse: Path) -> None:
+    (report,) = reports(warehouse, splits((0, 500)), Damaged(SIZES, bad=(100, 405)))
+    assert [piece.covered.range for piece in report.written] == [span(0, 100), span(400, 405), span(410, 500)]
+    assert {piece.condition for piece in report.damaged} == {Condition.CHECKSUM_FAILURE}
+    assert [piece.range for piece in report.damaged] == [span(100, 250), span(250, 400), span(405, 408), span(408, 410)]
+    assert report.quarantined is not None
+    rows = pq.read_table(warehouse / "quarantine" / report.quarantined.name).to_pylist()
+    assert [(row["offset"], row["end"]) for row in rows] == [(100, 250), (250, 400), (405, 408), (408, 410)]
+    damaged = [row for row in MASTER.records() if row["offset"] in (100, 405)]
+    assert b"".join(row["bytes"] for row in rows) == b"".join(map(raw_bytes, damaged))
+    assert {(row["log_id"], row["epoch"], row["condition"], row["cause"]) for row in rows} == {
+        ("rocketmq/broker-a", 0, "checksum_failure", "another body; expected 1, found 2")
+    }
+    assert files(warehouse) == ["log", "log", "log", "quarantine"]
+
+
+def test_what_has_no_bytes_is_reported_and_leaves_no_file(warehouse: Path) -> None:
+    (report,) = reports(warehouse, splits((0, 500)), Damaged(SIZES, gone=(410,)))
+    assert [(piece.range, piece.condition, piece.is_kept) for piece in report.damaged] == [
+        (span(410, 500), Condition.GAP, False)
+    ]
+    assert report.quarantined is None
+    assert files(warehouse) == ["log"]
+
+
+def test_nothing_but_damage(warehouse: Path) -> None:
+    (report,) = reports(warehouse, splits((0, 10)), Damaged(SIZES, bad=(0,)), position=0)
+    assert report.written == ()
+    assert [piece.range for piece in report.damaged] == [span(0, 5), span(5, 10)]
+
+
+def test_an_error_after_damage_leaves_no_file_at_all(warehouse: Path) -> None:
+    class BreakingOff(Damaged):
+        def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Any:
+            yield from Damaged.read(self, owned, committed=committed, boundary=boundary)
+            raise ChecksumMismatch("and on it goes", offset=500)
+
+    write = SplitWriter(BreakingOff(SIZES, bad=(100,)), 0, None, None, str(warehouse))
+    (batch,) = write(splits((0, 500)))
+    assert SplitReport.from_json(batch.to_pylist()[0]["report"]).error is not None
+    assert files(warehouse) == []
+
+
+def test_damage_that_has_no_name_is_never_passed(warehouse: Path) -> None:
+    master = Damaged(SIZES, bad=(100,), error=SegmentError("misnamed", offset=100))
+    (report,) = reports(warehouse, splits((0, 500)), master)
+    assert isinstance(report.error, SegmentError)
+    assert files(warehouse) == []

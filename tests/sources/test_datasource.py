@@ -105,6 +105,7 @@ def test_a_stream_delivers_the_log_once_in_bounded_batches(
         ({"emit": "rows"}, ConfigurationError, ["emit", "rows"]),
         ({"id": "kafka/a/b/0"}, ConfigurationError, ["kafka"]),
         ({"master": "127.0.0.1:1"}, ConfigurationError, ["path"]),
+        ({"onLoss": "record"}, ConfigurationError, ["onLoss", "rocketmq/unnamed", "quarantine"]),
         ({"startingOffset": 999_999_999}, AboveMaximum, ["999999999", "rocketmq/unnamed"]),
         ({"startingOffset": 500, "endingOffset": 100}, ConfigurationError, ["endingOffset", "startingOffset"]),
     ],

@@ -20,7 +20,8 @@ from sources.errors import CorruptRecord, LogtwinError
 from sources.master import BLANK, MESSAGE
 from sources.offsets import Offset
 from sources.rocketmq import columns
-from sources.rocketmq.commitlog import Limits, Message, decode, find_record
+from sources.rocketmq.commitlog import Limits, Message, decode
+from sources.rocketmq.record_search import find_record
 from sources.rocketmq.segment_files import Segment, mapped
 
 log = logging.getLogger(__name__)
@@ -125,7 +126,7 @@ def _torn(rest: memoryview, stopped: LogtwinError, end: Offset, limits: Limits) 
     if not np.frombuffer(rest, np.uint8).any():
         return None
     after = Offset(end + 1)
-    if find_record(rest[1:], after, limits) is not None:
+    if find_record(rest[1:], after, limits, is_end=True).offset < end + len(rest):
         raise stopped
     return CorruptRecord(stopped.problem, offset=end, expected=stopped.expected, found=stopped.found)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
-from sources.master import Chunk, MasterLog
+from sources.master import Chunk, Damage, MasterLog
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.remoting import Command
@@ -23,9 +24,28 @@ def owned(start: int, end: int) -> OffsetRange:
 
 def read(log: MasterLog, start: int, end: int, *, committed: int | None = ALL, boundary: bool = True) -> list[Chunk]:
     """Chunks whose `raw` outlives the iteration."""
+    return list(chunks_of(pieces(log, start, end, committed=committed, boundary=boundary)))
+
+
+def pieces(
+    log: MasterLog, start: int, end: int, *, committed: int | None = ALL, boundary: bool = True
+) -> list[Chunk | Damage]:
+    """Chunks and damage whose `raw` outlives the iteration."""
     position = None if committed is None else Offset(committed)
-    chunks = log.read(owned(start, end), committed=position, boundary=boundary)
-    return [Chunk(chunk.covered, chunk.records, memoryview(bytes(chunk.raw))) for chunk in chunks]
+    return list(map(kept, log.read(owned(start, end), committed=position, boundary=boundary)))
+
+
+def kept(piece: Chunk | Damage) -> Chunk | Damage:
+    """The piece with a copy of its bytes."""
+    return piece if piece.raw is None else replace(piece, raw=memoryview(bytes(piece.raw)))
+
+
+def chunks_of(found: Iterable[Chunk | Damage]) -> Iterator[Chunk]:
+    """The pieces; raises what is damaged."""
+    for piece in found:
+        if isinstance(piece, Damage):
+            raise piece.error
+        yield piece
 
 
 def offsets(chunks: list[Chunk]) -> list[int]:

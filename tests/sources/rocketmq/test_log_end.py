@@ -118,8 +118,8 @@ def test_retention_between_the_listing_and_the_look_does_no_harm(
 ) -> None:
     log = filled(tmp_path, *[1000] * 12)
 
-    def list_then_delete(path: Path) -> tuple[Segment, ...]:
-        listed = list_segments(path)
+    def list_then_delete(path: Path, **options: bool) -> tuple[Segment, ...]:
+        listed = list_segments(path, **options)
         log.file(0).unlink(missing_ok=True)
         return listed
 
@@ -132,7 +132,7 @@ def test_a_log_that_somebody_deletes_is_an_error_naming_the_directory(
 ) -> None:
     log = filled(tmp_path, 100)
     listed = list_segments(tmp_path)
-    monkeypatch.setattr("sources.rocketmq.segments.list_segments", lambda path: listed)
+    monkeypatch.setattr("sources.rocketmq.segments.list_segments", lambda path, **options: listed)
     log.file(0).unlink()
     with pytest.raises(SegmentError, match="disappear") as raised:
         segments(log).bounds()
@@ -303,7 +303,7 @@ def test_a_blank_that_does_not_end_with_its_file_is_an_error(tmp_path: Path) -> 
     log.write(log.end, BLANK_HEAD.pack(500, 0xCBD43194))
     with pytest.raises(CorruptRecord, match="blank") as raised:
         segments(log).bounds()
-    assert (raised.value.expected, raised.value.found) == (f"{log.left} bytes", "500")
+    assert (raised.value.expected, raised.value.found) == (f"{log.left} bytes", "500 bytes")
 
 
 def test_a_dledger_log_is_recognised(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from hypothesis import given
 from sources.errors import CorruptRecord
 from sources.master import RECORD_SCHEMA
 from sources.offsets import Offset
-from sources.rocketmq import columns
+from sources.rocketmq import columns, restore
 from sources.rocketmq.commitlog import Blank, Host
+from sources.rocketmq.restore_rows import encode_rows
 from tests import truth
 from tests.sources.rocketmq.records import VECTORS, Log, log_of, logs, message
 
@@ -72,6 +73,44 @@ def test_a_blank_row_of_the_wrong_size() -> None:
     with pytest.raises(CorruptRecord, match="another size") as caught:
         columns.encode(pa.RecordBatch.from_pylist([row | {"size": 13}], RECORD_SCHEMA))
     assert (caught.value.expected, caught.value.found) == ("13 bytes", "12 bytes")
+
+
+@pytest.mark.parametrize("column", ["offset", "size"])
+def test_a_blank_row_without_a_place(column: str) -> None:
+    log = log_of([Blank(Offset(0), 12, b"abcd")])
+    (row,) = columns.decode(log.stored, log.start, log.end).records.to_pylist()
+    with pytest.raises(CorruptRecord, match="no record"):
+        columns.encode(pa.RecordBatch.from_pylist([row | {column: None}], RECORD_SCHEMA))
+
+
+def test_sound_messages_are_never_looked_at_one_by_one(
+    fixture_log: truth.Fixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All forms in one batch: only the blanks that end the files are."""
+    rows: list[int] = []
+
+    def counted(records: pa.RecordBatch) -> list[bytes]:
+        rows.append(records.num_rows)
+        return encode_rows(records)
+
+    monkeypatch.setattr(restore, "encode_rows", counted)
+    decoded = columns.decode(fixture_log.log, Offset(0), Offset(fixture_log.max_offset))
+    assert columns.encode(decoded.records) == fixture_log.log
+    assert rows == [sum(row.get("blank", False) for row in fixture_log.rows)]
+
+
+def test_the_columns_that_are_needed_suffice(fixture_log: truth.Fixture) -> None:
+    decoded = columns.decode(fixture_log.log, Offset(0), Offset(fixture_log.max_offset))
+    assert restore.encode(decoded.records.select(list(restore.COLUMNS))) == fixture_log.log
+
+
+def test_one_wrong_row_among_many_is_named() -> None:
+    log = log_of([vector.message for vector in VECTORS])
+    rows = columns.decode(log.stored, log.start, log.end).records.to_pylist()
+    rows[1]["body_crc"] = None
+    with pytest.raises(CorruptRecord) as caught:
+        columns.encode(pa.RecordBatch.from_pylist(rows, RECORD_SCHEMA))
+    assert caught.value.offset == log.boundaries[1]
 
 
 def test_times_below_a_millisecond_are_not_dropped_silently() -> None:

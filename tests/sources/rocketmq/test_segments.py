@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.errors import AboveMaximum, BelowMinimum, CorruptRecord, SegmentError
+from sources.errors import AboveMaximum, BelowMinimum, CorruptRecord, MissingSegment, SegmentError
 from sources.master import Chunk
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.commitlog import DEFAULT_LIMITS, Limits
 from sources.rocketmq.segments import Segments
+from tests.sources.rocketmq.log_reading import chunks_of
 from tests.sources.rocketmq.synthetic_log import BLANK_HEAD, SyntheticLog, filled, record_bytes
 from tests.truth import Fixture
 
@@ -39,7 +40,7 @@ def read(
 ) -> Iterator[tuple[OffsetRange, bytes, list[int]]]:
     """Per chunk: what it covers, its bytes, the offsets of its records. Checks that the three agree and join."""
     at: int | None = None
-    for chunk in source.chunks(owned(start, end), boundary, chunk_bytes):
+    for chunk in chunks_of(source.chunks(owned(start, end), boundary, chunk_bytes)):
         offsets, sizes = chunk.records["offset"].to_pylist(), chunk.records["size"].to_pylist()
         assert len(chunk.raw) == chunk.covered.size == sum(sizes) > 0
         assert offsets[0] == chunk.covered.start
@@ -296,6 +297,16 @@ def test_a_later_file_that_goes_away_is_no_retention(tmp_path: Path) -> None:
         list(chunks)
 
 
+def test_a_middle_file_that_goes_away_is_missing(tmp_path: Path) -> None:
+    log = filled(tmp_path, *[1000] * 12)
+    chunks = read(segments(log), 0, log.end)
+    next(chunks)
+    log.file(4096).unlink()
+    with pytest.raises(MissingSegment, match=f"{4096:020d} is missing") as raised:
+        list(chunks)
+    assert raised.value.offset == 4096
+
+
 @pytest.mark.parametrize("beyond", [1, 5000, 1 << 40])
 def test_beyond_the_end_is_above_the_maximum(tmp_path: Path, beyond: int) -> None:
     log = filled(tmp_path, 100, 100)
@@ -347,7 +358,7 @@ def test_a_damaged_record_is_an_error_naming_file_and_offset(
 
 def test_batches_stay_good_and_views_do_not(tmp_path: Path) -> None:
     log = filled(tmp_path, *[100] * 30)
-    chunks: list[Chunk] = list(segments(log).chunks(owned(0, log.end), True, 500))
+    chunks: list[Chunk] = list(chunks_of(segments(log).chunks(owned(0, log.end), True, 500)))
     for path in tmp_path.iterdir():
         path.write_bytes(bytes(4096))
     bodies = [body for chunk in chunks for body in chunk.records["body"].to_pylist() if body is not None]
@@ -358,7 +369,8 @@ def test_batches_stay_good_and_views_do_not(tmp_path: Path) -> None:
 
 def test_a_consumer_that_keeps_an_array_over_the_bytes_does_no_harm(tmp_path: Path) -> None:
     log = filled(tmp_path, *[100] * 60)
-    arrays = [np.frombuffer(chunk.raw, np.uint8) for chunk in segments(log).chunks(owned(0, log.end), True, 500)]
+    chunks = chunks_of(segments(log).chunks(owned(0, log.end), True, 500))
+    arrays = [np.frombuffer(chunk.raw, np.uint8) for chunk in chunks]
     assert b"".join(array.tobytes() for array in arrays) == log.data()
 
 

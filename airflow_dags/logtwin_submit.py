@@ -1,0 +1,159 @@
+"""What the DAGs share: logtwin's verbs as tasks, each a spark-submit, and the fields that several forms have.
+
+Airflow reads DAG files again and again. So nothing of logtwin is imported here, and where things are is asked when a
+task runs: the Variable ``logtwin``, a JSON object with any of the keys of `DEFAULTS`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import BaseHook, Context, Param, Variable
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowNotFoundException
+
+DEFAULTS: Mapping[str, Any] = {
+    "config": "/etc/logtwin/logtwin.toml",
+    "connection": "spark_default",
+    "application": "/opt/logtwin/submit.py",
+    "packages": "io.delta:delta-spark_4.2_2.13:4.4.0",
+    "py_files": None,
+    "jars": None,
+    "files": None,
+    "properties_file": None,
+    "conf": {},
+    "env_vars": {},
+}
+_NOT_SUBMITTED = ("config", "connection")
+
+_HOPELESS = (2, 4, 5)
+"""Exit codes that a retry does not change: the configuration, the log's bytes, the replica (``sources/errors.py``)."""
+
+COMMON: Mapping[str, Any] = {
+    "tags": ["logtwin"],
+    "catchup": False,
+    "start_date": datetime(2026, 1, 1, tzinfo=UTC),
+    "default_args": {"owner": "logtwin", "retries": 2, "retry_delay": timedelta(minutes=1)},
+}
+"""Of every DAG."""
+
+WHERE: Mapping[str, Param] = {
+    "config": Param(
+        None,
+        type=["null", "string"],
+        pattern=r"\.toml$",
+        title="Configuration",
+        description="logtwin's configuration file, where the driver runs; empty: what the Variable `logtwin` says",
+    ),
+    "connection": Param(
+        None,
+        type=["null", "string"],
+        pattern=r"^[\w.-]+$",
+        title="Spark connection",
+        description="the id of an Airflow connection; empty: what the Variable `logtwin` says, else `spark_default`",
+    ),
+}
+
+
+def log_param(**what: Any) -> Param:
+    """The field that names a log."""
+    return Param(pattern=r"^[a-z]+/\S+$", title="Log", examples=["rocketmq/broker-a"], **what)
+
+
+class Verb(SparkSubmitOperator):
+    """``logtwin <verb>``. `options` are the run's params that the verb takes by the same name, where they have a value.
+
+    `given` are more options, of this task alone. A failure that a retry cannot change fails the task at once.
+    """
+
+    def __init__(
+        self, *, verb: str, options: Sequence[str], given: Mapping[str, Any] | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(name=f"logtwin {verb}", **kwargs)
+        self.verb = verb
+        self.options = options
+        self.given = given or {}
+
+    def execute(self, context: Context) -> Any:
+        self._submit(context)
+
+    def _submit(self, context: Context, *before: str) -> None:
+        """With the arguments `before` in front of the verb."""
+        params = context["params"]
+        _refuse_unknown("parameters of the run", params, context["dag"].params)
+        settings = _settings(params)
+        self._conn_id = _known(settings.pop("connection"))
+        chosen = {"config": settings.pop("config")} | {name: params[name] for name in self.options}
+        self.application_args = [*before, self.verb, *_as_arguments({**chosen, **self.given})]
+        for name, value in settings.items():
+            setattr(self, name, value)
+        try:
+            super().execute(context)
+        except AirflowException as error:
+            raise _as_it_counts(error) from error
+
+
+class Answer(Verb):
+    """A verb that answers in JSON, which becomes the task's result, as `read` takes it.
+
+    Its driver runs beside the task, whatever the connection says: the answer is a file there.
+    """
+
+    def __init__(
+        self,
+        *,
+        given: Mapping[str, Any] | None = None,
+        read: Callable[[Any], Any] = lambda answer: answer,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(given={**(given or {}), "json": True}, deploy_mode="client", **kwargs)
+        self.read = read
+
+    def execute(self, context: Context) -> Any:
+        with TemporaryDirectory(prefix="logtwin-") as folder:
+            file = Path(folder) / "answer.json"
+            self._submit(context, "--output", str(file))
+            return self.read(json.loads(file.read_text(encoding="utf-8")))
+
+
+def _settings(params: Mapping[str, Any]) -> dict[str, Any]:
+    """`DEFAULTS`, over them the Variable, over it what the run's form says."""
+    stored = Variable.get("logtwin", default={}, deserialize_json=True)
+    _refuse_unknown("keys of the Variable logtwin", stored, DEFAULTS)
+    return {**DEFAULTS, **stored, **{name: params[name] for name in WHERE if params[name] is not None}}
+
+
+def _refuse_unknown(what: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """A misspelt bound would be no bound. Raises AirflowFailException."""
+    unknown = sorted(set(names) - set(known))
+    if unknown:
+        raise AirflowFailException(f"unknown {what}: {', '.join(unknown)}; known are {', '.join(sorted(known))}")
+
+
+def _known(connection: str) -> str:
+    """Itself. A connection that does not exist would be taken for YARN. Raises AirflowFailException."""
+    try:
+        BaseHook.get_connection(connection)
+    except AirflowNotFoundException as error:
+        hint = 'add it, or name another one as "connection" in the Variable logtwin'
+        raise AirflowFailException(f"there is no connection {connection!r}: {hint}") from error
+    return connection
+
+
+def _as_arguments(options: Mapping[str, Any]) -> list[str]:
+    """``{"dry_run": True, "from": 0, "to": None}`` -> ``["--dry-run", "--from", "0"]``."""
+    given = [(f"--{name.replace('_', '-')}", value) for name, value in options.items()]
+    set_ones = [(flag, value) for flag, value in given if value is not None and value is not False]
+    return [text for flag, value in set_ones for text in ([flag] if value is True else [flag, str(value)])]
+
+
+def _as_it_counts(error: AirflowException) -> AirflowException:
+    """The failure of a submission: final where its exit code says that another try would end the same."""
+    code = re.search(r"Error code is: (\d+)", str(error))
+    return AirflowFailException(str(error)) if code and int(code[1]) in _HOPELESS else error

@@ -1,0 +1,73 @@
+"""How fast a replica is proven: `logtwin verify` against a plain read-and-hash of the same segment files, in one run.
+
+``python -m bench.verify [megabytes] [rounds]``. A log is made and replicated by path; then, by turns, one thread reads
+and hashes the files (SHA-256, as the ledger), and verify compares the replica with them: whole, by path. A first round
+does not count. Verify's own time is from its first look at the tables to its result, without the queue proof, whose
+time is printed beside it; Spark is there already.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bench.pipeline import LOG_ID, with_logtwin
+from pipeline.config import parse
+from pipeline.session import build_session
+from pipeline.verify import Scope, verify_log
+from tests.large_log import write_large_log
+
+_PIECE_BYTES = 8 * 1024 * 1024
+
+
+def read_and_hash(folder: Path) -> None:
+    digest = hashlib.sha256()
+    buffer = memoryview(bytearray(_PIECE_BYTES))
+    for path in sorted(folder.iterdir()):
+        with path.open("rb", buffering=0) as file:
+            while count := file.readinto(buffer):
+                digest.update(buffer[:count])
+
+
+def main(megabytes: int = 500, rounds: int = 3) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="logtwin-bench-"))
+    try:
+        size_bytes = write_large_log(folder / "log", megabytes * 1_000_000)
+        spark = build_session({"spark.master": "local[2]"}, name="bench")
+        with_logtwin(spark, folder / "log", folder / "lake")
+        config = parse({"logs": [{"id": LOG_ID, "path": str(folder / "log")}]}, where="bench")
+        hashing: list[float] = []
+        verifying: list[float] = []
+        proving_queues: list[float] = []
+        for number in range(rounds + 1):
+            started = time.perf_counter()
+            read_and_hash(folder / "log")
+            hashed = time.perf_counter()
+            summary = verify_log(spark, str(folder / "lake"), config.logs[0], Scope())
+            if summary.problem is not None or summary.bytes != size_bytes:
+                raise SystemExit(f"not equal: {summary.as_json()}")
+            if number:
+                hashing.append(hashed - started)
+                verifying.append(summary.seconds)
+                proving_queues.append(time.perf_counter() - hashed - summary.seconds)
+        _print("read and sha256", size_bytes, hashing)
+        _print("verify", size_bytes, verifying)
+        print(f"queue proof, beside it: {statistics.median(proving_queues):.2f} s")
+        ratios = [plain / ours for plain, ours in zip(hashing, verifying, strict=True)]
+        print(f"ratio, round by round: {', '.join(f'{ratio:.2f}' for ratio in ratios)}")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _print(what: str, size_bytes: int, seconds: list[float]) -> None:
+    middle = statistics.median(seconds)
+    print(f"{what}: {middle:.2f} s, {size_bytes / 1e6 / middle:,.0f} MB/s (median of {len(seconds)})")
+
+
+if __name__ == "__main__":
+    main(*(int(argument) for argument in sys.argv[1:]))

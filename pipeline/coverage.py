@@ -1,0 +1,192 @@
+"""What ``logtwin coverage`` does: say of each replica what is whole, and why the rest is missing.
+
+Asked are the log table, for position and holes, the ledger and the incidents. They are three tables, written one after
+the other; what a killed commit still owes to the others stands in the log table and counts as being there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.config import Config
+from pipeline.display import number, size
+from sinks.completeness import Accounts, Completeness, Missing, Reason, Stretch
+from sinks.incidents import IncidentRow, IncidentsTable
+from sinks.ledger import app_id, fill_app_id
+from sinks.position import Held, LogTable
+from sinks.tables import LOG
+from sinks.warehouse import absolute
+from sinks.whole_ledger import Owed, read_ledger
+from sources.errors import CoverageError, ReplicaError
+from sources.offsets import LogId, Offset, OffsetRange, Position
+
+_LOOKS: Final = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogCoverage:
+    """One log; README documents every field of the JSON. `complete` is None before the first record."""
+
+    log_id: LogId
+    epoch: int
+    complete: Completeness | None
+
+    @property
+    def problem(self) -> CoverageError | None:
+        return None if self.complete is None else self.complete.problem(self.log_id)
+
+    def as_json(self) -> dict[str, Any]:
+        """Times are ISO 8601, UTC."""
+        found, problem = self.complete, self.problem
+        return {
+            "log": str(self.log_id),
+            "epoch": self.epoch,
+            "position": None if found is None else found.position,
+            "whole": [] if found is None else [_stretch_json(one) for one in found.whole],
+            "missing": [] if found is None else [_missing_json(one) for one in found.missing],
+            "overlaps": [] if found is None else [_range_json(one) for one in found.overlaps],
+            "problem": None if problem is None else str(problem),
+        }
+
+
+def coverages(spark: SparkSession, config: Config) -> list[LogCoverage]:
+    """One a log. Raises ReplicaError where a table cannot be read."""
+    has_table = DeltaTable.isDeltaTable(spark, LOG.path(absolute(config.warehouse)))
+    return [_coverage(spark, config.warehouse, options.log_id, has_table=has_table) for options in config.logs]
+
+
+def _coverage(spark: SparkSession, warehouse: str, log_id: LogId, *, has_table: bool) -> LogCoverage:
+    accounts = read_accounts(spark, warehouse, log_id) if has_table else None
+    if accounts is None:
+        return LogCoverage(log_id=log_id, epoch=0, complete=None)
+    return LogCoverage(log_id=log_id, epoch=accounts.epoch, complete=Completeness.of(accounts))
+
+
+def read_accounts(spark: SparkSession, warehouse: str, log_id: LogId) -> Accounts | None:
+    """What the tables say of the log at one moment; None before its first record.
+
+    They are read until the holes were the same before and after: what the stream adds meanwhile lies above the position
+    that was read first. Raises ReplicaError.
+    """
+    table = LogTable(spark, LOG.path(absolute(warehouse)), log_id)
+    held = table.read()
+    for _ in range(_LOOKS):
+        if held.state is None or held.state.offset is None:
+            return None
+        found = _accounts(spark, warehouse, log_id, held)
+        again = table.read()
+        if (again.epoch, again.holes) == (held.epoch, held.holes):
+            return found
+        held = again
+    raise ReplicaError(
+        "the holes of the log change all the time",
+        log=log_id,
+        found=f"others at each of {_LOOKS} looks",
+        hint="Ask again when the backfill or repair that is under way has ended.",
+    )
+
+
+def _accounts(spark: SparkSession, warehouse: str, log_id: LogId, held: Held) -> Accounts:
+    state = held.state
+    if state is None or state.offset is None:
+        raise ValueError("a log without a position")
+    newest = Position(log_id, state.epoch, state.offset)
+    owed = [
+        Owed(app_id(newest), newest.offset, state.ledger),
+        Owed(fill_app_id(log_id), held.holes.fills, held.holes.ledger),
+    ]
+    listed = {row.id: row for row in IncidentsTable(spark, warehouse, log_id).all()}
+    passed = [IncidentRow(id=one.id_in(log_id, state.epoch), epoch=state.epoch, found=one) for one in state.incidents]
+    return Accounts(
+        epoch=state.epoch,
+        position=state.offset,
+        first=Offset(0) if state.first is None else state.first,
+        holes=held.holes,
+        ledger=read_ledger(spark, warehouse, log_id, owed),
+        incidents=list(({row.id: row for row in passed} | listed).values()),
+    )
+
+
+def _range_json(one: OffsetRange) -> dict[str, Any]:
+    return {"start": one.start, "end": one.end}
+
+
+def _stretch_json(one: Stretch) -> dict[str, Any]:
+    return {**_range_json(one.range), "first_stored": _iso(one.first_us), "last_stored": _iso(one.last_us)}
+
+
+def _missing_json(one: Missing) -> dict[str, Any]:
+    incident = one.incident
+    return {
+        **_range_json(one.range),
+        "reason": one.reason.value,
+        "incident": None if incident is None else incident.id,
+        "condition": None if incident is None else incident.found.condition.value,
+        "state": None if incident is None else incident.state.value,
+        "stored_after": _iso(one.after_us),
+        "stored_before": _iso(one.before_us),
+    }
+
+
+def _iso(at_us: int | None) -> str | None:
+    return None if at_us is None else datetime.fromtimestamp(at_us / 1e6, UTC).isoformat(timespec="milliseconds")
+
+
+def coverage_blocks(logs: Sequence[LogCoverage]) -> Group:
+    """For a person: a block a log."""
+    return Group(*(part for one in logs for part in (Text(str(one.log_id), style="bold"), _block(one), Text())))
+
+
+def _block(one: LogCoverage) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in _lines(one):
+        table.add_row(f"  {name}", Text(value))
+    return table
+
+
+def _lines(one: LogCoverage) -> Iterator[tuple[str, str]]:
+    if one.complete is None:
+        yield "complete", "nothing is replicated yet"
+        return
+    for stretch in one.complete.whole:
+        yield "complete", f"{_from_to(stretch.range)}{_between(stretch.first_us, stretch.last_us)}"
+    for missing in one.complete.missing:
+        yield "missing", f"{_from_to(missing.range)}: {_why(missing)}{_between(missing.after_us, missing.before_us)}"
+    for overlap in one.complete.overlaps:
+        yield "overlap", _from_to(overlap)
+    yield "position", number(one.complete.position) + (f", epoch {one.epoch}" if one.epoch else "")
+
+
+def _from_to(one: OffsetRange) -> str:
+    return f"{number(one.start)} to {number(one.end)}, {size(one.size)}"
+
+
+def _why(missing: Missing) -> str:
+    if missing.incident is None:
+        return "nothing says why" if missing.reason is Reason.UNEXPLAINED else missing.reason.value
+    found = missing.incident.found
+    return (
+        f"{found.condition.value}, {found.action.value}, incident {missing.incident.id} {missing.incident.state.value}"
+    )
+
+
+def _between(start_us: int | None, end_us: int | None) -> str:
+    """Two of the master's times, in words; nothing where neither is known."""
+    if start_us is None and end_us is None:
+        return ""
+    return f"; stored {_moment(start_us)} – {_moment(end_us)}"
+
+
+def _moment(at_us: int | None) -> str:
+    return "…" if at_us is None else f"{datetime.fromtimestamp(at_us / 1e6, UTC):%Y-%m-%d %H:%M:%S} UTC"

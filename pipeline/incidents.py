@@ -1,0 +1,195 @@
+"""What ``logtwin incidents`` does: list what was lost, explain one, accept one."""
+
+from __future__ import annotations
+
+import difflib
+import getpass
+import os
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.config import Config
+from pipeline.display import number, size
+from pipeline.session import build_session, spark_log
+from sinks.incidents import IncidentRow, IncidentsTable, State
+from sinks.position import LogTable
+from sinks.quarantined import Quarantined, quarantined
+from sinks.tables import LOG
+from sinks.warehouse import absolute
+from sources.errors import ConfigurationError
+from sources.loss import Condition, Way
+from sources.offsets import LogId, OffsetRange
+
+_HEAD_BYTES: Final = 16
+_PIECES_SHOWN: Final = 10
+_COLUMNS: Final = ("id", "log", "condition", "range", "bytes", "detected", "state")
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """An incident and its log."""
+
+    log_id: LogId
+    row: IncidentRow
+
+    def as_json(self) -> dict[str, Any]:
+        """Times are ISO 8601, UTC."""
+        times = {"detected_at": _iso(self.row.found.detected_at), "ended_at": _iso(self.row.ended_at)}
+        return {"log": str(self.log_id), **self.row.as_dict(), "bytes": self.row.found.range.size, **times}
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """An incident, what of its range is still missing, and what is kept of it."""
+
+    incident: Listed
+    missing: tuple[OffsetRange, ...]
+    kept: tuple[Quarantined, ...]
+
+
+class Incidents:
+    """The incidents of all logs of a configuration. `where` is the configuration's file, for the commands it names."""
+
+    def __init__(self, spark: SparkSession, config: Config, where: str) -> None:
+        self._spark = spark
+        self._config = config
+        self._where = where
+
+    @classmethod
+    def opened(cls, config: Config, where: str) -> Incidents:
+        return cls(build_session(config.spark, log_file=spark_log()), config, where)
+
+    def all(self) -> list[Listed]:
+        """Log by log, each in the order of its offsets."""
+        return [Listed(log.log_id, row) for log in self._config.logs for row in self._table(log.log_id).all()]
+
+    def open(self) -> list[Listed]:
+        return [one for one in self.all() if one.row.state is State.OPEN]
+
+    def one(self, name: str) -> Listed:
+        """The incident whose id is `name`, or alone begins with it. Raises ConfigurationError."""
+        return named(self.all(), name, self._where)
+
+    def explain(self, name: str) -> Explanation:
+        """Raises ConfigurationError, ReplicaError."""
+        incident = self.one(name)
+        place = incident.row.found.range
+        kept = quarantined(self._spark, self._config.warehouse, incident.log_id, place, _HEAD_BYTES)
+        return Explanation(incident, self._missing(incident.log_id, place), tuple(kept))
+
+    def close(self, name: str, note: str) -> Listed:
+        """Accept an open incident for good, and say who did; an ended one is left as it is. Returns what it is now."""
+        incident = self.one(name)
+        now_us = time.time_ns() // 1000
+        self._table(incident.log_id).end([incident.row.id], State.CLOSED, f"{note} ({_operator()})", now_us)
+        return self.one(incident.row.id)
+
+    def _table(self, log_id: LogId) -> IncidentsTable:
+        return IncidentsTable(self._spark, self._config.warehouse, log_id)
+
+    def _missing(self, log_id: LogId, place: OffsetRange) -> tuple[OffsetRange, ...]:
+        path = LOG.path(absolute(self._config.warehouse))
+        if not DeltaTable.isDeltaTable(self._spark, path):
+            return ()
+        return LogTable(self._spark, path, log_id).read().holes.within(place)
+
+
+def named(incidents: Sequence[Listed], name: str, where: str) -> Listed:
+    """Of `incidents` the one that `name` means, an id or the beginning of only one. Raises ConfigurationError."""
+    found = [one for one in incidents if one.row.id.startswith(name.lower())]
+    if len(found) == 1:
+        return found[0]
+    ids = [one.row.id for one in found or incidents]
+    if found:
+        problem, expected = f"{where}: several incidents begin with {name!r}", f"one of {', '.join(ids)}"
+    else:
+        near = difflib.get_close_matches(name.lower(), ids, n=1, cutoff=0.0)
+        problem, expected = (
+            f"{where}: there is no incident {name!r}",
+            f"for example {near[0]}" if near else "none at all",
+        )
+    raise ConfigurationError(problem, expected=expected, found=name, hint="logtwin incidents list --all shows them.")
+
+
+def way_out(explained: Explanation, where: str) -> str:
+    """What is to be done about an incident: a command, with DIR for whatever copy of the log there is."""
+    incident = explained.incident
+    command = f"--config {where} --log {incident.log_id}"
+    if incident.row.state is not State.OPEN:
+        return f"nothing: it is {incident.row.state.value}"
+    if incident.row.found.condition.way is Way.REPAIR:
+        accepted = " --accept-master" if incident.row.found.condition is Condition.RECREATED else ""
+        return f"logtwin repair {command}{accepted}"
+    if not explained.missing:
+        return f"nothing is missing any more: logtwin incidents close {incident.row.id} {command} --note …"
+    start, end = explained.missing[0].start, explained.missing[-1].end
+    return f"logtwin backfill {command} --from {start} --to {end} --path DIR"
+
+
+def incident_lines(incidents: Sequence[Listed]) -> list[str]:
+    """Incidents for a person: a line each under a heading, never folded, so that a line can be searched for."""
+    rows = [_COLUMNS, *map(_cells, incidents)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
+def _cells(one: Listed) -> tuple[str, ...]:
+    found = one.row.found
+    place = f"{found.range} of epoch {one.row.epoch}" if one.row.epoch else str(found.range)
+    what = (one.row.id, str(one.log_id), found.condition.value)
+    return (*what, place, number(found.range.size), _moment(found.detected_at), one.row.state.value)
+
+
+def explanation_block(explained: Explanation, where: str) -> Table:
+    """One incident for a person: a line a fact."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in _lines(explained, where):
+        table.add_row(name, Text(value))
+    return table
+
+
+def _lines(explained: Explanation, where: str) -> list[tuple[str, str]]:
+    row, found = explained.incident.row, explained.incident.row.found
+    missing = ", ".join(map(str, explained.missing))
+    lines = [
+        ("incident", f"{row.id} of {explained.incident.log_id}, epoch {row.epoch}"),
+        ("condition", f"{found.condition.value}: {found.condition.cause}"),
+        ("range", f"{found.range}, {size(found.range.size)}"),
+        ("found", f"{found.cause}; {found.action.value} at {_moment(found.detected_at)}"),
+        ("state", row.state.value + ("" if row.ended_at is None else f" at {_moment(row.ended_at)}: {row.note}")),
+        ("missing", missing or "nothing of the range"),
+    ]
+    lines += [("quarantine", text) for text in _kept(explained.kept)]
+    return [*lines, ("hint", found.condition.hint), ("way out", way_out(explained, where))]
+
+
+def _kept(pieces: Sequence[Quarantined]) -> list[str]:
+    shown = [f"{one.range}, {size(one.range.size)}: {one.head.hex(' ', 4)} …" for one in pieces[:_PIECES_SHOWN]]
+    return shown + ([f"and {len(pieces) - len(shown):,} more"] if len(pieces) > len(shown) else [])
+
+
+def _operator() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        user = str(os.getuid())
+    return f"{user} on {socket.gethostname()}"
+
+
+def _iso(at_us: int | None) -> str | None:
+    return None if at_us is None else datetime.fromtimestamp(at_us / 1e6, UTC).isoformat()
+
+
+def _moment(at_us: int) -> str:
+    return f"{datetime.fromtimestamp(at_us / 1e6, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,80 @@
+"""What becomes of a log that an error has ended: the one place that decides. Pure; `sources/loss.py` names the cases.
+
+::
+
+    on_loss     condition                            the log
+    fail        any                                  stops; nothing is written
+    record      below_minimum, at the position       passes what the master no longer holds, and goes on
+    record      Way.REPAIR                           stops, and says so in table incidents
+    record      any other                            stops: damage that a reader can pass never comes here as an error
+
+What is no loss, as a master that is away, is `Stop` too: whether it is tried again is not decided here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sources.errors import LogtwinError, ReplicaError, error_from
+from sources.loss import Condition, OnLoss, Way, condition_of
+from sources.offsets import Offset, OffsetRange
+
+_OTHER_WAY = 'With on_loss = "record" the log goes on behind it, and what is lost is on record.'
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The error ends the log, and that is all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """`range` is lost; the log goes on behind it."""
+
+    condition: Condition
+    range: OffsetRange
+
+
+@dataclass(frozen=True, slots=True)
+class StopAndReport:
+    """The error ends the log; `range` is in doubt until it is repaired."""
+
+    condition: Condition
+    range: OffsetRange
+
+
+def decide(
+    on_loss: OnLoss, error: LogtwinError, position: Offset | None, bounds: OffsetRange | None
+) -> Stop | Skip | StopAndReport:
+    """What to do about `error`, which ended a log at `position`; `bounds` is what its master holds now, if known."""
+    condition = condition_of(error)
+    if condition is None or on_loss == "fail" or position is None:
+        return Stop()
+    if condition is Condition.BELOW_MINIMUM and bounds is not None and position < bounds.start:
+        return Skip(condition, OffsetRange(position, bounds.start))
+    if condition.way is Way.REPAIR:
+        return StopAndReport(condition, OffsetRange(_doubtful_from(condition, error, position, bounds), position))
+    return Stop()
+
+
+def _doubtful_from(condition: Condition, error: LogtwinError, position: Offset, bounds: OffsetRange | None) -> Offset:
+    """Where what is known of the difference begins: at the record that differs, or where the master's log ends."""
+    if condition is Condition.REWRITTEN and error.offset is not None:
+        return Offset(min(error.offset, position))
+    return Offset(min(bounds.end, position)) if bounds is not None else position
+
+
+def explained(error: LogtwinError, on_loss: OnLoss, position: Offset | None) -> LogtwinError:
+    """`error`, which ended a log at `position`, with what an operator can do about its condition, if it has a name."""
+    condition = condition_of(error)
+    if condition is None or isinstance(error, ReplicaError):
+        return error
+    if condition.way is Way.REPAIR:
+        return error if position is None else _hinting(error, condition.hint)
+    if on_loss == "record" or (condition is Condition.BELOW_MINIMUM and position is None):
+        return error
+    return _hinting(error, f"{error.hint} {_OTHER_WAY}" if error.hint else _OTHER_WAY)
+
+
+def _hinting(error: LogtwinError, hint: str) -> LogtwinError:
+    return error_from({**error.facts(), "hint": hint})

@@ -1,0 +1,111 @@
+"""What ``logtwin repair`` does: each log back to its master, one after the other."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from pyspark.sql import SparkSession
+
+from pipeline.backfill import result_lines, run_backfill
+from pipeline.config import Config
+from pipeline.display import size
+from pipeline.run_state import RunFile, check_free
+from pipeline.session import build_session, spark_log
+from pipeline.wanted import Wanted
+from sinks.repair import Repair, Repaired, WayBack
+from sources.errors import ConfigurationError, LogtwinError
+from sources.options import ReadOptions
+from sources.registry import open_log
+
+log = logging.getLogger(__name__)
+
+
+def repair_logs(config: Config, where: str, *, accept_master: bool, take_over: bool, dry_run: bool) -> Iterator[str]:
+    """Repair every log of `config`, which was read from `where`; what was done, line by line.
+
+    One that cannot be repaired does not keep the others. Raises the first one's LogtwinError at the end;
+    ConfigurationError where several masters would be accepted at once.
+    """
+    if accept_master and len(config.logs) > 1:
+        raise ConfigurationError(
+            f"{where}: --accept-master for {len(config.logs)} logs at once",
+            expected="--log with the one whose master is right",
+            found="every log of the configuration",
+        )
+    spark = build_session(config.spark, log_file=spark_log())
+    first: LogtwinError | None = None
+    for options in config.logs:
+        try:
+            if not take_over:
+                _check_idle(config.warehouse, options.id)
+            done = _look if dry_run else _repair
+            yield from done(spark, config, options, accept_master=accept_master)
+        except LogtwinError as error:
+            if first is not None:
+                log.error("%s", error)
+            first = first or error
+    if first is not None:
+        raise first
+
+
+def _look(spark: SparkSession, config: Config, options: ReadOptions, *, accept_master: bool) -> Iterator[str]:
+    found = _opened(spark, config, options).look(accept_master=accept_master)
+    yield from (f"{options.id}: {line}" for line in lines(found, dry_run=True))
+
+
+def _repair(spark: SparkSession, config: Config, options: ReadOptions, *, accept_master: bool) -> Iterator[str]:
+    """Damaged ranges are holes then, which anybody may fill; the master is the first to be asked."""
+    done = _opened(spark, config, options).run(accept_master=accept_master)
+    yield from (f"{options.id}: {line}" for line in lines(done, dry_run=False))
+    for hole in done.missing:
+        yield from result_lines(run_backfill(spark, config, options, Wanted(hole.start, hole.end)), dry_run=False)
+
+
+def _opened(spark: SparkSession, config: Config, options: ReadOptions) -> Repair:
+    master = open_log(options)
+    master.check()
+    return Repair(spark, config.warehouse, master)
+
+
+def _check_idle(warehouse: str, log_id: str) -> None:
+    """Raises AlreadyRunning. A word that cannot be read hinders nothing: the table is the fence."""
+    try:
+        found = RunFile(warehouse, log_id).read()
+    except OSError as error:
+        log.warning("%s: cannot tell whether a job replicates this log: %s", log_id, error)
+        return
+    if found is not None:
+        check_free(found, log_id, datetime.now(UTC), verb="repair")
+
+
+def lines(found: Repaired, *, dry_run: bool) -> Iterator[str]:
+    """What a repair did, or would do, for a person."""
+    if found.position is None:
+        yield "nothing was replicated yet, so there is nothing to repair"
+        return
+    if found.resumed is not None:
+        would = "has to be brought to its end first" if dry_run else "was brought to its end"
+        yield f"a repair that had been begun {would}: back to {found.resumed.to}, epoch {found.resumed.epoch}"
+    if found.taken_out:
+        ranges = ", ".join(map(str, found.taken_out))
+        yield f"damaged in the replica itself, {'to be' if dry_run else 'and'} taken out: {ranges}"
+    if found.back is not None:
+        yield from _way_back(found.back, dry_run=dry_run)
+    if found.missing:
+        ranges = ", ".join(map(str, found.missing))
+        yield f"{'missing, to be' if dry_run else 'missing, now'} read from the master again: {ranges}"
+    if found.healed:
+        yield f"{found.healed} incident{'s' if found.healed > 1 else ''} healed: the same on both sides by now"
+    if found.back is not None and not dry_run:
+        yield f"logtwin replicate goes on at {found.position}"
+    elif found.back is None and not (found.taken_out or (dry_run and found.resumed)):
+        yield f"nothing that can be compared differs from the master, up to {found.position}"
+
+
+def _way_back(back: WayBack, *, dry_run: bool) -> Iterator[str]:
+    yield f"{back.found.condition.value}: {back.found.cause}"
+    go = "would go" if dry_run else "went"
+    gone = f"{back.records:,} record{'' if back.records == 1 else 's'}, {size(back.bytes)}"
+    yield f"{go} back from {back.since} to {back.found.common}; {gone}, {go} to the table removed"

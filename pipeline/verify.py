@@ -1,0 +1,228 @@
+"""What ``logtwin verify`` does: a replica against its master, every byte or a sample of them.
+
+One version of the log table is compared, section by section (`pipeline/verify_plan.py`), some in each Spark job. After
+each job what differs becomes incidents and what is equal is remembered (`pipeline/verify_state.py`): a kill costs the
+job that was under way. Whole runs prove the queues, too (`pipeline/queue_proof.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+from pipeline.config import Config
+from pipeline.console import err
+from pipeline.queue_proof import Jump, jumps
+from pipeline.session import build_session, spark_log
+from pipeline.verify_accounts import read_accounts
+from pipeline.verify_plan import Section, sampled, sections
+from pipeline.verify_state import Asked, VerifyFile, VerifyState
+from pipeline.verify_summary import Summary, Tally, incident_of
+from pipeline.verify_task import SectionComparer
+from sinks.incidents import IncidentsTable
+from sinks.verdicts import Compared, Verdict
+from sources.errors import ConfigurationError, LogError, ReplicaError, find_error
+from sources.offsets import OffsetRange
+from sources.options import ReadOptions
+from sources.registry import open_log
+
+_MB = 1_000_000
+_SECTIONS_A_CORE = 16
+"""In one job; a single one with a limit of speed, where a job would last minutes."""
+_log = logging.getLogger(__name__)
+
+OnProgress = Callable[[int, int], None]
+"""Hears after each job how many bytes of how many are done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What is to be compared, and how fast. With neither `share` nor a range it is a whole run.
+
+    `path` is a directory of the master's segment files, to compare with these instead of the configured master.
+    """
+
+    share: float | None = None
+    seed: int | None = None
+    start: int | None = None
+    end: int | None = None
+    path: str | None = None
+    restart: bool = False
+    max_mb_per_s: float | None = None
+    queues: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises ConfigurationError for what makes no sense."""
+        if self.share is not None and not 0 < self.share <= 1:
+            raise ConfigurationError("--sample is not usable", expected="above 0, at most 1", found=self.share)
+        if self.max_mb_per_s is not None and not self.max_mb_per_s > 0:
+            raise ConfigurationError("--max-mb-per-s is not usable", expected="above 0", found=self.max_mb_per_s)
+        if self.end is not None and not 0 <= (self.start or 0) < self.end:
+            found = f"--from {self.start} --to {self.end}"
+            raise ConfigurationError("there is nothing in that range", expected="offsets from 0, rising", found=found)
+
+    @property
+    def is_whole(self) -> bool:
+        return self.share is None and self.start is None and self.end is None
+
+
+def verify_logs(config: Config, scope: Scope) -> list[Summary]:
+    """`verify_log` for each log of a configuration; on a terminal with a bar that shows how far it is."""
+    spark = build_session(config.spark, log_file=spark_log())
+    figures = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(TextColumn("{task.description}"), BarColumn(), *figures, console=err, transient=True) as shown:
+        return [verify_log(spark, config.warehouse, log, scope, _bar(shown, log.id)) for log in config.logs]
+
+
+def _bar(shown: Progress, name: str) -> OnProgress:
+    task = shown.add_task(name, total=None)
+    return lambda done_bytes, all_bytes: shown.update(task, completed=done_bytes, total=all_bytes)
+
+
+def verify_log(
+    spark: SparkSession,
+    warehouse: str,
+    options: ReadOptions,
+    scope: Scope,
+    on_progress: OnProgress = lambda done_bytes, all_bytes: None,
+) -> Summary:
+    """Compare one log. A run that was not finished goes on, if it was to compare the same.
+
+    Raises ConfigurationError (no replica), ReplicaError (tables that contradict themselves), MasterError.
+    """
+    return _Verification(spark, warehouse, options, scope).run(on_progress)
+
+
+class _Verification:
+    """One run over one log. Driver only."""
+
+    def __init__(self, spark: SparkSession, warehouse: str, options: ReadOptions, scope: Scope) -> None:
+        self._began_s = time.monotonic()
+        self._spark = spark
+        self._scope = scope
+        self._options = options if scope.path is None else _by_path(options, scope.path)
+        self._master = open_log(self._options)
+        self._accounts = read_accounts(spark, warehouse, options.log_id, scope.start, scope.end)
+        self._file = VerifyFile(warehouse, options.id)
+        self._incidents = IncidentsTable(spark, warehouse, options.log_id)
+
+    def run(self, on_progress: OnProgress) -> Summary:
+        accounts, tally = self._accounts, Tally()
+        state = self._state()
+        chosen = self._chosen(state)
+        all_bytes = sum(section.compared_bytes for section in chosen)
+        waiting = [section for section in chosen if not state.holds(section)]
+        earlier_bytes = all_bytes - sum(section.compared_bytes for section in waiting)
+        for results in self._jobs(waiting):
+            found = [one for _, compared in results for one in compared]
+            self._record(found)
+            tally.add(found)
+            state = state.with_proven(section for section, compared in results if _are_equal(compared))
+            self._file.write(state)
+            on_progress(earlier_bytes + tally.bytes, all_bytes)
+        is_queue_proof = self._scope.is_whole or self._scope.queues
+        summary = Summary(
+            log_id=self._options.log_id,
+            master=self._master.place,
+            position=accounts.position,
+            seed=state.asked.seed,
+            bytes=tally.bytes,
+            claims=tally.claims,
+            earlier_bytes=earlier_bytes,
+            without_master_bytes=tally.without_master_bytes,
+            holes_bytes=sum(hole.size for hole in accounts.holes.within(accounts.reach)),
+            differing=tally.differing,
+            differences=tuple(tally.differences),
+            seconds=time.monotonic() - self._began_s,
+            jumps=self._jumps() if is_queue_proof else None,
+        )
+        self._file.remove()
+        return summary
+
+    def _state(self) -> VerifyState:
+        """That of the run which goes on, or a new one."""
+        scope, found = self._scope, None if self._scope.restart else self._file.read()
+        seed = scope.seed
+        if scope.share is not None and seed is None:
+            seed = secrets.randbelow(1_000_000) if found is None or found.asked.seed is None else found.asked.seed
+        asked = Asked(
+            place=self._master.place,
+            epoch=self._accounts.epoch,
+            start=scope.start,
+            end=scope.end,
+            share=scope.share,
+            seed=seed if scope.share is not None else None,
+        )
+        if found is not None and found.asked == asked:
+            _log.info("%s: goes on with the verification begun at %s", self._options.id, found.begun_at)
+            return found
+        return VerifyState(asked=asked, begun_at=datetime.now(UTC).isoformat(timespec="seconds"))
+
+    def _chosen(self, state: VerifyState) -> list[Section]:
+        found = sections(self._accounts.claims, self._bounds(), self._accounts.parts)
+        share, seed = state.asked.share, state.asked.seed
+        return found if share is None or seed is None else sampled(found, share, seed)
+
+    def _bounds(self) -> OffsetRange | None:
+        """What the master holds; None where its files contradict themselves: comparing says where."""
+        try:
+            return self._master.bounds(self._accounts.position)
+        except LogError as error:
+            _log.warning("%s", error)
+            return None
+
+    def _jobs(self, waiting: Sequence[Section]) -> Iterator[list[tuple[Section, list[Compared]]]]:
+        """One Spark job after the other, and what it found. Over HA a single task: connections count as replicas."""
+        context = self._spark.sparkContext
+        reads_at_once = self._options.parallel_reads or self._master.cuts_at_records
+        cores = context.defaultParallelism if reads_at_once else 1
+        count = cores * (_SECTIONS_A_CORE if self._scope.max_mb_per_s is None else 1)
+        compare = SectionComparer(
+            master=self._master,
+            folder=self._accounts.folder,
+            position=self._accounts.position,
+            bytes_per_s=None if self._scope.max_mb_per_s is None else self._scope.max_mb_per_s * _MB / cores,
+        )
+        for at in range(0, len(waiting), count):
+            together = waiting[at : at + count]
+            job = context.parallelize(together, len(together) if reads_at_once else 1).mapPartitions(compare)
+            try:
+                results = job.collect()
+            except (PySparkException, Py4JError) as error:
+                raise self._failure(error) from error
+            yield results
+
+    def _record(self, found: Sequence[Compared]) -> None:
+        incidents = (incident_of(one, self._accounts.position) for one in found)
+        self._incidents.record(self._accounts.epoch, [one for one in incidents if one is not None])
+
+    def _jumps(self) -> tuple[Jump, ...]:
+        accounts = self._accounts
+        return jumps(
+            self._spark, accounts.folder, accounts.version, self._options.log_id, accounts.position, accounts.holes
+        )
+
+    def _failure(self, error: Exception) -> Exception:
+        return find_error(str(error)) or ReplicaError(
+            "the Spark job that compares failed",
+            log=self._options.log_id,
+            found=str(error).strip().partition("\n")[0],
+            hint="What was compared before is remembered: run it again.",
+        )
+
+
+def _by_path(options: ReadOptions, path: str) -> ReadOptions:
+    return options.model_copy(update={"path": path, "master": None, "remoting": None, "name_server": None})
+
+
+def _are_equal(compared: Sequence[Compared]) -> bool:
+    return all(one.verdict is Verdict.EQUAL for one in compared)

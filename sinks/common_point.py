@@ -1,0 +1,72 @@
+"""The last point that a replica and its master have in common. Pure: bytes and answers in, an offset out.
+
+Histories part once: up to some point both hold the same, from there on they do not. So the ledger's rows, each with the
+checksum of the master's bytes of its range, agree up to one of them, and whoever looks back from the newest in steps of
+1, 2, 4, 8 … and then halves what is left compares about 2·log2(d) rows, where d is how many rows the point is away.
+Inside the first row that differs the records themselves are compared, one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from sinks.continuity import Link
+from sources.offsets import Offset, OffsetRange
+
+_Row = TypeVar("_Row")
+
+
+def last_agreeing(rows: Sequence[_Row], agrees: Callable[[_Row], bool]) -> _Row | None:
+    """The last of `rows` that agrees, where all before it do and none behind it; None where none does.
+
+    `agrees` is asked at most 2·log2(d) + 2 times, where that row is the d-th from the end.
+    """
+    differs, at, step = len(rows), 0, 1
+    while differs and not agrees(rows[at := max(len(rows) - step, 0)]):
+        differs, step = at, 2 * step
+    if not differs:
+        return None
+    while differs - at > 1:
+        middle = (at + differs) // 2
+        if agrees(rows[middle]):
+            at = middle
+        else:
+            differs = middle
+    return rows[at]
+
+
+def last_equal(
+    records: Iterable[tuple[OffsetRange, bytes]], master: Iterable[memoryview], start: Offset
+) -> Link | None:
+    """The last of `records`, in order, before the first whose bytes are not the master's; None if that is the first.
+
+    `master` gives the master's bytes from `start` on, in pieces, each good until the next is asked for.
+    """
+    found = None
+    window = _Window(master, start)
+    for covered, raw in records:
+        if window.take(covered) != raw:
+            break
+        found = (covered, raw)
+    return None if found is None else Link.of(*found)
+
+
+class _Window:
+    """A stream of bytes, from which ranges are taken in order."""
+
+    def __init__(self, pieces: Iterable[memoryview], start: Offset) -> None:
+        self._pieces = iter(pieces)
+        self._start = int(start)
+        self._bytes = bytearray()
+
+    def take(self, wanted: OffsetRange) -> bytes:
+        """The bytes of `wanted`, fewer where the stream ends. What lies before it is let go."""
+        while self._start + len(self._bytes) < wanted.end:
+            piece = next(self._pieces, None)
+            if piece is None:
+                break
+            self._bytes += piece
+        del self._bytes[: wanted.start - self._start]
+        self._start = wanted.start
+        return bytes(self._bytes[: wanted.size])

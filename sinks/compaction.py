@@ -1,0 +1,200 @@
+"""Small files -> large ones with the same rows, of one log in one table, while its stream commits.
+
+Files are merged in the order of their offsets, and a large file in between ends a group: so the files of a log follow
+each other as its commits did. That is what reads by offset rest on: verify, rebuild and repair read every file once,
+front to back, and retention removes whole files. Sorted by topic, as OPTIMIZE does it, every file would spread over all
+offsets. Queries for a time lose nothing: a log is in the order of its store timestamps.
+
+Tasks write the new files (`sinks/merge.py`), and one Kernel commit exchanges them. It steps over what the stream adds
+meanwhile, is refused where anybody removed one of the files that were read, and takes the lock that all commits of
+logtwin take on a local disk, which OPTIMIZE's own commit would not. A kill leaves files that no commit names: VACUUM
+takes them, and the next run begins again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from sinks.file_statistics import lower_bound, upper_bound
+from sinks.files import DataFile
+from sinks.kernel import KernelConflict, KernelTable, Partition, Snapshot, StoredFile
+from sinks.merge import MERGED_SCHEMA, MERGES_SCHEMA, Merging, unpack
+from sinks.tables import IS_CURRENT, LOG_ID, TableSpec, spark_schema
+from sources.errors import LogtwinError, ReplicaError, find_error
+from sources.offsets import LogId
+
+_ORDERS = ("offset", "start", "valid_to")
+"""A table is in the order of the first of these that it has statistics of."""
+_GROUPS_A_COMMIT = 16  # what a conflict or a kill throws away, at most
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Files are merged up to `target_bytes`. Small is what at least `min_files` of fit into that, so that many of them
+    become one at the least, and what was merged to the full is not merged again."""
+
+    target_bytes: int
+    min_files: int
+
+    def is_small(self, size_bytes: int) -> bool:
+        return size_bytes * self.min_files <= self.target_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A file as the Delta log describes it; `first` is its least value of the column the table is in the order of."""
+
+    first: Any
+    path: str
+    size_bytes: int
+    records: int
+
+
+Group = Sequence[Candidate]
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """How many files were, or would be, merged into how many."""
+
+    files: int = 0
+    into: int = 0
+    bytes: int = 0
+    bytes_after: int = 0
+
+
+def groups(candidates: Iterable[Candidate], sizes: Sizes) -> list[Group]:
+    """Which files become one, each group in order. Pure."""
+    found: list[list[Candidate]] = [[]]
+    room = sizes.target_bytes
+    for one in sorted(candidates, key=lambda one: (one.first, one.path)):
+        is_small = sizes.is_small(one.size_bytes)
+        if not is_small or one.size_bytes > room:
+            found.append([])
+            room = sizes.target_bytes
+        if is_small:
+            found[-1].append(one)
+            room -= one.size_bytes
+    return [group for group in found if len(group) >= sizes.min_files]
+
+
+class Compactor:
+    """One log's files in the table `spec` of a warehouse. Driver only."""
+
+    def __init__(self, spark: SparkSession, spec: TableSpec, path: str, log_id: LogId, sizes: Sizes) -> None:
+        self._spark = spark
+        self._spec = spec
+        self._table = KernelTable(spark, path)
+        self._log_id = log_id
+        self._sizes = sizes
+        self._order = next(name for name in _ORDERS if name in spec.statistics)
+        # What is current of metadata is one file, which every change exchanges.
+        self._partition: Partition = {LOG_ID.name: str(log_id), IS_CURRENT.name: False} if spec.partitioning else {}
+
+    def plan(self) -> Compaction:
+        """What `run` would do."""
+        _, found = self._groups()
+        return _tally(found)
+
+    def run(self) -> Compaction:
+        """Merge what there is to merge. Groups whose files somebody else exchanged meanwhile are left as they are.
+
+        Raises ReplicaError naming a file that cannot be read.
+        """
+        files, found = self._groups()
+        done = Compaction()
+        for at in range(0, len(found), _GROUPS_A_COMMIT):
+            part = found[at : at + _GROUPS_A_COMMIT]
+            written = self._merge(part)
+            if self._commit(files, part, written):
+                done = _sum(done, _tally(part, written))
+        self._table.run_hooks()
+        return done
+
+    def _groups(self) -> tuple[_Found, list[Group]]:
+        snapshot = self._table.snapshot()
+        if snapshot is None:
+            raise ReplicaError(f"the table {self._table.path} is gone", log=self._log_id, hint="Restore it.")
+        files = self._table.files(snapshot, self._partition or {LOG_ID.name: str(self._log_id)})
+        candidates = [one for file in files if (one := self._candidate(file)) is not None]
+        return _Found(snapshot, {file.path: file for file in files}), groups(candidates, self._sizes)
+
+    def _candidate(self, file: StoredFile) -> Candidate | None:
+        """None of a file that may hold rows of another log as well, or that the Delta log says too little of."""
+        statistics = file.statistics()
+        least, greatest = statistics.get("minValues", {}), statistics.get("maxValues", {})
+        if "numRecords" not in statistics or self._order not in least:
+            return None
+        if not self._partition and (least.get(LOG_ID.name), greatest.get(LOG_ID.name)) != self._log_id_bounds():
+            return None
+        return Candidate(least[self._order], file.path, file.size_bytes, statistics["numRecords"])
+
+    def _log_id_bounds(self) -> tuple[str, str]:
+        """As the statistics of a file of this log have them: long ids are cut."""
+        name = str(self._log_id)
+        return lower_bound(name, LOG_ID.type), upper_bound(name, LOG_ID.type)
+
+    def _merge(self, part: Sequence[Group]) -> list[DataFile]:
+        """One Spark job: a task a group. Raises what a task reported."""
+        columns = [
+            list(range(len(part))),
+            [group[0].first if isinstance(group[0].first, int) else 0 for group in part],
+            [sum(one.records for one in group) for group in part],
+            [[one.path for one in group] for group in part],
+        ]
+        merge = Merging(self._spec, self._table.path, self._partition)
+        try:
+            frame = self._spark.createDataFrame(pa.table(columns, schema=MERGES_SCHEMA))
+            rows = frame.repartition(len(part)).mapInArrow(merge, spark_schema(MERGED_SCHEMA)).collect()
+            return [unpack(row.asDict()) for row in sorted(rows, key=lambda row: row["number"])]
+        except (PySparkException, Py4JError) as error:
+            raise self._job_failure(error) from error
+
+    def _job_failure(self, error: Exception) -> LogtwinError:
+        return find_error(str(error)) or ReplicaError(
+            f"the Spark job that merges files of {self._table.path} failed",
+            log=self._log_id,
+            found=str(error).strip().rpartition("\n")[2],
+            hint="Nothing was changed; run it again.",
+        )
+
+    def _commit(self, files: _Found, part: Sequence[Group], written: Sequence[DataFile]) -> bool:
+        merged = [files.by_path[one.path] for group in part for one in group]
+        try:
+            self._table.rearrange(files.snapshot, merged, [(self._partition, file) for file in written])
+        except KernelConflict as conflict:
+            # What was written stays: who was refused cannot always tell whether the commit was done.
+            _log.info("%s: %s left as they are: %s", self._table.path, f"{len(merged)} files", conflict)
+            return False
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    snapshot: Snapshot
+    by_path: dict[str, StoredFile]
+
+
+def _tally(part: Sequence[Group], written: Sequence[DataFile] = ()) -> Compaction:
+    files = list(_each(part))
+    size_bytes = sum(one.size_bytes for one in files)
+    return Compaction(len(files), len(part), size_bytes, sum(file.size_bytes for file in written))
+
+
+def _each(part: Sequence[Group]) -> Iterator[Candidate]:
+    return (one for group in part for one in group)
+
+
+def _sum(one: Compaction, other: Compaction) -> Compaction:
+    return Compaction(
+        one.files + other.files, one.into + other.into, one.bytes + other.bytes, one.bytes_after + other.bytes_after
+    )

@@ -1,0 +1,221 @@
+"""How complete a replica is: what its ledger, its holes and its position say together. Pure.
+
+The ranges of the ledger and the holes have to fill ``[0, position)``, each offset once. So three things are wrong, and
+nothing else can be:
+
+    an overlap             two rows of the ledger, or a row and a hole, claim the same offsets
+    an unexplained range   no row has it, and it is in no hole, or in one for which there is no reason
+    a row too far          it lies across the position, which one commit moved together with the row's data
+
+A hole has a reason: it lies before the replica's beginning, an incident tells of its loss, or the ledger says that the
+replica's own retention deleted it. Different parts of one hole may have different ones. A row within the hole at the
+front was deleted, too, and does not say so yet: a retention takes the records first (`sinks/retention.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import groupby, pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sinks.holes import Holes, joined
+from sinks.incidents import IncidentRow, State
+from sources.errors import CoverageError
+from sources.offsets import LogId, Offset, OffsetRange
+
+COLUMNS = ("start", "end", "first_store_timestamp", "last_store_timestamp", "deleted_at")
+"""Of the ledger, what is asked for here."""
+_HINT = (
+    "Something else changed the tables: look at the history of log and ledger (DESCRIBE HISTORY), and compare the "
+    "range with the master: logtwin verify."
+)
+
+
+class Reason(Enum):
+    """Why a range is not in the table."""
+
+    BEGINNING = "before the beginning"
+    INCIDENT = "incident"
+    RETENTION = "retention"
+    UNEXPLAINED = "unexplained"
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A part of the log that is whole. Times are the store's, of its first and last message; None without one.
+
+    Times here are microseconds since 1970, UTC.
+    """
+
+    range: OffsetRange
+    first_us: int | None
+    last_us: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """A range that is not in the table. It lies in time after `after_us` and before `before_us`, the master's messages
+    around it; None where there is none."""
+
+    range: OffsetRange
+    reason: Reason
+    incident: IncidentRow | None
+    after_us: int | None
+    before_us: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accounts:
+    """What the tables say of one log. `ledger` has COLUMNS; rows at or above the position are of newer commits."""
+
+    epoch: int
+    position: Offset
+    first: Offset
+    holes: Holes
+    ledger: pa.Table
+    incidents: Sequence[IncidentRow] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completeness:
+    """What is whole, what is missing and why, what is claimed twice, in order; and what lies beyond the position."""
+
+    position: Offset
+    whole: tuple[Stretch, ...]
+    missing: tuple[Missing, ...]
+    overlaps: tuple[OffsetRange, ...]
+    beyond: OffsetRange | None
+
+    @classmethod
+    def of(cls, accounts: Accounts) -> Completeness:
+        """The accounts, compared."""
+        position = accounts.position
+        rows = accounts.ledger.filter(pc.less(accounts.ledger["start"], position))
+        is_there = pc.and_(pc.is_null(rows["deleted_at"]), pc.greater(rows["end"], accounts.holes.front))
+        whole, doubled = stretches(rows.filter(is_there))
+        deleted, _ = stretches(rows.filter(pc.invert(is_there)))
+        both = [part for one in whole for part in accounts.holes.within(one.range)]
+        end = whole[-1].range.end if whole else position
+        return cls(
+            position=position,
+            whole=tuple(whole),
+            missing=tuple(_missing(accounts, whole, [one.range for one in deleted])),
+            overlaps=joined([*doubled, *both]),
+            beyond=_range(position, end) if end > position else None,
+        )
+
+    def times_around(self, hole: OffsetRange) -> tuple[int | None, int | None]:
+        """When the last message before `hole` was stored, and the first one after it; None where there is none."""
+        before = [one.last_us for one in self.whole if one.range.end <= hole.start]
+        after = [one.first_us for one in self.whole if one.range.start >= hole.end]
+        return before[-1] if before else None, after[0] if after else None
+
+    def problem(self, log_id: LogId) -> CoverageError | None:
+        """The first thing that is wrong; None where all is well, whatever is missing for a reason."""
+        lacking = [one.range for one in self.missing if one.reason is Reason.UNEXPLAINED]
+        wrong = [
+            *((one, f"the replica lacks {one}, and nothing says why") for one in lacking),
+            *((one, f"the replica claims {one} twice") for one in self.overlaps),
+            *((one, f"the ledger goes on to {one.end}") for one in (self.beyond,) if one is not None),
+        ]
+        if not wrong:
+            return None
+        first, what = min(wrong)
+        return CoverageError(
+            what,
+            log=log_id,
+            offset=first.start,
+            expected=f"every offset below {self.position}, and no other, once: in the ledger or in an explained hole",
+            hint=_HINT,
+        )
+
+
+def stretches(rows: pa.Table) -> tuple[list[Stretch], list[OffsetRange]]:
+    """The ranges of ledger `rows` (COLUMNS) joined where they touch, and what more than one of them has."""
+    rows = rows.sort_by([("start", "ascending"), ("end", "ascending")])
+    starts, ends = rows["start"].to_numpy(), rows["end"].to_numpy()
+    if not starts.size:
+        return [], []
+    reached = np.maximum.accumulate(ends)
+    before = reached[:-1]
+    begins = np.flatnonzero(np.concatenate(([True], starts[1:] > before)))
+    edges = [*begins.tolist(), starts.size]
+    first_us, last_us = (_times(rows[name]) for name in ("first_store_timestamp", "last_store_timestamp"))
+    found = [
+        Stretch(_range(starts[at], reached[upto - 1]), _known(first_us[at:upto], 0), _known(last_us[at:upto], -1))
+        for at, upto in pairwise(edges)
+    ]
+    doubled = np.flatnonzero(starts[1:] < before)
+    return found, [_range(starts[at + 1], min(ends[at + 1], before[at])) for at in doubled]
+
+
+def _range(start: int, end: int) -> OffsetRange:
+    return OffsetRange(Offset(int(start)), Offset(int(end)))
+
+
+def _times(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    """Microseconds; -1 for none."""
+    values: npt.NDArray[np.int64] = pc.fill_null(column.cast(pa.int64()), -1).to_numpy()
+    return values
+
+
+def _known(times: npt.NDArray[np.int64], which: int) -> int | None:
+    """The first (0) or last (-1) time that is known."""
+    known = times[times >= 0]
+    return int(known[which]) if known.size else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Explanation:
+    range: OffsetRange
+    reason: Reason
+    incident: IncidentRow | None = None
+
+
+def _missing(accounts: Accounts, whole: Sequence[Stretch], deleted: Sequence[OffsetRange]) -> Iterator[Missing]:
+    """What no row has, cut where the reason changes."""
+    known = _explanations(accounts, deleted)
+    nothing, position = Stretch(_range(0, 0), None, None), _range(accounts.position, accounts.position)
+    for before, after in pairwise([nothing, *whole, Stretch(position, None, None)]):
+        gap = _range(before.range.end, max(before.range.end, after.range.start))
+        for part, why in _cut(gap, accounts.holes, known):
+            yield Missing(
+                range=part,
+                reason=why.reason,
+                incident=why.incident,
+                after_us=before.last_us,
+                before_us=after.first_us,
+            )
+
+
+def _explanations(accounts: Accounts, deleted: Sequence[OffsetRange]) -> list[_Explanation]:
+    """What may explain a hole; the first that does, counts. A healed incident explains nothing any more."""
+    incidents = [one for one in accounts.incidents if one.state is not State.HEALED]
+    return [
+        _Explanation(_range(0, accounts.first), Reason.BEGINNING),
+        *(_Explanation(one.found.range, Reason.INCIDENT, one) for one in incidents),
+        *(_Explanation(one, Reason.RETENTION) for one in deleted),
+    ]
+
+
+def _cut(gap: OffsetRange, holes: Holes, known: Sequence[_Explanation]) -> Iterator[tuple[OffsetRange, _Explanation]]:
+    in_holes = Holes(ranges=holes.within(gap))
+    borders = [*in_holes.ranges, *(one.range for one in known)]
+    edges = sorted({gap.start, gap.end, *(at for one in borders for at in (one.start, one.end) if at in gap)})
+    parts = [(at, upto, _explained(at, in_holes, known)) for at, upto in pairwise(edges)]
+    for (reason, incident), same in groupby(parts, key=lambda part: (part[2].reason, part[2].incident)):
+        together = list(same)
+        part = _range(together[0][0], together[-1][1])
+        yield part, _Explanation(part, reason, incident)
+
+
+def _explained(at: Offset, holes: Holes, known: Sequence[_Explanation]) -> _Explanation:
+    here = _range(at, at + 1)
+    found = (one for one in known if at in one.range) if holes.hold(here) else iter(())
+    return next(found, _Explanation(here, Reason.UNEXPLAINED))

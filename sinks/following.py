@@ -1,0 +1,73 @@
+"""Tables whose rows follow the commit to the log table that they belong to, once.
+
+They follow the acknowledgement too, because producers wait for data and not for bookkeeping. What a commit owes to such
+a table stands in its domain metadata (`sinks.position.LogState`), from where the next start takes it up again. An
+append is idempotent by a transaction version, which grows with every commit that owes something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pyspark.sql import SparkSession
+
+from sinks.files import DataFile
+from sinks.kernel import KernelConflict, KernelTable, Snapshot
+from sinks.tables import TableSpec
+from sinks.warehouse import ensure_table
+from sources.errors import ReplicaError
+
+_ATTEMPTS = 5
+
+
+class FollowingTable:
+    """The table `spec` at `path`. Driver only; one thread at a time."""
+
+    def __init__(self, spark: SparkSession, spec: TableSpec, path: str) -> None:
+        self.path = path
+        self._spec = spec
+        self._table = KernelTable(spark, path)
+
+    def ensure(self) -> None:
+        """Make it unless it is there. Raises ConfigurationError where it is not ours."""
+        ensure_table(self._table, self._spec)
+
+    def version(self, app_id: str) -> int | None:
+        """How far `app_id` is in this table. Raises ReplicaError."""
+        return self._snapshot().transaction_version(app_id)
+
+    def append(self, app_id: str, version: int, files: Callable[[], Sequence[DataFile]]) -> bool:
+        """Add what `files` gives in one commit with `app_id`'s transaction `version`, unless it is that far already.
+
+        `files` is asked once, and only if they are wanted. Returns whether this call added them. Raises ReplicaError.
+        """
+        found: Sequence[DataFile] | None = None
+        for _ in range(_ATTEMPTS):
+            snapshot = self._snapshot()
+            if (snapshot.transaction_version(app_id) or 0) >= version:
+                return False
+            found = files() if found is None else found
+            try:
+                self._table.commit(snapshot, found, transaction=(app_id, version))
+            except KernelConflict:
+                continue
+            return True
+        raise self.failure(f"a conflict at each of {_ATTEMPTS} attempts")
+
+    def failure(self, found: str) -> ReplicaError:
+        """That nothing can be written, because of what was `found`."""
+        return ReplicaError(
+            f"what a commit owes to the table {self._spec.name} cannot be written",
+            expected=f"to add rows to {self.path}",
+            found=found,
+            hint="The data itself is committed and acknowledged; the rows are restored at the next start.",
+        )
+
+    def run_hooks(self) -> None:
+        self._table.run_hooks()
+
+    def _snapshot(self) -> Snapshot:
+        snapshot = self._table.snapshot()
+        if snapshot is None:
+            raise ReplicaError(f"the table {self.path} is gone", hint="Restore it, or start with a new warehouse.")
+        return snapshot

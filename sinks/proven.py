@@ -1,0 +1,111 @@
+"""The ranges of a log whose bytes the ledger proves, and the proof of them. Pure.
+
+At one version of the log table its rows are the ranges of the ledger below the position; these and the holes fill
+``[0, position)``. The ledger is another table, so it may be a moment older, and lack what the newest commits owe to it
+(`sinks.position.LogState`, `sinks.holes.Holes`), or newer, and have what a backfill or the stream has added since.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from sinks.holes import Holes, joined
+from sinks.ledger import LedgerRow
+from sources.errors import CoverageError, Divergent
+from sources.loss import Condition
+from sources.offsets import LogId, Offset, OffsetRange
+
+
+def proven_ranges(
+    log_id: LogId, ledger: Iterable[LedgerRow], owed: Iterable[LedgerRow], holes: Holes, position: Offset
+) -> list[LedgerRow]:
+    """The rows of `ledger`, and of those `owed` to it, that tell of the table as `holes` and `position` do, in order.
+
+    Raises CoverageError where these and the holes do not fill everything below `position`.
+    """
+    found = [row for row in ledger if row.end <= position and not holes.within(row.range)]
+    known = Holes(ranges=joined([*(row.range for row in found), *holes.ranges]))
+    found += [row for row in owed if row.end <= position and not known.within(row.range)]
+    found.sort(key=lambda row: row.range)
+    _check_filled(log_id, sorted([*(row.range for row in found), *holes.ranges]), position)
+    return found
+
+
+def _check_filled(log_id: LogId, ranges: Sequence[OffsetRange], position: Offset) -> None:
+    at = Offset(0)
+    for one in [*ranges, OffsetRange(position, position)]:
+        if one.start != at:
+            raise CoverageError(
+                "ledger and holes do not say of each byte, once, where it is",
+                log=log_id,
+                offset=min(at, one.start),
+                expected=f"a range that starts at {at}",
+                found=one,
+                hint="Where a repair or a backfill runs, do it again when that has ended; logtwin coverage shows more.",
+            )
+        at = one.end
+
+
+class Proof:
+    """The checksums of ranges, compared with the bytes that pass by, in order."""
+
+    def __init__(self, log_id: LogId, proven: Iterable[LedgerRow]) -> None:
+        self._log_id = log_id
+        self._rows = iter(proven)
+        self._next()
+
+    def take(self, data: memoryview) -> None:
+        """The bytes that follow. Raises Divergent where a range ends that is not what was replicated."""
+        while data:
+            mine = data[: self._missing_bytes]
+            self._digest.update(mine)
+            self._missing_bytes -= len(mine)
+            data = data[len(mine) :]
+            if not self._missing_bytes:
+                self._check()
+                self._next()
+
+    def _next(self) -> None:
+        self._row = next(self._rows, None)
+        self._missing_bytes = 0 if self._row is None else self._row.range.size
+        self._digest = hashlib.sha256()
+
+    def _check(self) -> None:
+        found = f"sha256:{self._digest.hexdigest()}"
+        if self._row is None:
+            raise ValueError("more bytes than the ranges have")
+        if found != self._row.checksum:
+            raise Divergent(
+                f"the rows of {self._row.range} do not give the bytes that were replicated",
+                log=self._log_id,
+                offset=self._row.start,
+                expected=self._row.checksum,
+                found=found,
+                hint=Condition.REPLICA_DAMAGED.hint,
+            )
+
+
+def check_joined(log_id: LogId, records: pa.RecordBatch, at: Offset) -> None:
+    """Make sure that `records` follow each other from offset `at` on. Raises Divergent."""
+    offsets = records.column("offset").to_numpy()
+    sizes = records.column("size").to_numpy().astype(np.int64)
+    expected = at + np.cumsum(sizes) - sizes
+    wrong = np.flatnonzero(offsets != expected)
+    if wrong.size:
+        raise not_joined(log_id, Offset(int(expected[wrong[0]])), f"the row of {offsets[wrong[0]]}")
+
+
+def not_joined(log_id: LogId, at: Offset, found: str) -> Divergent:
+    """That the log table lacks a row of what it should have, or has one twice."""
+    return Divergent(
+        "a row of the log table is missing, or there twice",
+        log=log_id,
+        offset=at,
+        expected="a record that starts here",
+        found=found,
+        hint=Condition.REPLICA_DAMAGED.hint,
+    )

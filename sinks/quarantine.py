@@ -1,0 +1,66 @@
+"""Quarantine: the master's own bytes that are no sound records, kept as they came.
+
+Tasks write them, one row a piece of damage, into files that the commit of the log names in its domain metadata; after
+that commit they are added to the table (`sinks/following.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+from pyspark.sql import SparkSession
+
+from sinks.files import DataFile, FileWriter, new_name, open_folder
+from sinks.following import FollowingTable
+from sinks.split_report import Damaged
+from sinks.tables import QUARANTINE
+from sources.errors import LogtwinError
+from sources.offsets import LogId, Offset, Position
+
+_SCHEMA = QUARANTINE.schema.remove_metadata()
+
+
+def cause_of(error: LogtwinError) -> str:
+    """What was expected and found, without where it was and what to do: for columns beside those that say it."""
+    return str(LogtwinError(error.problem, expected=error.expected, found=error.found))
+
+
+def quarantine_row(log_id: LogId, epoch: int, piece: Damaged, raw: memoryview) -> pa.RecordBatch:
+    """One piece of damage and its bytes as a row of the table."""
+    row = {
+        "log_id": str(log_id),
+        "epoch": epoch,
+        "offset": piece.range.start,
+        "end": piece.range.end,
+        "condition": piece.condition.value,
+        "cause": piece.cause,
+        "bytes": bytes(raw),
+    }
+    return pa.RecordBatch.from_pylist([row], schema=_SCHEMA)
+
+
+def open_quarantine(folder: str, start: Offset) -> FileWriter:
+    """A file for a task to write such rows into. The table is made later, with the first row that is committed."""
+    filesystem, inner = open_folder(folder)
+    if isinstance(filesystem, pafs.LocalFileSystem):
+        filesystem.create_dir(inner)
+    return FileWriter(QUARANTINE, folder, new_name(start))
+
+
+class Quarantine:
+    """The table. Driver only; made with its first row."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._table = FollowingTable(spark, QUARANTINE, path)
+
+    def append(self, position: Position, files: Sequence[DataFile]) -> bool:
+        """Add the files of the commit that led to `position`, unless they are there. Returns whether it added them."""
+        if not files:
+            return False
+        self._table.ensure()
+        app_id = f"logtwin/quarantine/{position.log_id}@{position.epoch}"
+        is_added = self._table.append(app_id, position.offset, lambda: files)
+        self._table.run_hooks()
+        return is_added

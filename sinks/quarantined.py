@@ -1,0 +1,69 @@
+"""What lies in the quarantine of a log: the master's bytes that are no sound records. To be looked at, by offset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from sinks.files import open_folder
+from sinks.kernel import KernelTable, Overlap
+from sinks.tables import LOG_ID, QUARANTINE
+from sinks.warehouse import absolute
+from sources.errors import ReplicaError
+from sources.offsets import LogId, OffsetRange
+
+_COLUMNS = [LOG_ID.name, "offset", "end", "cause", "bytes"]
+_PIECES_AT_ONCE = 16  # each may be as large as a record
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """A piece of the quarantine: where it was in the master's log, why it is here, and how it begins."""
+
+    range: OffsetRange
+    cause: str
+    head: bytes
+
+
+def quarantined(
+    spark: SparkSession, warehouse: str, log_id: LogId, wanted: OffsetRange, head_bytes: int
+) -> list[Quarantined]:
+    """The pieces that have bytes in `wanted`, by offset, with at most `head_bytes` of each.
+
+    None where there is no table. Driver only. Raises ReplicaError naming the file that cannot be read.
+    """
+    table = KernelTable(spark, QUARANTINE.path(absolute(warehouse)))
+    snapshot = table.snapshot()
+    if snapshot is None:
+        return []
+    files = table.files(snapshot, {LOG_ID.name: str(log_id)}, Overlap(wanted, "offset", "end"))
+    found = [piece for file in files for piece in _read(f"{table.path}/{file.path}", log_id, wanted, head_bytes)]
+    return sorted(found, key=lambda piece: piece.range)
+
+
+def _read(path: str, log_id: LogId, wanted: OffsetRange, head_bytes: int) -> Iterator[Quarantined]:
+    is_wanted = (pc.field(LOG_ID.name) == str(log_id)) & (pc.field("offset") < wanted.end)
+    is_wanted &= pc.field("end") > wanted.start
+    filesystem, inner = open_folder(path)
+    try:
+        with pq.ParquetFile(inner, filesystem=filesystem) as file:
+            for batch in file.iter_batches(_PIECES_AT_ONCE, columns=_COLUMNS):
+                yield from _pieces(pa.Table.from_batches([batch]).filter(is_wanted), head_bytes)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise ReplicaError(
+            f"the data file {path} cannot be read",
+            log=log_id,
+            found=error,
+            hint="Restore the file from a copy. The quarantine is to look at: no record and no position depends on it.",
+        ) from error
+
+
+def _pieces(rows: pa.Table, head_bytes: int) -> Iterator[Quarantined]:
+    heads = pc.binary_slice(rows["bytes"], 0, head_bytes).to_pylist()
+    for start, end, cause, head in zip(*(rows[name].to_pylist() for name in _COLUMNS[1:4]), heads, strict=True):
+        yield Quarantined(OffsetRange(start, end), cause, head)

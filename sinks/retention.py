@@ -1,0 +1,184 @@
+"""Retention of the replica itself: the oldest records go, by age or by size, and the ledger keeps the trace.
+
+Whole ranges of the ledger go, from the front, in two commits: the first takes their records out of the table log and
+makes them a hole (`LogTable.forget`), the second sets `deleted_at` in their rows of the ledger. After a kill in between
+the hole says which rows lack it, and `settle` sets it: nothing else leaves a row whose records are gone. The newest
+range always stays, so a retention never reaches the position.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from sinks.files import DataFile, FileWriter, new_name, open_folder
+from sinks.kernel import KernelConflict, KernelTable, Overlap, Partition, Snapshot, StoredFile
+from sinks.position import Held, LogTable
+from sinks.rewrite import rows_of
+from sinks.tables import LEDGER, LOG, LOG_ID
+from sinks.warehouse import absolute
+from sources.errors import ReplicaError
+from sources.master import TIMESTAMP
+from sources.offsets import LogId, Offset, OffsetRange
+
+_ATTEMPTS = 20
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_RANGES = pa.schema([("start", pa.int64()), ("end", pa.int64()), ("last_store_timestamp", pa.int64())])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """What a retention leaves, at the least: records stored within `age`, and `size_bytes` of the master's log."""
+
+    age: timedelta | None = None
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The range to delete, and how many bytes of the master's log the replica has before that."""
+
+    out: OffsetRange
+    held_bytes: int
+
+
+def boundary(ranges: pa.Table, keep: Keep, now: datetime) -> Offset | None:
+    """Below which offset records go; None where all stay. Pure.
+
+    `ranges` has the columns start, end and last_store_timestamp (µs since 1970, null without a message) of a log's
+    ledger, in order. With an age and a size whatever exceeds either goes.
+    """
+    sizes = pc.subtract(ranges["end"], ranges["start"]).to_numpy()
+    goes = np.zeros(len(sizes), dtype=bool)
+    if keep.age is not None:
+        oldest_us = (now - keep.age - _EPOCH) // timedelta(microseconds=1)
+        newest_us = ranges["last_store_timestamp"].fill_null(0).to_numpy()
+        goes |= np.maximum.accumulate(newest_us) < oldest_us
+    if keep.size_bytes is not None:
+        goes |= sizes[::-1].cumsum()[::-1] - sizes >= keep.size_bytes
+    count = int(goes[:-1].sum())  # from the front, because both conditions hold up to some row and not from there on
+    return ranges["end"][count - 1].as_py() if count else None
+
+
+class Retention:
+    """Of one log. Driver only, without a Spark job."""
+
+    def __init__(self, spark: SparkSession, warehouse: str, log_id: LogId) -> None:
+        self._log_id = log_id
+        self._log = LogTable(spark, LOG.path(absolute(warehouse)), log_id)
+        self._ledger = KernelTable(spark, LEDGER.path(absolute(warehouse)))
+
+    def plan(self, keep: Keep, now: datetime) -> Plan:
+        """What `apply` would delete, which may be nothing. Raises ReplicaError."""
+        held, gone, position = self._front()
+        size_bytes = position - sum(hole.size for hole in held.holes.within(OffsetRange(Offset(0), position)))
+        if keep == Keep():
+            return Plan(OffsetRange(gone, gone), size_bytes)
+        below = boundary(self._ranges(OffsetRange(gone, position)), keep, now)
+        return Plan(OffsetRange(gone, gone if below is None else below), size_bytes)
+
+    def apply(self, plan: Plan, now: datetime) -> int:
+        """Delete what was planned. Returns how many records that were. Raises ReplicaError."""
+        if plan.out.is_empty:
+            return 0
+        records = self._log.forget(plan.out.end)
+        self.settle(now)
+        return records
+
+    def settle(self, now: datetime) -> int:
+        """Set `deleted_at` of the ranges whose records a retention deleted. Returns of how many; 0 where all have it.
+
+        Raises ReplicaError.
+        """
+        _, gone, _ = self._front()
+        retrying = Retrying(
+            stop=stop_after_attempt(_ATTEMPTS),
+            wait=wait_random_exponential(multiplier=0.02, max=0.5),
+            retry=retry_if_exception_type(KernelConflict),
+        )
+        try:
+            settled: int = retrying(self._settle, OffsetRange(Offset(0), gone), now)
+        except RetryError as error:
+            raise ReplicaError(
+                "the ledger cannot be told what a retention deleted",
+                log=self._log_id,
+                offset=gone,
+                found=f"a conflict at each of {_ATTEMPTS} attempts",
+                hint="The records are out of the table log. Run logtwin maintain again: it goes on where it stopped.",
+            ) from error
+        return settled
+
+    def _front(self) -> tuple[Held, Offset, Offset]:
+        """The log, where what is left of it begins, and the position: both 0 of a log without any data."""
+        held = self._log.read()
+        position = Offset(0) if held.state is None or held.state.offset is None else held.state.offset
+        first = next((hole.end for hole in held.holes.ranges if hole.start == 0), Offset(0))
+        return held, min(first, position), position
+
+    def _ranges(self, wanted: OffsetRange) -> pa.Table:
+        """The ranges in `wanted` whose records are not deleted, as `boundary` wants them."""
+        _, files = self._files(wanted)
+        found = [self._live(file, wanted) for file in files]
+        return pa.concat_tables([_RANGES.empty_table(), *found]).sort_by("start")
+
+    def _settle(self, out: OffsetRange, now: datetime) -> int:
+        snapshot, files = self._files(out)
+        owing = [(file, rows) for file in files if (rows := self._live(file, out).num_rows)]
+        if owing:
+            removed = [file for file, _ in owing]
+            added: list[tuple[Partition, DataFile]] = [({}, self._deleted(file, out, now)) for file in removed]
+            self._ledger.replace(snapshot, removed, added, domains={}, over_appends=True)
+            self._ledger.run_hooks()
+        return sum(rows for _, rows in owing)
+
+    def _files(self, wanted: OffsetRange) -> tuple[Snapshot, list[StoredFile]]:
+        snapshot = self._ledger.snapshot()
+        if snapshot is None:
+            raise ReplicaError(f"the table {self._ledger.path} is gone", log=self._log_id, hint="Restore it.")
+        if wanted.is_empty:
+            return snapshot, []
+        equal = {LOG_ID.name: str(self._log_id)}
+        found = self._ledger.files(snapshot, equal, Overlap(wanted, "start", "end"))
+        return snapshot, [file for file in found if file.statistics().get("nullCount", {}).get("deleted_at") != 0]
+
+    def _live(self, file: StoredFile, wanted: OffsetRange) -> pa.Table:
+        """The ranges of a file that lie in `wanted` and are not deleted."""
+        path = f"{self._ledger.path.rstrip('/')}/{file.path}"
+        filesystem, inner = open_folder(path)
+        try:
+            # Spark may have written timestamps as INT96
+            options = {"filesystem": filesystem, "coerce_int96_timestamp_unit": "us"}
+            found = pq.read_table(inner, columns=_RANGES.names, filters=self._goes(wanted), **options)
+        except (OSError, pa.ArrowException) as error:
+            raise ReplicaError(
+                f"the data file {path} cannot be read", log=self._log_id, found=error, hint="Restore it from a copy."
+            ) from error
+        return found.cast(_RANGES)
+
+    def _goes(self, out: OffsetRange) -> pc.Expression:
+        lies_in = (pc.field("start") >= out.start) & (pc.field("end") <= out.end)
+        return (pc.field(LOG_ID.name) == str(self._log_id)) & lies_in & pc.field("deleted_at").is_null()
+
+    def _deleted(self, file: StoredFile, out: OffsetRange, now: datetime) -> DataFile:
+        """The file anew, with `deleted_at` in the rows that lie in `out` and have none."""
+        column = LEDGER.schema.get_field_index("deleted_at")
+        with FileWriter(LEDGER, self._ledger.path, new_name(out.start)) as writer:
+            for batch in rows_of(self._ledger.path, LEDGER, file, self._log_id):
+                goes = _evaluated(self._goes(out), batch)
+                times = pc.if_else(goes, pa.scalar(now, TIMESTAMP), batch.column(column))
+                writer.write(batch.set_column(column, batch.schema.field(column), times))
+            return writer.finish()
+
+
+def _evaluated(condition: pc.Expression, batch: pa.RecordBatch) -> pa.Array:
+    """Of each row, whether it meets `condition`."""
+    table = pads.dataset([batch]).to_table(columns={"met": condition})
+    return table["met"].combine_chunks()

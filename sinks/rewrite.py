@@ -1,0 +1,171 @@
+"""Taking rows out of a table: files that hold nothing else are removed, others are written anew without them.
+
+What goes is told twice, and must be the same: `Rows.files` finds by statistics every file that may hold some of it,
+`Rows.condition` says of each row whether it goes. A file whose statistics prove that all of it goes is never opened.
+Files written here are named by no commit until the exchange is; what a kill leaves of them is VACUUM's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from sinks.files import DataFile, FileWriter, new_name, open_folder
+from sinks.kernel import KernelTable, Overlap, Snapshot, StoredFile
+from sinks.tables import LOG_ID, TableSpec
+from sources.errors import ReplicaError
+from sources.offsets import LogId, OffsetRange
+
+_ROWS_AT_ONCE = 16_384
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Rows of one log in one table: which files may hold them, and which rows of a file they are.
+
+    `condition` is on `columns`. `holds_all` says of a file's statistics whether nothing else can be in it.
+    """
+
+    log_id: LogId
+    overlap: Overlap
+    columns: tuple[str, ...]
+    condition: pc.Expression
+    holds_all: Callable[[StoredFile], bool]
+
+    @classmethod
+    def of_log(cls, log_id: LogId, wanted: OffsetRange) -> Rows:
+        """The records of table `log` that start in `wanted`."""
+        offset = pc.field("offset")
+        return cls(
+            log_id=log_id,
+            overlap=Overlap(wanted, "offset"),
+            columns=(LOG_ID.name, "offset"),
+            condition=(pc.field(LOG_ID.name) == str(log_id)) & (offset >= wanted.start) & (offset < wanted.end),
+            holds_all=lambda file: is_of(file, log_id) and _lies_in(file, wanted),
+        )
+
+    def files(self, table: KernelTable, on: Snapshot) -> list[StoredFile]:
+        return table.files(on, {LOG_ID.name: str(self.log_id)}, self.overlap)
+
+
+def is_of(file: StoredFile, log_id: LogId) -> bool:
+    """Whether its statistics prove that all rows of a file are of one log."""
+    return _bounds(file, LOG_ID.name) == (str(log_id), str(log_id))
+
+
+def offsets_of(file: StoredFile) -> OffsetRange | None:
+    """The offsets at which the rows of a file, of whatever log, start; None where the statistics do not say."""
+    least, greatest = _bounds(file, "offset")
+    return None if least is None or greatest is None else OffsetRange(least, greatest + 1)
+
+
+def _lies_in(file: StoredFile, wanted: OffsetRange) -> bool:
+    offsets = offsets_of(file)
+    return offsets is not None and wanted.start <= offsets.start and offsets.end <= wanted.end
+
+
+def _bounds(file: StoredFile, column: str) -> tuple[Any, Any]:
+    statistics = file.statistics()
+    return statistics.get("minValues", {}).get(column), statistics.get("maxValues", {}).get(column)
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Files to be removed and added in one commit; `rows` is how many rows that takes out."""
+
+    removed: tuple[StoredFile, ...] = ()
+    added: tuple[DataFile, ...] = ()
+    rows: int = 0
+
+
+class TakingOut:
+    """Prepares the exchange that takes `rows` out of a table, anew only where the files in question have changed.
+
+    What it wrote for an exchange that was tried stays: who was refused cannot always tell whether the commit was done.
+    """
+
+    def __init__(self, table: KernelTable, spec: TableSpec, rows: Rows) -> None:
+        self._table = table
+        self._spec = spec
+        self._rows = rows
+        self._looked_at: frozenset[str] = frozenset()
+        self._exchange = Exchange()
+
+    def on(self, snapshot: Snapshot) -> Exchange:
+        """The exchange to commit on `snapshot`. Raises ReplicaError naming a file that cannot be read."""
+        files = self._rows.files(self._table, snapshot)
+        paths = frozenset(file.path for file in files)
+        if paths != self._looked_at:
+            self._exchange = _joined(self._without(file) for file in files)
+            self._looked_at = paths
+        return self._exchange
+
+    def _without(self, file: StoredFile) -> Exchange:
+        if self._rows.holds_all(file):
+            return Exchange((file,), (), file.statistics()["numRecords"])
+        goes = self._rows.condition
+        count = gone = 0
+        for batch in self._read(file, self._rows.columns):
+            count += batch.num_rows
+            gone += batch.filter(goes).num_rows
+        if not gone:
+            return Exchange()
+        return Exchange((file,), () if gone == count else (self._rest(file),), gone)
+
+    def _rest(self, file: StoredFile) -> DataFile:
+        """The other rows of a file, in a file of their own."""
+        try:
+            with FileWriter(self._spec, self._table.path, new_name(self._rows.overlap.range.start)) as writer:
+                for batch in self._read(file, self._spec.schema.names):
+                    if (rest := batch.filter(~self._rows.condition)).num_rows:
+                        writer.write(rest)
+                return writer.finish()
+        except OSError as error:
+            raise ReplicaError(
+                f"a file of the table {self._table.path} cannot be written",
+                log=self._rows.log_id,
+                found=error,
+                hint="Nothing was committed. Check that the table's storage can be written, then run it again.",
+            ) from error
+
+    def _read(self, file: StoredFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return rows_of(self._table.path, self._spec, file, self._rows.log_id, columns)
+
+
+def _joined(exchanges: Iterator[Exchange]) -> Exchange:
+    parts: Sequence[Exchange] = list(exchanges)
+    removed = (file for part in parts for file in part.removed)
+    added = (file for part in parts for file in part.added)
+    return Exchange(tuple(removed), tuple(added), sum(part.rows for part in parts))
+
+
+def rows_of(
+    folder: str, spec: TableSpec, file: StoredFile, log_id: LogId, columns: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """All rows of a data file, of whatever log, as they lie there. Raises ReplicaError where it cannot be read."""
+    filesystem, inner = open_folder(f"{folder.rstrip('/')}/{file.path}")
+    schema = pa.schema([spec.schema.field(name) for name in columns or spec.schema.names]).remove_metadata()
+    # Spark may have written timestamps as INT96
+    options = {"filesystem": filesystem, "coerce_int96_timestamp_unit": "us"}
+    with _naming(file, folder, log_id), pq.ParquetFile(inner, **options) as parquet:
+        batches = parquet.iter_batches(_ROWS_AT_ONCE, columns=schema.names)
+        yield from (batch.select(schema.names).cast(schema) for batch in batches)
+
+
+@contextmanager
+def _naming(file: StoredFile, folder: str, log_id: LogId) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise ReplicaError(
+            f"the data file {folder.rstrip('/')}/{file.path} cannot be read",
+            log=log_id,
+            found=error,
+            hint="Restore it from a copy; or run logtwin verify, which finds what it held, then logtwin repair.",
+        ) from error

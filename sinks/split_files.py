@@ -1,0 +1,133 @@
+"""The files of one split: one for each stretch of sound records, one for all bytes that are none. Runs in tasks.
+
+A stretch ends where damage begins: what a file, and its row of the ledger, covers has no hole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import ExitStack
+from types import TracebackType
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sinks.continuity import Link
+from sinks.coverage import Covered, check_records, failure
+from sinks.files import FileWriter, new_name
+from sinks.quarantine import cause_of, open_quarantine, quarantine_row
+from sinks.split_report import Damaged, SplitReport, Written
+from sinks.tables import LOG, QUARANTINE
+from sources.loss import condition_of
+from sources.master import Chunk, Damage
+from sources.offsets import LogId, Offset, OffsetRange
+
+
+class SplitFiles:
+    """What one split is written into. Use as a context manager: leaving it by an exception removes every file."""
+
+    def __init__(self, log_id: LogId, epoch: int, warehouse: str) -> None:
+        self._log_id = log_id
+        self._epoch = epoch
+        self._warehouse = warehouse
+        self._files = ExitStack()
+        self._stretch: _Stretch | None = None
+        self._quarantine: FileWriter | None = None
+        self._written: list[Written] = []
+        self._damaged: list[Damaged] = []
+
+    def __enter__(self) -> SplitFiles:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._files.__exit__(kind, error, at)
+
+    def add(self, piece: Chunk | Damage) -> None:
+        """The next piece of the split. Raises CoverageError; the error of damage that is no loss with a name."""
+        if isinstance(piece, Damage):
+            self._add_damage(piece)
+        elif not piece.covered.is_empty:
+            self._add_records(piece)
+
+    def finish(self, split: OffsetRange, batch: OffsetRange) -> SplitReport:
+        """Close the files and make them durable."""
+        self._end_stretch()
+        quarantined = None if self._quarantine is None else self._quarantine.finish()
+        return SplitReport(split, batch, tuple(self._written), tuple(self._damaged), quarantined)
+
+    def _add_records(self, chunk: Chunk) -> None:
+        if self._stretch is None:
+            start = chunk.covered.start
+            file = FileWriter(LOG, LOG.path(self._warehouse), new_name(start))
+            self._stretch = _Stretch(start, self._files.enter_context(file))
+        self._stretch.add(chunk, self._with_identity(chunk.records))
+
+    def _add_damage(self, damage: Damage) -> None:
+        condition = condition_of(damage.error)
+        if condition is None:
+            raise damage.error
+        self._end_stretch()
+        piece = Damaged(damage.covered, condition, cause_of(damage.error), is_kept=damage.raw is not None)
+        self._damaged.append(piece)
+        if damage.raw is not None:
+            self._quarantine_file(piece).write(quarantine_row(self._log_id, self._epoch, piece, damage.raw))
+
+    def _quarantine_file(self, piece: Damaged) -> FileWriter:
+        if self._quarantine is None:
+            file = open_quarantine(QUARANTINE.path(self._warehouse), piece.range.start)
+            self._quarantine = self._files.enter_context(file)
+        return self._quarantine
+
+    def _end_stretch(self) -> None:
+        if self._stretch is not None:
+            self._written.append(self._stretch.finish())
+            self._stretch = None
+
+    def _with_identity(self, records: pa.RecordBatch) -> pa.RecordBatch:
+        count = records.num_rows
+        log_ids = pa.repeat(pa.scalar(str(self._log_id)), count)
+        epochs = pa.repeat(pa.scalar(self._epoch, pa.int32()), count)
+        return pa.RecordBatch.from_arrays([log_ids, epochs, *records.columns], schema=LOG.schema.remove_metadata())
+
+
+class _Stretch:
+    """What consecutive chunks add up to. Checks that they join and that records fill what they claim to."""
+
+    def __init__(self, start: Offset, file: FileWriter) -> None:
+        self._start = start
+        self._end = start
+        self._file = file
+        self._last_record = OffsetRange(start, start)
+        self._last_raw = b""
+        self._digest = hashlib.sha256()
+        self._first_store: int | None = None
+        self._last_store: int | None = None
+
+    def add(self, chunk: Chunk, rows: pa.RecordBatch) -> None:
+        self._check(chunk)
+        self._file.write(rows)
+        self._digest.update(chunk.raw)
+        self._end = chunk.covered.end
+        self._last_record = OffsetRange(chunk.records.column("offset")[-1].as_py(), self._end)
+        self._last_raw = bytes(chunk.raw[-self._last_record.size :])
+        self._add_times(chunk.records.column("store_timestamp"))
+
+    def finish(self) -> Written:
+        covered = Covered(OffsetRange(self._start, self._end), self._last_record.start)
+        checksum, link = f"sha256:{self._digest.hexdigest()}", Link.of(self._last_record, self._last_raw)
+        return Written(covered, checksum, link, self._first_store, self._last_store, self._file.finish())
+
+    def _add_times(self, times: pa.Array) -> None:
+        found = pc.min_max(times.cast(pa.int64())).as_py()
+        if found["min"] is not None:
+            self._first_store = min(value for value in (found["min"], self._first_store) if value is not None)
+            self._last_store = max(value for value in (found["max"], self._last_store) if value is not None)
+
+    def _check(self, chunk: Chunk) -> None:
+        if chunk.covered.start != self._end:
+            raise failure("the master's chunks do not join", self._end, self._end, chunk.covered.start)
+        if len(chunk.raw) != chunk.covered.size:
+            raise failure(
+                "a chunk holds other bytes than it covers", self._end, f"{chunk.covered.size} bytes", len(chunk.raw)
+            )
+        check_records(chunk.records, chunk.covered)

@@ -1,0 +1,97 @@
+"""What a task says of one split: what it covered, the files it wrote, what it found damaged. Travels as JSON.
+
+An error that a retry cannot help travels in it as a value, and the driver raises it again as what it was.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from sinks.continuity import Link
+from sinks.coverage import Covered
+from sinks.files import DataFile
+from sources.errors import LogtwinError, error_from
+from sources.loss import Condition
+from sources.offsets import OffsetRange
+
+REPORT_SCHEMA = pa.schema([("report", pa.string())])
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A stretch of records, read and written: what it covers, the checksum of those bytes, its last record, the file.
+
+    Times are microseconds since 1970, UTC; None without a message.
+    """
+
+    covered: Covered
+    checksum: str
+    link: Link
+    first_store_us: int | None
+    last_store_us: int | None
+    file: DataFile
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Written:
+        covered = Covered(OffsetRange(**values["covered"]["range"]), values["covered"]["last_record_start"])
+        link, file = Link.from_dict(values["link"]), DataFile(**values["file"])
+        return cls(covered, values["checksum"], link, values["first_store_us"], values["last_store_us"], file)
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """A stretch that is no sound record; `is_kept` says that its bytes are in the quarantine file."""
+
+    range: OffsetRange
+    condition: Condition
+    cause: str
+    is_kept: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "condition": self.condition.value}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Damaged:
+        return cls(OffsetRange(**values["range"]), Condition(values["condition"]), values["cause"], values["is_kept"])
+
+
+@dataclass(frozen=True, slots=True)
+class SplitReport:
+    """One split of `batch`. Nothing is set where no record starts in it; only `error` where it failed."""
+
+    split: OffsetRange
+    batch: OffsetRange
+    written: tuple[Written, ...] = ()
+    damaged: tuple[Damaged, ...] = ()
+    quarantined: DataFile | None = None
+    error: LogtwinError | None = None
+
+    def as_json(self) -> str:
+        values = {
+            "split": asdict(self.split),
+            "batch": asdict(self.batch),
+            "written": [piece.as_dict() for piece in self.written],
+            "damaged": [piece.as_dict() for piece in self.damaged],
+            "quarantined": None if self.quarantined is None else asdict(self.quarantined),
+            "error": None if self.error is None else self.error.facts(),
+        }
+        return json.dumps(values)
+
+    @classmethod
+    def from_json(cls, text: str) -> SplitReport:
+        values = json.loads(text)
+        return cls(
+            split=OffsetRange(**values["split"]),
+            batch=OffsetRange(**values["batch"]),
+            written=tuple(map(Written.from_dict, values["written"])),
+            damaged=tuple(map(Damaged.from_dict, values["damaged"])),
+            quarantined=None if values["quarantined"] is None else DataFile(**values["quarantined"]),
+            error=None if values["error"] is None else error_from(values["error"]),
+        )

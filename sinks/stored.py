@@ -1,0 +1,195 @@
+"""Rows of the replica, read back by offset from its Parquet files. pyarrow only, so tasks can do it.
+
+The driver asks Kernel which files a version of the table has, and what their statistics allow (`parts`); anybody reads
+them (`read`). A part may hold rows of other logs, and none of the wanted ones: OPTIMIZE merges files of several logs,
+and sorts them by other columns than the offset. So rows are filtered, and row groups whose ranges overlap are sorted
+together. Files as the replica writes them have row groups that follow each other: there one at a time is in memory.
+Where row groups interleave it is all of `wanted` that they share, so callers keep that small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from sinks.files import open_folder
+from sinks.kernel import KernelTable, Overlap, Snapshot, StoredFile
+from sinks.tables import LOG_ID
+from sources.errors import ReplicaError
+from sources.master import RECORD_SCHEMA
+from sources.offsets import END, LogId, Offset, OffsetRange
+
+_OFFSET = "offset"
+_ANYWHERE = OffsetRange(Offset(0), END)
+_ROWS_AT_ONCE = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A data file of the table, and the offsets that its statistics allow, of whatever log."""
+
+    path: str  # in the table's folder
+    range: OffsetRange
+    records: int  # of all its logs; 0 where the Delta log does not say
+    size_bytes: int
+
+
+def parts(table: KernelTable, on: Snapshot, log_id: LogId, wanted: OffsetRange) -> list[Part]:
+    """The files that may hold records of `log_id` that start in `wanted`, by their least offset. Driver only."""
+    files = table.files(on, {LOG_ID.name: str(log_id)}, Overlap(wanted, _OFFSET))
+    return sorted(map(_part, files), key=lambda part: (part.range, part.path))
+
+
+def _part(file: StoredFile) -> Part:
+    statistics = file.statistics()
+    least = statistics.get("minValues", {}).get(_OFFSET)
+    greatest = statistics.get("maxValues", {}).get(_OFFSET)
+    known = least is not None and greatest is not None
+    allowed = OffsetRange(Offset(least), Offset(greatest + 1)) if known else _ANYWHERE
+    return Part(file.path, allowed, statistics.get("numRecords", 0), file.size_bytes)
+
+
+def read(
+    folder: str,
+    parts: Sequence[Part],
+    log_id: LogId,
+    wanted: OffsetRange,
+    columns: Sequence[str] = tuple(RECORD_SCHEMA.names),
+) -> Iterator[pa.RecordBatch]:
+    """The records of `log_id` that start in `wanted`, in the order of their offsets.
+
+    `folder` is the table's, absolute or a URI; `columns` are some of RECORD_SCHEMA, with the offset. A record that is
+    there twice comes twice.
+    Raises ReplicaError naming the file that cannot be read.
+    """
+    schema = pa.schema([RECORD_SCHEMA.field(name) for name in columns]).remove_metadata()
+    in_reach = [part for part in parts if _overlap(part.range, wanted)]
+    for overlapping in _clusters(in_reach):
+        with ExitStack() as opened:
+            files = [opened.enter_context(_File(folder, part, log_id)) for part in overlapping]
+            groups = [group for file in files for group in file.groups(wanted)]
+            for interleaved in _clusters(groups):
+                yield from _in_order(interleaved, wanted, schema)
+
+
+class _Ranged(Protocol):
+    @property
+    def range(self) -> OffsetRange: ...
+
+
+_R = TypeVar("_R", bound=_Ranged)
+
+
+def _clusters(pieces: Iterable[_R]) -> Iterator[list[_R]]:
+    """Pieces whose ranges overlap, directly or by way of others, together; these in the order of their offsets."""
+    cluster: list[_R] = []
+    end = 0
+    for piece in sorted(pieces, key=lambda piece: piece.range):
+        if cluster and piece.range.start >= end:
+            yield cluster
+            cluster = []
+        cluster.append(piece)
+        end = max(end, piece.range.end)
+    if cluster:
+        yield cluster
+
+
+def _overlap(one: OffsetRange, other: OffsetRange) -> bool:
+    return one.start < other.end and other.start < one.end
+
+
+class _File:
+    """A data file, open for reading."""
+
+    def __init__(self, folder: str, part: Part, log_id: LogId) -> None:
+        self._path = f"{folder.rstrip('/')}/{part.path}"
+        self._part = part
+        self._log_id = log_id
+
+    def __enter__(self) -> _File:
+        filesystem, inner = open_folder(self._path)
+        with self._named():
+            # Spark may have written timestamps as INT96
+            self._parquet = pq.ParquetFile(inner, filesystem=filesystem, coerce_int96_timestamp_unit="us")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._parquet.close()
+
+    def groups(self, wanted: OffsetRange) -> list[_RowGroup]:
+        """The row groups that may hold wanted records."""
+        with self._named():
+            leaves = [column.path for column in self._parquet.schema]
+            log_id, offset = leaves.index(LOG_ID.name), leaves.index(_OFFSET)
+            metadata = self._parquet.metadata
+            numbers = range(metadata.num_row_groups)
+            found = [self._group(number, metadata.row_group(number), log_id, offset) for number in numbers]
+        return [group for group in found if _overlap(group.range, wanted)]
+
+    def rows(self, group: _RowGroup, wanted: OffsetRange, schema: pa.Schema) -> pa.Table:
+        """The wanted records of one row group, as they lie there."""
+        names = schema.names if group.is_pure else [LOG_ID.name, *schema.names]
+        with self._named():
+            batches = self._parquet.iter_batches(_ROWS_AT_ONCE, row_groups=[group.number], columns=names)
+            found = [self._filtered(batch, group, wanted).select(schema.names).cast(schema) for batch in batches]
+            return pa.Table.from_batches(found, schema)
+
+    def _group(self, number: int, metadata: pq.RowGroupMetaData, log_id: int, offset: int) -> _RowGroup:
+        ids, offsets = _bounds(metadata.column(log_id)), _bounds(metadata.column(offset))
+        within = self._part.range if offsets is None else OffsetRange(offsets[0], Offset(offsets[1] + 1))
+        return _RowGroup(self, number, within, is_pure=ids == (str(self._log_id),) * 2)
+
+    def _filtered(self, batch: pa.RecordBatch, group: _RowGroup, wanted: OffsetRange) -> pa.RecordBatch:
+        if not group.is_pure:
+            batch = batch.filter(pc.equal(batch.column(LOG_ID.name), str(self._log_id)))
+        offsets = batch.column(_OFFSET)
+        if group.range.start < wanted.start or group.range.end > wanted.end or offsets.null_count:
+            batch = batch.filter(pc.and_(pc.greater_equal(offsets, wanted.start), pc.less(offsets, wanted.end)))
+        return batch
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """What pyarrow finds wrong, as an error that names the file."""
+        try:
+            yield
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise ReplicaError(
+                f"the data file {self._path} cannot be read",
+                log=self._log_id,
+                offset=self._part.range.start,
+                expected=f"{self._part.records} rows with offsets in {self._part.range}",
+                found=error,
+                hint="Restore the file from a copy, or take what it held from the master again: logtwin verify says "
+                "which ranges that are.",
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _RowGroup:
+    """A row group: the offsets its statistics allow, and whether all of its rows are the log's."""
+
+    file: _File
+    number: int
+    range: OffsetRange
+    is_pure: bool
+
+
+def _bounds(column: pq.ColumnChunkMetaData) -> tuple[Any, Any] | None:
+    """Least and greatest value; None where the file does not say."""
+    statistics = column.statistics
+    return None if statistics is None or not statistics.has_min_max else (statistics.min, statistics.max)
+
+
+def _in_order(groups: Sequence[_RowGroup], wanted: OffsetRange, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    rows = pa.concat_tables(group.file.rows(group, wanted, schema) for group in groups)
+    offsets = rows.column(_OFFSET).to_numpy()
+    if (offsets[:-1] > offsets[1:]).any():
+        rows = rows.take(np.argsort(offsets, kind="stable"))
+    yield from (batch for batch in rows.to_batches() if batch.num_rows)

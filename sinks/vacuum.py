@@ -1,0 +1,105 @@
+"""Files of a table that no commit names: crashed batches left them, or they were merged, deleted or exchanged.
+
+VACUUM is delta-spark's. Told to keep to itself what it did, it commits nothing: so it needs no lock on a local disk,
+and runs while streams commit. A file younger than the horizon is left alone, because a batch under way writes files
+first and commits them later.
+
+Files of the quarantine are the exception: a commit to the table log owes them (`sinks.position.LogState`), and a job
+that stopped right after it may stay down for longer than any horizon. They are committed before anything is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow.fs as pafs
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from sinks.files import open_folder
+from sinks.kernel import KernelTable, Snapshot
+from sinks.position import LogState
+from sinks.quarantine import Quarantine
+from sinks.tables import LOG, QUARANTINE
+from sinks.warehouse import absolute
+from sources.errors import ReplicaError
+from sources.offsets import LogId, Position
+
+_STATE = "logtwin."
+_SETTINGS = {
+    # the horizon is ours to judge: the table's property is what anybody's VACUUM goes by
+    "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+    # its own commits, which would take no lock
+    "spark.databricks.delta.vacuum.logging.enabled": "false",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vacuumed:
+    """Files in the folder of a table, and those of them that went or would go; with their sizes."""
+
+    files: int
+    bytes: int
+    removed: int
+    removed_bytes: int
+
+
+def vacuum(spark: SparkSession, path: str, hours: float, *, dry_run: bool) -> Vacuumed:
+    """Delete the files of the table at `path` that no commit names, and did not in the last `hours`.
+
+    Raises ReplicaError.
+    """
+    before = _sizes(path)
+    session = spark.newSession()  # settings of its own
+    for name, value in _SETTINGS.items():
+        session.conf.set(name, value)
+    statement = f"VACUUM delta.`{path}` RETAIN {hours} HOURS"
+    try:
+        if dry_run:
+            names = {row["path"].rpartition("/")[2] for row in session.sql(f"{statement} DRY RUN").collect()}
+        else:
+            session.sql(statement).collect()
+            names = before.keys() - _sizes(path).keys()
+    except PySparkException as error:
+        raise ReplicaError(
+            f"VACUUM of {path} failed", found=str(error).strip().partition("\n")[0], hint="Run it again."
+        ) from error
+    return Vacuumed(
+        files=len(before),
+        bytes=sum(before.values()),
+        removed=len(names),
+        removed_bytes=sum(before.get(name, 0) for name in names),
+    )
+
+
+def commit_owed(spark: SparkSession, warehouse: str) -> int:
+    """Commit the files of the quarantine that the logs' states owe. Returns of how many logs there were any.
+
+    Every log of the warehouse, also those of other jobs. What is committed already stays as it is. Raises ReplicaError.
+    """
+    snapshot = KernelTable(spark, LOG.path(absolute(warehouse))).snapshot()
+    if snapshot is None:
+        return 0
+    quarantine = Quarantine(spark, QUARANTINE.path(absolute(warehouse)))
+    owing = 0
+    for log_id, state in _states(snapshot):
+        if state.offset is not None and state.quarantined:
+            owing += quarantine.append(Position(log_id, state.epoch, state.offset), state.quarantined)
+    return owing
+
+
+def _states(snapshot: Snapshot) -> Iterator[tuple[LogId, LogState]]:
+    for name, text in snapshot.domains().items():
+        try:
+            log_id = LogId.parse(name.removeprefix(_STATE))
+        except ValueError:
+            continue  # of a log's holes, or Delta's own
+        yield log_id, LogState.from_json(text)
+
+
+def _sizes(path: str) -> dict[str, int]:
+    """The files in the folder of a table, which is flat: their names and sizes."""
+    filesystem, inner = open_folder(path)
+    found = filesystem.get_file_info(pafs.FileSelector(inner))
+    return {one.base_name: one.size for one in found if one.is_file and one.base_name[0] not in "._"}

@@ -1,0 +1,86 @@
+"""The DAG files as Airflow's parser sees them: no errors, quick, alone, and forms that explain themselves."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.airflow.installation import DAG_IDS, DAGS, Airflow, Api
+
+pytestmark = pytest.mark.airflow
+
+SECONDS_A_FILE = 0.3  # of a processor, beyond what Airflow itself takes; a few hundredths when this was written
+
+READ_THE_FILES = """
+import importlib, json, sys, time
+import airflow.sdk, airflow.providers.apache.spark.operators.spark_submit
+before, took = set(sys.modules), {}
+for name in %r:
+    start = time.process_time()
+    importlib.import_module(name)
+    took[name] = time.process_time() - start
+print(json.dumps({"took": took, "modules": sorted(set(sys.modules) - before), "all": sorted(sys.modules)}))
+"""
+
+FILL_SO_MANY_HOLES = """
+import json
+from logtwin_backfill import fills
+holes = [{"start": 10 * at, "end": 10 * at + 5} for at in range(1234)]
+print(json.dumps({count: fills({"holes": holes[:count]}) for count in (0, 1, 2, 100, 1234)}))
+"""
+
+
+def test_airflow_reads_the_files_without_an_error(api: Api) -> None:
+    assert api.ask("GET", "/api/v2/importErrors")["import_errors"] == []
+    found = api.ask("GET", "/api/v2/dags?tags=logtwin")["dags"]
+    assert {dag["dag_id"] for dag in found} == DAG_IDS
+
+
+def test_a_file_is_read_in_well_under_a_second_and_without_logtwin(airflow: Airflow) -> None:
+    read = airflow.python(READ_THE_FILES % [file.stem for file in sorted(DAGS.glob("logtwin_*.py"))])
+    assert len(read["took"]) == 4
+    assert max(read["took"].values()) < SECONDS_A_FILE, read["took"]
+    assert not {"pipeline", "sinks", "sources", "pyspark"} & set(read["all"])
+
+
+@pytest.mark.parametrize("dag_id", sorted(DAG_IDS))
+def test_a_form_says_what_each_field_is(api: Api, dag_id: str) -> None:
+    dag = api.ask("GET", f"/api/v2/dags/{dag_id}/details")
+    assert dag["catchup"] is False
+    assert len(dag["doc_md"]) > 200
+    assert {"log", "config", "connection"} <= set(dag["params"])
+    for name, field in dag["params"].items():
+        assert field["schema"]["title"], name
+        assert re.fullmatch(r"\S.{10,}", field["schema"].get("description") or field["description"]), name
+
+
+def test_when_they_run(api: Api) -> None:
+    dags = api.ask("GET", "/api/v2/dags?tags=logtwin")["dags"]
+    assert {dag["dag_id"]: dag["timetable_summary"] for dag in dags} == {
+        "logtwin_backfill": None,
+        "logtwin_maintain": "0 1 * * *",
+        "logtwin_verify": "0 3 * * *",
+        "logtwin_verify_whole": "0 5 * * 0",
+    }
+
+
+def test_the_readme_names_the_defaults_of_the_variable(airflow: Airflow) -> None:
+    defaults = airflow.python("import json, logtwin_submit; print(json.dumps(dict(logtwin_submit.DEFAULTS)))")
+    [shown] = re.findall(r"variables set logtwin '(\{.*?\n +\})'", (DAGS / "README.md").read_text(), re.DOTALL)
+    assert json.loads(shown) == defaults
+
+
+def test_many_holes_share_their_submissions(airflow: Airflow) -> None:
+    found = {int(count): ranges for count, ranges in airflow.python(FILL_SO_MANY_HOLES).items()}
+    assert found[0] == []
+    assert found[1] == [{"from": 0, "to": 5}]
+    assert found[2] == [{"from": 0, "to": 5}, {"from": 10, "to": 15}]
+    assert len(found[100]) == 100
+    assert len(found[1234]) <= 100
+    for count, ranges in found.items():
+        within = [
+            [one for one in ranges if one["from"] <= 10 * hole and 10 * hole + 5 <= one["to"]] for hole in range(count)
+        ]
+        assert all(len(around) == 1 for around in within)  # each hole is filled, and by one submission

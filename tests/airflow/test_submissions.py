@@ -1,0 +1,111 @@
+"""What the DAGs submit, and what they make of how it ends: a real scheduler, with a stand-in for spark-submit."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.airflow.conftest import StandIn
+from tests.airflow.installation import Api
+from tests.patience import wait_until
+
+pytestmark = pytest.mark.airflow
+
+WHERE = {"config": "/etc/job.toml", "connection": "stand_in"}
+COVERAGE = {"logs": [{"log": "rocketmq/test", "holes": []}]}
+
+
+def test_each_hole_is_filled_by_a_submission_of_its_own_then_the_coverage_is_told(api: Api, stand_in: StandIn) -> None:
+    stand_in.answers("backfill", {"holes": [{"start": 0, "end": 100}, {"start": 250, "end": 300}]})
+    stand_in.answers("coverage", COVERAGE)
+    run = api.trigger("logtwin_backfill", log="rocketmq/test", to="2026-01-31T12:00:00Z", path="/archive", **WHERE)
+    assert run.ended() == "success"
+    listing, *fills, coverage = stand_in.verbs
+    common = "--config /etc/job.toml --log rocketmq/test"
+    assert listing == f"backfill {common} --to 2026-01-31T12:00:00Z --path /archive --dry-run --json"
+    assert sorted(fills) == [
+        f"backfill {common} --path /archive --from 0 --to 100",
+        f"backfill {common} --path /archive --from 250 --to 300",
+    ]
+    assert coverage == f"coverage {common} --json"
+    assert run.result("coverage") == COVERAGE
+    assert {one["rendered_map_index"] for one in run.tasks()["fill"]} == {"0 – 100", "250 – 300"}
+
+
+def test_where_nothing_is_missing_nothing_is_filled(api: Api, stand_in: StandIn) -> None:
+    stand_in.answers("backfill", {"holes": []})
+    stand_in.answers("coverage", COVERAGE)
+    run = api.trigger("logtwin_backfill", log="rocketmq/test", **WHERE)
+    assert run.ended() == "success"
+    assert run.states() == {"holes": ["success"], "fill": ["skipped"], "coverage": ["success"]}
+    assert len(stand_in.calls) == 2
+
+
+def test_the_defaults_of_a_nightly_run(api: Api, stand_in: StandIn) -> None:
+    for dag_id in ("logtwin_verify", "logtwin_verify_whole", "logtwin_maintain"):
+        assert api.trigger(dag_id, connection="stand_in").ended() == "success"
+    assert stand_in.verbs == [
+        "verify --config /etc/logtwin/logtwin.toml --sample 0.1",
+        "verify --config /etc/logtwin/logtwin.toml",
+        "maintain --config /etc/logtwin/logtwin.toml",
+    ]
+    spark = " ".join(stand_in.calls[0]["spark"])
+    assert spark.startswith("--master local[1] --packages io.delta:delta-spark_4.2_2.13:4.4.0 ")
+    assert spark.endswith(" /opt/logtwin/submit.py")
+
+
+def test_every_field_becomes_an_option(api: Api, stand_in: StandIn) -> None:
+    limits = {"keep_days": 7, "keep_gb": 0.5, "vacuum_hours": 168, "dry_run": True}
+    assert api.trigger("logtwin_maintain", log="rocketmq/test", **limits, **WHERE).ended() == "success"
+    assert stand_in.verbs == [
+        "maintain --config /etc/job.toml --log rocketmq/test --keep-days 7 --keep-gb 0.5 --vacuum-hours 168 --dry-run"
+    ]
+
+
+def test_a_difference_fails_the_run_without_another_try(api: Api, stand_in: StandIn) -> None:
+    stand_in.exits("verify", 5)
+    run = api.trigger("logtwin_verify", **WHERE)
+    assert run.ended() == "failed"
+    assert run.tasks()["verify"][0]["try_number"] == len(stand_in.calls) == 1
+
+
+def test_a_master_that_is_away_is_asked_again(api: Api, stand_in: StandIn) -> None:
+    stand_in.exits("verify", 3)
+    run = api.trigger("logtwin_verify_whole", **WHERE)
+    wait_until(lambda: run.states() == {"verify": ["up_for_retry"]}, lambda: str(run.tasks()))
+    run.give_up()
+
+
+def test_a_connection_that_does_not_exist_is_not_taken_for_another(api: Api, stand_in: StandIn) -> None:
+    run = api.trigger("logtwin_maintain", connection="nowhere")
+    assert run.ended() == "failed"
+    assert "there is no connection 'nowhere'" in run.log("maintain")
+
+
+def test_a_misspelt_field_fails_the_run(api: Api, stand_in: StandIn) -> None:
+    run = api.trigger("logtwin_backfill", log="rocketmq/test", form="100", **WHERE)
+    assert run.ended() == "failed"
+    assert "unknown parameters of the run: form" in run.log("holes")
+    assert stand_in.calls == []
+
+
+def test_the_variable_says_where_things_are_and_how_spark_runs(api: Api, stand_in: StandIn) -> None:
+    variable = {
+        "config": "/srv/twin.toml", "connection": "stand_in", "application": "/srv/submit.py", "packages": None,
+        "jars": "/srv/delta.jar", "py_files": "/srv/logtwin.whl", "conf": {"spark.executor.memory": "2g"},
+    }  # fmt: skip
+    with api.variable("logtwin", variable):
+        assert api.trigger("logtwin_maintain").ended() == "success"
+    [call] = stand_in.calls
+    assert " ".join(call["spark"]) == (
+        "--master local[1] --conf spark.executor.memory=2g --py-files /srv/logtwin.whl --jars /srv/delta.jar "
+        "--name logtwin maintain /srv/submit.py"
+    )
+    assert " ".join(call["verb"]) == "maintain --config /srv/twin.toml"
+
+
+def test_a_key_that_the_variable_does_not_have_is_an_error(api: Api, stand_in: StandIn) -> None:
+    with api.variable("logtwin", {"pyfiles": "/srv/logtwin.whl"}):
+        run = api.trigger("logtwin_maintain")
+        assert run.ended() == "failed"
+    assert "unknown keys of the Variable logtwin: pyfiles" in run.log("maintain")
+    assert stand_in.calls == []

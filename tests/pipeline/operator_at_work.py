@@ -1,0 +1,72 @@
+"""What an operator types, run in the test's own process: verbs, their exit codes, what they say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pipeline.cli import main
+
+
+@dataclass(frozen=True)
+class Said:
+    """How a verb ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True)
+class Operator:
+    """At a configuration in `folder` with one log, ``rocketmq/test``."""
+
+    folder: Path
+    capsys: pytest.CaptureFixture[str]
+
+    @property
+    def lake(self) -> Path:
+        return self.folder / "lake"
+
+    @property
+    def job(self) -> Path:
+        return self.folder / "job.toml"
+
+    def configure(self, **log: object) -> None:
+        keys = "\n".join(f"{name} = {_toml(value)}" for name, value in log.items())
+        self.job.write_text(
+            f'warehouse = "{self.lake}"\ntrigger_interval_s = 0.1\n[[logs]]\nid = "rocketmq/test"\n{keys}\n'
+        )
+
+    def does(self, verb: str, *arguments: str) -> Said:
+        """``logtwin <verb> --config job.toml …``"""
+        self.capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main([*verb.split(), "--config", str(self.job), *arguments])
+        code = ended.value.code
+        said = self.capsys.readouterr()
+        return Said(code if isinstance(code, int) else 0, said.out, said.err)
+
+    def must(self, verb: str, *arguments: str) -> Said:
+        """As `does`, and it succeeds."""
+        said = self.does(verb, *arguments)
+        assert said.code == 0, f"{verb}: exit {said.code}\n{said.err[-3000:]}"
+        return said
+
+    def replicates(self) -> Said:
+        return self.must("replicate", "--available-now")
+
+    def fails(self, code: int, error: str, verb: str = "replicate", *arguments: str) -> Said:
+        """The verb ends with this exit code and names this error."""
+        said = self.does(verb, *(arguments or (("--available-now",) if verb == "replicate" else ())))
+        assert (said.code, error in said.err) == (code, True), f"exit {said.code}: {said.err[-3000:]}"
+        assert "rocketmq/test" in said.err
+        return said
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool | int):
+        return str(value).lower()
+    return f'"{value}"'

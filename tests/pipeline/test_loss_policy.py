@@ -1,0 +1,101 @@
+"""The one decision about a loss, case by case."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.loss_policy import Skip, Stop, StopAndReport, decide, explained
+from sources.errors import (
+    AboveMaximum,
+    BelowMinimum,
+    ChecksumMismatch,
+    CorruptRecord,
+    Gap,
+    LogtwinError,
+    MasterUnreachable,
+    MissingSegment,
+    Recreated,
+    Rewritten,
+    TakenOver,
+)
+from sources.loss import Condition, OnLoss
+from sources.offsets import Offset, OffsetRange
+
+POSITION = Offset(500)
+LOSSES = (AboveMaximum, BelowMinimum, ChecksumMismatch, CorruptRecord, Gap, MissingSegment, Recreated, Rewritten)
+
+
+def span(start: int, end: int) -> OffsetRange:
+    return OffsetRange(Offset(start), Offset(end))
+
+
+@pytest.mark.parametrize("kind", LOSSES)
+def test_to_fail_is_to_stop(kind: type[LogtwinError]) -> None:
+    assert decide("fail", kind("lost", offset=500), POSITION, span(700, 900)) == Stop()
+
+
+@pytest.mark.parametrize("on_loss", ["fail", "record"])
+@pytest.mark.parametrize("kind", [MasterUnreachable, TakenOver])
+def test_what_is_no_loss_is_not_decided_here(kind: type[LogtwinError], on_loss: OnLoss) -> None:
+    assert decide(on_loss, kind("something else"), POSITION, span(700, 900)) == Stop()
+
+
+def test_what_retention_took_is_passed() -> None:
+    error = BelowMinimum("gone", offset=500)
+    assert decide("record", error, POSITION, span(700, 900)) == Skip(Condition.BELOW_MINIMUM, span(500, 700))
+
+
+@pytest.mark.parametrize("bounds", [None, span(500, 900), span(0, 900)])
+def test_what_the_master_holds_is_never_passed(bounds: OffsetRange | None) -> None:
+    assert decide("record", BelowMinimum("gone", offset=500), POSITION, bounds) == Stop()
+
+
+def test_a_replica_that_has_not_begun_passes_nothing() -> None:
+    assert decide("record", BelowMinimum("gone", offset=0), None, span(700, 900)) == Stop()
+
+
+@pytest.mark.parametrize(
+    ("error", "bounds", "condition", "doubtful"),
+    [
+        (AboveMaximum("short", offset=500), span(0, 300), Condition.ABOVE_MAXIMUM, span(300, 500)),
+        (AboveMaximum("short", offset=500), span(0, 900), Condition.ABOVE_MAXIMUM, span(500, 500)),  # it grew again
+        (AboveMaximum("short", offset=500), None, Condition.ABOVE_MAXIMUM, span(500, 500)),
+        (Rewritten("other", offset=450), span(0, 900), Condition.REWRITTEN, span(450, 500)),
+        (Recreated("empty", offset=500), span(0, 0), Condition.RECREATED, span(0, 500)),
+    ],
+)
+def test_what_needs_a_repair_stops_and_is_on_record(
+    error: LogtwinError, bounds: OffsetRange | None, condition: Condition, doubtful: OffsetRange
+) -> None:
+    assert decide("record", error, POSITION, bounds) == StopAndReport(condition, doubtful)
+
+
+@pytest.mark.parametrize("kind", [ChecksumMismatch, CorruptRecord, MissingSegment, Gap])
+def test_damage_that_comes_as_an_error_is_not_passed(kind: type[LogtwinError]) -> None:
+    """Readers pass it where they can, with its bytes; what they raise they could not pass."""
+    assert decide("record", kind("bad", offset=600), POSITION, span(0, 900)) == Stop()
+
+
+# --- what an operator is told
+
+
+@pytest.mark.parametrize("kind", [AboveMaximum, Rewritten, Recreated])
+def test_a_difference_names_the_repair(kind: type[LogtwinError]) -> None:
+    assert "logtwin repair" in str(explained(kind("differs", offset=1, hint="Look."), "fail", POSITION))
+    assert "logtwin repair" in str(explained(kind("differs", offset=1), "record", POSITION))
+
+
+@pytest.mark.parametrize("kind", [BelowMinimum, ChecksumMismatch, CorruptRecord, MissingSegment])
+def test_a_loss_that_stops_a_log_names_the_option(kind: type[LogtwinError]) -> None:
+    told = explained(kind("lost", offset=7, log="rocketmq/a", hint="Look."), "fail", POSITION)
+    assert (type(told), told.offset, told.log) == (kind, 7, "rocketmq/a")
+    assert told.hint is not None
+    assert told.hint.startswith("Look. With on_loss")
+    assert explained(kind("lost", hint="Look."), "record", POSITION).hint == "Look."
+
+
+def test_an_option_that_would_not_help_is_not_named() -> None:
+    assert explained(BelowMinimum("gone", offset=0), "fail", None).hint is None
+    assert explained(AboveMaximum("a start beyond", hint="Look."), "fail", None).hint == "Look."
+    assert explained(Gap("above", offset=0), "fail", POSITION).hint is None
+    assert explained(MasterUnreachable("away"), "fail", POSITION).hint is None

@@ -1,0 +1,234 @@
+"""A job whose master lost, damaged or rewrote something: what stops, what is passed, what is on record."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.progress import Phase
+from pipeline.replicate import Job
+from sinks.incidents import Action, IncidentsTable
+from sinks.position import LogState, LogTable
+from sources.datasource import register
+from sources.errors import AboveMaximum, BelowMinimum, ChecksumMismatch, LogtwinError, Recreated, Rewritten
+from sources.offsets import LogId, Offset, OffsetRange
+from tests.peers.proxy import NEVER, Cut, Proxy
+from tests.pipeline.masters import embedded_master
+from tests.pipeline.running import job_config, log_table, replicate_now, run_until
+from tests.truth import Fixture
+
+pytestmark = pytest.mark.spark
+
+LOG_ID = LogId.parse("rocketmq/test")
+FILE_BYTES = 1024 * 1024
+
+
+def incidents(spark: SparkSession, lake: Path) -> list[tuple[str, OffsetRange, Action]]:
+    rows = IncidentsTable(spark, str(lake), LOG_ID).all()
+    return [(row.found.condition.value, row.found.range, row.found.action) for row in rows]
+
+
+def state(spark: SparkSession, lake: Path) -> LogState:
+    found = LogTable(spark, f"{lake}/log", LOG_ID).read().state
+    assert found is not None
+    return found
+
+
+def holes(spark: SparkSession, lake: Path) -> tuple[OffsetRange, ...]:
+    return LogTable(spark, f"{lake}/log", LOG_ID).read().holes.ranges
+
+
+def offsets(spark: SparkSession, lake: Path) -> list[int]:
+    return [row["offset"] for row in log_table(spark, lake).select("offset").orderBy("offset").collect()]
+
+
+def span(start: int, end: int) -> OffsetRange:
+    return OffsetRange(Offset(start), Offset(end))
+
+
+def flip(commitlog: Path, offset: int) -> None:
+    with (commitlog / f"{offset // FILE_BYTES * FILE_BYTES:020d}").open("r+b") as file:
+        file.seek(offset % FILE_BYTES)
+        (byte,) = file.read(1)
+        file.seek(offset % FILE_BYTES)
+        file.write(bytes([byte ^ 0xFF]))
+
+
+@pytest.fixture
+def commitlog(fixture_550: Fixture, tmp_path: Path) -> Path:
+    shutil.copytree(fixture_550.commitlog_path, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def a_message(fixture: Fixture, after: int) -> dict[str, Any]:
+    return next(row for row in fixture.rows if row["physical_offset"] > after and row.get("body_len_raw", 0) > 100)
+
+
+# --- damage
+
+
+@pytest.mark.parametrize("max_bytes", [1 << 30, 300_000])
+def test_a_damaged_record_is_passed_and_its_bytes_are_kept(
+    spark: SparkSession, fixture_550: Fixture, commitlog: Path, tmp_path: Path, max_bytes: int
+) -> None:
+    row = a_message(fixture_550, 1_500_000)
+    start, end = row["physical_offset"], row["physical_offset"] + row["size"]
+    flip(commitlog, start + 90)
+    config = job_config(
+        tmp_path / "lake", path=str(commitlog), on_loss="record", max_bytes_per_trigger=max_bytes, split_bytes=123_457
+    )
+    replicate_now(spark, config)
+    assert offsets(spark, tmp_path / "lake") == [
+        row["physical_offset"] for row in fixture_550.rows if row["physical_offset"] != start
+    ]
+    assert incidents(spark, tmp_path / "lake") == [("checksum_failure", span(start, end), Action.QUARANTINED)]
+    assert holes(spark, tmp_path / "lake") == (span(start, end),)
+    kept = spark.read.format("delta").load(f"{tmp_path}/lake/quarantine").orderBy("offset").collect()
+    damaged = bytearray(fixture_550.log[start:end])
+    damaged[90] ^= 0xFF
+    assert b"".join(row["bytes"] for row in kept) == damaged
+
+
+def test_a_damaged_record_stops_a_log_and_names_the_option(
+    spark: SparkSession, fixture_550: Fixture, commitlog: Path, tmp_path: Path
+) -> None:
+    row = a_message(fixture_550, 1_500_000)
+    flip(commitlog, row["physical_offset"] + 90)
+    with pytest.raises(ChecksumMismatch) as caught:
+        replicate_now(spark, job_config(tmp_path / "lake", path=str(commitlog)))
+    assert caught.value.offset == row["physical_offset"]
+    assert 'on_loss = "record"' in str(caught.value.hint)
+    assert offsets(spark, tmp_path / "lake") == []
+    assert incidents(spark, tmp_path / "lake") == []
+
+
+# --- what retention took
+
+
+@pytest.fixture
+def first_file(fixture_550: Fixture, commitlog: Path, tmp_path: Path) -> Path:
+    """A directory with the first file alone; the first two are no longer in `commitlog`."""
+    folder = tmp_path / "first"
+    folder.mkdir()
+    (commitlog / f"{0:020d}").rename(folder / f"{0:020d}")
+    (commitlog / f"{FILE_BYTES:020d}").unlink()
+    return folder
+
+
+def test_a_log_that_retention_overtook_goes_on_at_the_masters_minimum(
+    spark: SparkSession, fixture_550: Fixture, commitlog: Path, first_file: Path, tmp_path: Path
+) -> None:
+    replicate_now(spark, job_config(tmp_path / "lake", path=str(first_file)))
+    assert state(spark, tmp_path / "lake").offset == FILE_BYTES
+    config = job_config(tmp_path / "lake", path=str(commitlog), on_loss="record")
+    replicate_now(spark, config)
+    replicate_now(spark, config)
+    lost = span(FILE_BYTES, 2 * FILE_BYTES)
+    assert offsets(spark, tmp_path / "lake") == [
+        row["physical_offset"] for row in fixture_550.rows if row["physical_offset"] not in lost
+    ]
+    assert state(spark, tmp_path / "lake").offset == fixture_550.max_offset
+    assert incidents(spark, tmp_path / "lake") == [("below_minimum", lost, Action.SKIPPED)]
+    assert holes(spark, tmp_path / "lake") == (lost,)
+
+
+def test_a_log_that_retention_overtook_stops(
+    spark: SparkSession, commitlog: Path, first_file: Path, tmp_path: Path
+) -> None:
+    replicate_now(spark, job_config(tmp_path / "lake", path=str(first_file)))
+    before = state(spark, tmp_path / "lake")
+    with pytest.raises(BelowMinimum) as caught:
+        replicate_now(spark, job_config(tmp_path / "lake", path=str(commitlog)))
+    assert caught.value.offset == FILE_BYTES
+    assert 'on_loss = "record"' in str(caught.value.hint)
+    after = state(spark, tmp_path / "lake")
+    assert (after.offset, after.link) == (before.offset, before.link)
+    assert incidents(spark, tmp_path / "lake") == []
+
+
+# --- another log
+
+
+def cut(commitlog: Path, fixture: Fixture) -> None:
+    """Without its last record."""
+    start = fixture.rows[-1]["physical_offset"]
+    with (commitlog / f"{start // FILE_BYTES * FILE_BYTES:020d}").open("r+b") as file:
+        file.seek(start % FILE_BYTES)
+        file.write(bytes(fixture.max_offset - start))
+
+
+def rewrite(commitlog: Path, fixture: Fixture) -> None:
+    """Its last record in the same place, with one other byte."""
+    flip(commitlog, fixture.max_offset - 1)
+
+
+def empty(commitlog: Path, fixture: Fixture) -> None:
+    """A first file without a record."""
+    for file in commitlog.iterdir():
+        file.unlink()
+    (commitlog / f"{0:020d}").write_bytes(bytes(FILE_BYTES))
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "condition"),
+    [(cut, AboveMaximum, "above_maximum"), (rewrite, Rewritten, "rewritten"), (empty, Recreated, "recreated")],
+)
+@pytest.mark.parametrize("on_loss", ["fail", "record"])
+def test_a_master_that_is_another_one_is_promised_nothing(
+    spark: SparkSession,
+    fixture_550: Fixture,
+    commitlog: Path,
+    tmp_path: Path,
+    change: Any,
+    error: type[LogtwinError],
+    condition: str,
+    on_loss: str,
+) -> None:
+    last = fixture_550.rows[-1]["physical_offset"]
+    replicate_now(spark, job_config(tmp_path / "lake", path=str(fixture_550.commitlog_path)))
+    change(commitlog, fixture_550)
+    with embedded_master(tmp_path / "store", commitlog=commitlog) as master, master.watched() as acknowledged:
+        config = job_config(tmp_path / "lake", **master.options, on_loss=on_loss)
+        for _ in range(2):
+            with pytest.raises(error) as caught:
+                replicate_now(spark, config)
+    assert "logtwin repair" in str(caught.value)
+    assert max(acknowledged, default=0) <= last  # the proof reads from the record that was compared
+    assert state(spark, tmp_path / "lake").offset == fixture_550.max_offset
+    found = [(name, where.end, action) for name, where, action in incidents(spark, tmp_path / "lake")]
+    assert found == ([] if on_loss == "fail" else [(condition, fixture_550.max_offset, Action.REPORTED)])
+
+
+def test_a_connection_that_finds_another_log_ends_the_job(
+    spark: SparkSession, fixture_550: Fixture, tmp_path: Path
+) -> None:
+    """Nothing is to be read and nothing to be started: only the session's connection breaks and is made anew."""
+    register(spark)
+    lake = tmp_path / "lake"
+    replicate_now(spark, job_config(lake, path=str(fixture_550.commitlog_path)))
+
+    def cuts() -> Iterator[Cut]:
+        yield from (NEVER, NEVER)  # the proofs of the start and of the session's first connection
+        yield Cut(to_client=False, after_bytes=12)  # within the first heartbeat
+
+    with (
+        embedded_master(tmp_path / "store", commitlog=fixture_550.commitlog_path) as master,
+        Proxy(master.master.ha_address.port, cuts=cuts()) as proxy,
+        master.watched() as acknowledged,
+    ):
+        options = {**master.options, "master": f"127.0.0.1:{proxy.port}"}
+        job = Job(spark, job_config(lake, **options), available_now=False)
+        job.start()
+        run_until(job, lambda now: fixture_550.max_offset in acknowledged)
+        rewrite(tmp_path / "store" / "commitlog", fixture_550)
+        ended = run_until(job, lambda now: now.phase is Phase.FAILED)
+        job.close()
+        assert proxy.cut_connections == 1
+    assert isinstance(ended.error, Rewritten)
+    assert ended.incidents == {"rewritten": 1}
+    assert ended.session.connected_since is None

@@ -1,0 +1,149 @@
+"""``logtwin maintain`` on real tables: beside a running job, killed and run again, and after a day of commits."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from pipeline.cli import main
+from pipeline.config import Config, MaintainConfig
+from pipeline.maintain import Maintenance, Step, check_horizon
+from sinks.kernel import KernelTable
+from sinks.position import LogTable
+from sinks.tables import LOG
+from sources.errors import ConfigurationError
+from sources.offsets import LogId
+from tests.pipeline.running import assert_complete, bytes_of, job_config, ledger_table, replicate_now
+from tests.truth import Fixture
+
+LOG_ID = LogId("rocketmq", "test")
+
+
+def with_settings(config: Config, **settings: object) -> Config:
+    return config.maintained_with(settings, "test")
+
+
+def maintain(spark: SparkSession, config: Config, *, dry_run: bool = False) -> dict[tuple[str, str], Step]:
+    """The steps, by table and what they do; of one log."""
+    return {(one.table, one.step): one for one in Maintenance(spark, config, dry_run=dry_run).run()}
+
+
+def changes(steps: dict[tuple[str, str], Step]) -> list[Step]:
+    return [one for one in steps.values() if one.files_before != one.files_after or one.records]
+
+
+@pytest.mark.parametrize(("hours", "no_job_runs"), [(168.0, False), (1.0, False), (0.1, True)])
+def test_a_horizon_that_is_long_enough(hours: float, no_job_runs: bool) -> None:
+    check_horizon(MaintainConfig(vacuum_hours=hours), no_job_runs=no_job_runs)
+
+
+def test_a_horizon_that_a_batch_may_outlast_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="vacuum_hours") as caught:
+        check_horizon(MaintainConfig(vacuum_hours=0.9), no_job_runs=False)
+    assert "--no-job-runs" in str(caught.value)
+
+
+def test_options_go_over_the_file() -> None:
+    config = with_settings(job_config(Path("x"), path="y"), keep_days=3.0, keep_gb=None, vacuum_hours=24)
+    assert (config.maintain.keep_days, config.maintain.keep_gb, config.maintain.vacuum_hours) == (3.0, None, 24.0)
+    with pytest.raises(ConfigurationError, match="keep_gb"):
+        with_settings(config, keep_gb=-1)
+
+
+@pytest.mark.spark
+def test_beside_a_job_that_commits_all_the_time(spark: SparkSession, fixture_550: Fixture, tmp_path: Path) -> None:
+    """Both on a local disk: nothing is lost or doubled, the job sees nothing of it, and it ends in few files."""
+    log = fixture_550.log
+    config = job_config(tmp_path, path=str(fixture_550.commitlog_path), max_bytes_per_trigger=len(log) // 10)
+    config = with_settings(config, min_files=3)
+    failures: list[BaseException] = []
+
+    def job() -> None:
+        try:
+            replicate_now(spark, config)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the test tells
+            failures.append(error)
+
+    thread = threading.Thread(target=job)
+    thread.start()
+    merged = 0
+    while thread.is_alive():
+        merged += sum(one.files_before for one in maintain(spark, config).values() if one.step == "merge")
+    thread.join()
+    assert failures == []
+    assert merged > 0
+    assert_complete(spark, tmp_path, log)
+    maintain(spark, config)
+    assert changes(maintain(spark, config)) == []
+    assert_complete(spark, tmp_path, log)
+    assert DeltaTable(LOG.path(str(tmp_path))).to_pyarrow_table().num_rows == len(fixture_550.rows)
+
+
+@pytest.mark.spark
+def test_by_the_command_line(
+    spark: SparkSession, fixture_550: Fixture, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a size to keep: dry, then done, then nothing left to do; from there on every byte is the master's."""
+    log = fixture_550.log
+    job = tmp_path / "job.toml"
+    lake = tmp_path / "lake"
+    limit = len(log) // 8
+    job.write_text(
+        f'warehouse = "{lake}"\n[maintain]\nmin_files = 3\n[[logs]]\nid = "{LOG_ID}"\n'
+        f'path = "{fixture_550.commitlog_path}"\nmax_bytes_per_trigger = {limit}\n'
+    )
+    replicate_now(spark, job_config(lake, path=str(fixture_550.commitlog_path), max_bytes_per_trigger=limit))
+    orphan = lake / "log" / "part-of-a-crashed-batch.parquet"
+    orphan.write_bytes(b"x" * 1000)
+    then = time.time() - timedelta(days=8).total_seconds()
+    os.utime(orphan, (then, then))
+
+    def run(*options: str) -> dict[tuple[str, str], dict[str, Any]]:
+        with pytest.raises(SystemExit) as ended:
+            main(["maintain", "--config", str(job), "--keep-gb", str(len(log) / 2 / 1e9), "--json", *options])
+        assert not ended.value.code
+        said = json.loads(capsys.readouterr().out)
+        assert said["dry_run"] == ("--dry-run" in options)
+        return {(one["table"], one["step"]): one for one in said["steps"]}
+
+    version = DeltaTable(str(lake / "log")).version()
+    dry = run("--dry-run")
+    assert DeltaTable(str(lake / "log")).version() == version
+    assert orphan.exists()
+    assert bytes_of(spark, lake) == log
+    done = run()
+    assert not orphan.exists()
+    for step in (("log", "merge"), ("ledger", "merge"), ("log", "vacuum")):
+        assert (done[step]["files_before"], done[step]["files_after"]) == (
+            dry[step]["files_before"],
+            dry[step]["files_after"],
+        )
+    assert done["log", "vacuum"]["files_before"] == done["log", "vacuum"]["files_after"] + 1
+    held = LogTable(spark, LOG.path(str(lake)), LOG_ID).read()
+    (hole,) = held.holes.ranges
+    assert hole.start == 0
+    assert len(log) - hole.end >= len(log) // 2
+    assert done["log", "retain"]["bytes_after"] == len(log) - hole.end
+    assert bytes_of(spark, lake) == log[hole.end :]
+    rows = ledger_table(spark, lake).orderBy("start").collect()
+    assert [row["deleted_at"] is not None for row in rows] == [row["end"] <= hole.end for row in rows]
+    assert [row["start"] for row in rows][1:] == [row["end"] for row in rows][:-1]
+    again = run()
+    assert all(one["files_before"] == one["files_after"] for one in again.values() if one["step"] != "merge")
+    assert all(one["files_before"] == 0 for one in again.values() if one["step"] == "merge")
+    assert (again["log", "retain"]["records"], again["log", "retain"]["bytes_before"]) == (0, len(log) - hole.end)
+
+
+@pytest.mark.spark
+def test_a_warehouse_without_tables_needs_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    assert maintain(spark, job_config(tmp_path / "none", path=str(tmp_path))) == {}
+    assert KernelTable(spark, LOG.path(str(tmp_path / "none"))).snapshot() is None

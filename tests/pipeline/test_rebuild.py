@@ -1,0 +1,173 @@
+"""``logtwin rebuild``: the files of real brokers, out of the tables; and everything that stands against it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from delta.tables import DeltaTable as SparkDeltaTable
+from pyspark.sql import SparkSession
+
+from pipeline.cli import main
+from pipeline.rebuild import Rebuild, Rebuilt
+from sinks.holes import Holes
+from sinks.kernel import KernelTable
+from sinks.ledger_rows import LedgerRows
+from sources.errors import ConfigurationError, Divergent, ReplicaError
+from sources.offsets import LogId, Offset, OffsetRange
+from sources.options import ReadOptions
+from sources.rocketmq.segment_files import list_segments
+from tests.pipeline.running import job_config, replicate_now
+from tests.truth import Fixture
+
+pytestmark = pytest.mark.spark
+
+MIB = 1024 * 1024
+LOG_ID = LogId("rocketmq", "test")
+OPTIONS = ReadOptions(id="rocketmq/test", path="/gone/with/the/master")
+
+
+def files_of(fixture: Fixture) -> dict[str, bytes]:
+    """The broker's files that hold data; the one allocated ahead of its use is no part of the log."""
+    segments = [one for one in list_segments(fixture.commitlog_path) if one.start < fixture.max_offset]
+    return {one.path.name: one.path.read_bytes() for one in segments}
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def rebuild(spark: SparkSession, warehouse: Path, to: Path, *, zero_holes: bool = False) -> Rebuilt:
+    source = Rebuild(spark, str(warehouse), OPTIONS)
+    return source.write(to, source.file_size_bytes(None), zero_holes=zero_holes)
+
+
+def replicate(spark: SparkSession, fixture: Fixture, warehouse: Path) -> None:
+    replicate_now(spark, job_config(warehouse, path=str(fixture.commitlog_path), split_bytes=250_000))
+
+
+@pytest.fixture(scope="module")
+def replica_550(spark: SparkSession, fixture_550: Fixture, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tables of that broker's log; not to be changed."""
+    warehouse = tmp_path_factory.mktemp("replica-550")
+    replicate(spark, fixture_550, warehouse)
+    return warehouse
+
+
+@pytest.fixture
+def lake(replica_550: Path, tmp_path: Path) -> Path:
+    """A copy of them, in the folder `lake` of the test's own."""
+    return shutil.copytree(replica_550, tmp_path / "lake")
+
+
+def say(spark: SparkSession, warehouse: Path, holes: Holes) -> None:
+    """Make the table say that it has these holes."""
+    table = KernelTable(spark, str(warehouse / "log"))
+    snapshot = table.snapshot()
+    assert snapshot is not None
+    table.commit(snapshot, domains={"logtwin.holes.rocketmq/test": holes.as_json()})
+
+
+def make_hole(spark: SparkSession, warehouse: Path, near: OffsetRange) -> OffsetRange:
+    """Take the ledger's ranges that touch `near` out, and their rows, as retention does; what that is."""
+    ranges = [row.range for row in LedgerRows(spark, str(warehouse), LOG_ID).overlapping(near)]
+    hole = OffsetRange(ranges[0].start, ranges[-1].end)
+    for table, column in (("ledger", "start"), ("log", "offset")):
+        inside = f"{column} >= {hole.start} AND {column} < {hole.end}"
+        SparkDeltaTable.forPath(spark, f"{warehouse}/{table}").delete(inside)
+    say(spark, warehouse, Holes(ranges=(hole,)))
+    return hole
+
+
+def test_the_files_of_a_broker_are_rebuilt_byte_for_byte(
+    spark: SparkSession, fixture_log: Fixture, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replicate(spark, fixture_log, tmp_path / "lake")
+    job = tmp_path / "job.toml"
+    job.write_text(f'warehouse = "{tmp_path}/lake"\n[[logs]]\nid = "rocketmq/test"\npath = "{tmp_path}/gone"\n')
+    arguments = ["rebuild", "--config", str(job), "--log", "rocketmq/test", "--to", str(tmp_path / "commitlog")]
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert not ended.value.code
+    assert contents(tmp_path / "commitlog") == files_of(fixture_log)
+    said = capsys.readouterr().out
+    assert f"{len(files_of(fixture_log))} files of 1,048,576 bytes" in said
+    assert f"the log from 0 to {fixture_log.max_offset:,}" in said
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)  # what is there now is not overwritten
+    assert ended.value.code == 2
+
+
+def test_a_changed_row_stops_it_and_names_the_offset(
+    spark: SparkSession, fixture_550: Fixture, tmp_path: Path, lake: Path
+) -> None:
+    offset = Offset(fixture_550.rows[len(fixture_550.rows) // 2]["physical_offset"])
+    change(lake / "log", offset)
+    with pytest.raises(Divergent, match="do not give the bytes") as caught:
+        rebuild(spark, lake, tmp_path / "commitlog")
+    (row,) = LedgerRows(spark, str(lake), LOG_ID).overlapping(OffsetRange(offset, Offset(offset + 1)))
+    assert (caught.value.log, caught.value.offset) == ("rocketmq/test", row.start)
+    assert [path.name for path in tmp_path.iterdir()] == ["lake"]
+
+
+def change(table: Path, offset: Offset) -> None:
+    """Another queue id in the row of `offset`: a Parquet file that was written anew, behind Delta's back."""
+    for path in table.glob("*.parquet"):
+        rows = pq.read_table(path, partitioning=None)
+        offsets = rows["offset"].to_pylist()
+        if offset in offsets:
+            ids = rows["queue_id"].to_pylist()
+            ids[offsets.index(offset)] += 1
+            at = rows.schema.get_field_index("queue_id")
+            pq.write_table(rows.set_column(at, rows.schema.field(at), pa.array(ids, pa.int32())), path)
+
+
+def test_holes_are_refused_or_zeros(spark: SparkSession, fixture_550: Fixture, tmp_path: Path, lake: Path) -> None:
+    hole = make_hole(spark, lake, OffsetRange(Offset(MIB - 600_000), Offset(MIB + 600_000)))
+    assert hole.start < MIB < hole.end
+    with pytest.raises(ReplicaError, match="would have holes") as caught:
+        rebuild(spark, lake, tmp_path / "commitlog")
+    assert str(hole) in str(caught.value)
+    assert not (tmp_path / "commitlog").exists()
+    made = rebuild(spark, lake, tmp_path / "commitlog", zero_holes=True)
+    assert made.zeroed == (hole,)
+    expected = fixture_550.log[: hole.start] + bytes(hole.size) + fixture_550.log[hole.end :]
+    found = b"".join(data for _, data in sorted(contents(tmp_path / "commitlog").items()))
+    assert found.rstrip(b"\0") == expected.rstrip(b"\0")
+    assert set(contents(tmp_path / "commitlog")) == set(files_of(fixture_550))
+
+
+def test_a_replica_that_begins_with_a_file_is_whole(spark: SparkSession, fixture_550: Fixture, tmp_path: Path) -> None:
+    """Retention at the master had taken the first file before the replica began."""
+    master, lake = tmp_path / "master", tmp_path / "lake"
+    master.mkdir()
+    expected = dict(sorted(files_of(fixture_550).items())[1:])
+    for name, data in expected.items():
+        (master / name).write_bytes(data)
+    replicate_now(spark, job_config(lake, path=str(master)))
+    made = rebuild(spark, lake, tmp_path / "commitlog")
+    assert contents(tmp_path / "commitlog") == expected
+    assert made.log == OffsetRange(Offset(MIB), Offset(fixture_550.max_offset))
+
+
+def test_a_replica_that_begins_inside_a_file_lacks_its_front(spark: SparkSession, tmp_path: Path, lake: Path) -> None:
+    hole = make_hole(spark, lake, OffsetRange(Offset(0), Offset(MIB + 1)))
+    with pytest.raises(ReplicaError, match="would have holes") as caught:
+        rebuild(spark, lake, tmp_path / "commitlog")
+    assert MIB < hole.end < 2 * MIB
+    assert f"[{MIB}, {hole.end})" in str(caught.value)
+
+
+def test_without_a_replica_there_is_nothing_to_rebuild(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="nothing to rebuild"):
+        Rebuild(spark, str(tmp_path), OPTIONS)
+
+
+def test_the_size_of_files_is_the_tables(spark: SparkSession, replica_550: Path) -> None:
+    source = Rebuild(spark, str(replica_550), OPTIONS)
+    assert source.file_size_bytes(None) == source.file_size_bytes(MIB) == MIB
+    with pytest.raises(ConfigurationError, match="expected 1048576 bytes, found 1000"):
+        source.file_size_bytes(1000)

@@ -1,0 +1,250 @@
+"""Repair: back to the last common point, whatever the master did; and nothing but that."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from pipeline import repair as repairing
+from pipeline.progress import Phase
+from pipeline.run_state import RunFile, RunState, process_space
+from sinks.incidents import State
+from sinks.position import Writer
+from sources.errors import AlreadyRunning, ConfigurationError, Recreated
+from sources.loss import Condition
+from sources.offsets import Offset, OffsetRange
+from tests.pipeline.faulty_log import FILE_SIZE_BYTES, FaultyLog
+from tests.pipeline.repair_bench import (
+    OTHER,
+    TEST,
+    Bench,
+    lose_a_file,
+    lose_a_record,
+    rewrite_from_the_middle,
+    rewrite_the_second_record,
+)
+from tests.pipeline.running import assert_complete, job_config, replicate_now
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+FAULTS = [lose_a_record, lose_a_file, rewrite_from_the_middle, rewrite_the_second_record]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_log_goes_back_to_the_last_common_record(bench: Bench, fault: Callable[[FaultyLog], int]) -> None:
+    before, held, position = bench.rows("log"), bench.log.data(), bench.log.end
+    common = fault(bench.log)
+    at_master = bench.log.data()
+
+    done = bench.repair()
+    assert done.back is not None
+    gone = [row for row in before if row["offset"] >= common]
+    assert (done.back.found.common, done.back.since, done.back.records) == (common, position, len(gone))
+    assert done.back.bytes == position - common
+    assert done.back.found.condition is (Condition.ABOVE_MAXIMUM if len(at_master) < position else Condition.REWRITTEN)
+    assert bench.rows("log") == before[: len(before) - len(gone)]
+    removed = bench.rows("removed")
+    assert [{name: row[name] for name in before[0]} for row in removed] == gone
+    assert {row["removed_by_epoch"] for row in removed} == {1}
+    bench.check_ledger(held, common)
+    state = bench.state()
+    assert (state.epoch, state.offset, state.branched_at, state.repair) == (1, common, common, None)
+    assert state.link is not None
+    assert (state.link.end, state.link.checksum) == (
+        common,
+        f"sha256:{hashlib.sha256(held[state.link.start : common]).hexdigest()}",
+    )
+    (incident,) = bench.incidents().all()
+    assert (incident.epoch, incident.found.range, incident.state) == (1, OffsetRange(common, position), State.HEALED)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("fault", [lose_a_file, rewrite_from_the_middle])
+def test_replication_goes_on_there_in_a_new_epoch(bench: Bench, fault: Callable[[FaultyLog], int]) -> None:
+    common = fault(bench.log)
+    bench.repair()
+    bench.log.append(random.Random(4), 60)
+    bench.replicate()
+    assert_complete(bench.spark, bench.lake, bench.log.data())
+    assert {row["epoch"] for row in bench.rows("log") if row["offset"] < common} == {0}
+    assert {row["epoch"] for row in bench.rows("log") if row["offset"] >= common} == {1}
+
+
+def test_a_batch_that_was_planned_before_is_not_repeated(bench: Bench) -> None:
+    """Spark holds it for undone, and it reaches beyond what the master has now."""
+    (mark,) = sorted((bench.lake / "_checkpoints/rocketmq/test/commits").glob("[0-9]*"), key=lambda at: int(at.name))[
+        -1:
+    ]
+    mark.unlink()
+    lose_a_record(bench.log)
+    bench.repair()
+    bench.replicate()
+    assert_complete(bench.spark, bench.lake, bench.log.data())
+
+
+def test_nothing_differs_and_nothing_is_done(bench: Bench) -> None:
+    bench.found(Condition.REWRITTEN, 0, bench.log.boundaries[1])
+    bench.found(Condition.ABOVE_MAXIMUM, 0, bench.log.end)
+    before, versions = bench.rows("log"), bench.versions()
+    done = bench.repair()
+    assert (done.back, done.taken_out, done.missing, done.position) == (None, (), (), bench.log.end)
+    assert done.healed == 2
+    assert [row.state for row in bench.incidents().all()] == [State.HEALED, State.HEALED]
+    assert bench.rows("log") == before
+    assert bench.versions()["ledger"] == versions["ledger"]
+    assert (bench.state().epoch, bench.state().offset) == (0, bench.log.end)
+
+
+def test_a_look_changes_nothing_and_foretells_all(bench: Bench) -> None:
+    rewrite_from_the_middle(bench.log)
+    versions = bench.versions()
+    foretold = bench.look()
+    assert bench.versions() == versions
+    done = bench.repair()
+    assert (foretold.back, foretold.comparisons) == (done.back, done.comparisons)
+
+
+def test_few_ranges_are_compared(bench: Bench) -> None:
+    common = rewrite_from_the_middle(bench.log)
+    rows = bench.rows("ledger")
+    distance = sum(row["end"] > common for row in rows) + 1
+    assert bench.repair().comparisons <= 2 * math.log2(distance) + 2
+
+
+def test_a_range_that_verify_found_rewritten_bounds_the_search(bench: Bench) -> None:
+    """What follows it agrees, so a search from the end would never come to it."""
+    boundaries = bench.log.boundaries
+    at, after = boundaries[50], boundaries[51]
+    bench.log.flip(after - 1)
+    assert bench.look().back is None
+    bench.found(Condition.REWRITTEN, boundaries[40], boundaries[60])
+    done = bench.repair()
+    assert done.back is not None
+    assert done.back.found.common == at
+    assert [row.state for row in bench.incidents().all()] == [State.HEALED, State.HEALED]
+
+
+def test_an_empty_master_has_to_be_accepted(bench: Bench) -> None:
+    before = bench.rows("log")
+    for file in sorted(bench.log.path.iterdir())[1:]:
+        file.unlink()
+    first = bench.log.path / f"{0:020d}"
+    first.write_bytes(bytes(FILE_SIZE_BYTES))
+    with pytest.raises(Recreated) as caught:
+        bench.repair()
+    assert (caught.value.log, caught.value.exit_code) == ("rocketmq/test", 4)
+    assert "--accept-master" in (caught.value.hint or "")
+    assert bench.rows("log") == before
+    assert (bench.state().epoch, bench.state().repair) == (0, None)
+
+    done = bench.repair(accept_master=True)
+    assert done.back is not None
+    assert (done.back.found.condition, done.back.found.common, done.position) == (Condition.RECREATED, 0, 0)
+    assert (bench.rows("log"), bench.rows("ledger")) == ([], [])
+    assert bench.offsets("removed") == [row["offset"] for row in before]
+    bench.log.append(random.Random(5), 80)
+    bench.replicate()
+    assert_complete(bench.spark, bench.lake, bench.log.data())
+
+
+def test_another_masters_log_has_to_be_accepted_too(bench: Bench) -> None:
+    shutil.rmtree(bench.log.root)
+    bench.log.append(random.Random(6), 400)
+    with pytest.raises(Recreated):
+        bench.repair()
+    assert bench.repair(accept_master=True).position == 0
+    assert bench.rows("log") == []
+
+
+def test_an_accepted_master_that_begins_later_keeps_what_it_cannot_contradict(bench: Bench) -> None:
+    """Its minimum lies inside a range of the ledger and, in this other log, inside no record of the replica."""
+    held = bench.log.data()
+    shutil.rmtree(bench.log.root)
+    bench.log.append(random.Random(7), 400)
+    bench.log.forget_front(1)
+    kept = max(
+        row["offset"] + row["size"] for row in bench.rows("log") if row["offset"] + row["size"] <= FILE_SIZE_BYTES
+    )
+    with pytest.raises(Recreated):
+        bench.repair()
+    assert bench.repair(accept_master=True).position == FILE_SIZE_BYTES
+    assert bench.rows("log")[-1]["offset"] + bench.rows("log")[-1]["size"] == kept
+    bench.check_ledger(held, kept)
+    assert bench.holes() == ((OffsetRange(Offset(kept), Offset(FILE_SIZE_BYTES)),) if kept < FILE_SIZE_BYTES else ())
+
+
+def test_a_master_whose_minimum_is_above_the_position_contradicts_nothing(bench: Bench) -> None:
+    bench.log.append(random.Random(8), 200)
+    bench.log.forget_front(5)
+    assert bench.log.start > (bench.state().offset or 0)
+    assert bench.repair().back is None
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_of_two_logs_in_one_warehouse_one_is_touched(bench: Bench, tmp_path: Path, merged: bool) -> None:
+    other = FaultyLog(tmp_path / "other")
+    other.append(random.Random(9), 150)
+    replicate_now(bench.spark, job_config(bench.lake, id=str(OTHER), path=str(other.path)))
+    if merged:
+        bench.spark.sql(f"OPTIMIZE delta.`{bench.lake}/log`")
+        assert len(DeltaTable(f"{bench.lake}/log").file_uris()) == 1
+    theirs = (bench.rows("log", OTHER), bench.rows("ledger", OTHER), bench.state(OTHER))
+    before = bench.rows("log")
+    common = rewrite_from_the_middle(bench.log)
+    bench.repair()
+    assert bench.rows("log") == [row for row in before if row["offset"] < common]
+    assert bench.offsets("removed") == [row["offset"] for row in before if row["offset"] >= common]
+    assert (bench.rows("log", OTHER), bench.rows("ledger", OTHER), bench.state(OTHER)) == theirs
+
+
+def test_a_log_that_a_job_replicates_is_refused(bench: Bench) -> None:
+    rewrite_from_the_middle(bench.log)
+    live = RunState(
+        writer=Writer.of_this_process(),
+        process_space=process_space(),
+        updated_at=datetime.now(UTC),
+        phase=Phase.RUNNING,
+        facts={"position": 1},
+    )
+    RunFile(str(bench.lake), str(TEST)).write(live)
+    with pytest.raises(AlreadyRunning, match="logtwin repair --take-over"):
+        said(bench)
+    assert bench.state().epoch == 0
+    lines = said(bench, take_over=True)
+    assert bench.state().epoch == 1
+    assert lines[0].startswith("rocketmq/test: rewritten: ")
+    assert lines[-1] == f"rocketmq/test: logtwin replicate goes on at {bench.state().offset}"
+
+
+def said(bench: Bench, *, take_over: bool = False, accept_master: bool = False, dry_run: bool = False) -> list[str]:
+    options = {"take_over": take_over, "accept_master": accept_master, "dry_run": dry_run}
+    return list(repairing.repair_logs(bench.config, "job.toml", **options))
+
+
+def test_what_is_said(bench: Bench) -> None:
+    end = bench.log.end
+    assert said(bench) == [f"rocketmq/test: nothing that can be compared differs from the master, up to {end}"]
+    common = lose_a_record(bench.log)
+    assert said(bench, dry_run=True) == [
+        f"rocketmq/test: above_maximum: the master's log ends at {common}, the replica at {end}",
+        f"rocketmq/test: would go back from {end} to {common}; 1 record, {end - common} B, would go to the table "
+        "removed",
+    ]
+    empty = Bench(bench.spark, bench.folder / "empty")
+    shutil.copytree(bench.log.root, empty.log.root)
+    assert said(empty) == ["rocketmq/test: nothing was replicated yet, so there is nothing to repair"]
+    assert not empty.lake.exists()
+
+
+def test_several_masters_are_not_accepted_at_once(bench: Bench) -> None:
+    (log,) = bench.config.logs
+    config = bench.config.model_copy(update={"logs": (log, log.model_copy(update={"id": str(OTHER)}))})
+    with pytest.raises(ConfigurationError, match="--accept-master"):
+        list(repairing.repair_logs(config, "job.toml", accept_master=True, take_over=False, dry_run=False))

@@ -1,0 +1,93 @@
+"""Damage of the replica itself: taken out, not gone back for."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from delta.tables import DeltaTable
+
+from pipeline.repair import repair_logs
+from sinks.incidents import State
+from sources.errors import ReplicaError
+from sources.loss import Condition
+from sources.offsets import OffsetRange
+from tests.pipeline.faulty_log import FaultyLog
+from tests.pipeline.repair_bench import OTHER, Bench, newest_file, rewrite_from_the_middle, spoil
+from tests.pipeline.running import assert_complete, job_config, replicate_now
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_damaged_file_of_the_replica_becomes_a_hole(bench: Bench, is_gone: bool) -> None:
+    before, end, ledger = bench.rows("log"), bench.log.end, bench.rows("ledger")
+    lost = ledger[-1]
+    file = newest_file(bench)
+    file.unlink() if is_gone else spoil(file)
+    bench.found(Condition.REPLICA_DAMAGED, end - 10, end)
+    assert bench.look().taken_out == (OffsetRange(lost["start"], lost["end"]),)
+    done = bench.repair()
+    assert done.taken_out == done.missing == bench.holes() == (OffsetRange(lost["start"], lost["end"]),)
+    assert bench.rows("log") == [row for row in before if row["offset"] < lost["start"]]
+    assert bench.rows("ledger") == ledger[:-1]
+    assert (bench.state().epoch, bench.state().offset, bench.state().repair) == (0, end, None)
+    assert [row.state for row in bench.incidents().all()] == [State.OPEN]
+    again = bench.repair()
+    assert (again.taken_out, again.missing) == ((), done.missing)
+
+
+def test_damaged_rows_that_can_be_read_are_kept(bench: Bench) -> None:
+    """A row that is another one, in a file that is sound: as a bit that flipped before it was written."""
+    before, lost = bench.rows("log"), bench.rows("ledger")[1]
+    table = DeltaTable.forPath(bench.spark, f"{bench.lake}/log")
+    table.update(f"offset = {lost['start']}", {"flag": "7"})
+    bench.found(Condition.REPLICA_DAMAGED, lost["start"], lost["start"] + 1)
+    bench.repair()
+    gone = [row["offset"] for row in before if lost["start"] <= row["offset"] < lost["end"]]
+    assert bench.offsets("removed") == gone
+    assert bench.offsets("log") == [row["offset"] for row in before if row["offset"] not in gone]
+
+
+def test_what_was_taken_out_comes_from_the_master_again(bench: Bench) -> None:
+    lost = bench.rows("ledger")[-1]
+    before = bench.rows("log")
+    newest_file(bench).unlink()
+    bench.found(Condition.REPLICA_DAMAGED, lost["start"], lost["end"])
+    lines = list(repair_logs(bench.config, "job.toml", accept_master=False, take_over=False, dry_run=False))
+    span = OffsetRange(lost["start"], lost["end"])
+    assert lines[:2] == [
+        f"rocketmq/test: damaged in the replica itself, and taken out: {span}",
+        f"rocketmq/test: missing, now read from the master again: {span}",
+    ]
+    assert bench.rows("log") == before
+    assert [row.state for row in bench.incidents().all()] == [State.HEALED]
+    assert_complete(bench.spark, bench.lake, bench.log.data())
+
+
+def test_what_cannot_be_read_is_no_obstacle_to_going_back(bench: Bench) -> None:
+    """Nobody has found it before: the rows cannot be kept, and would have gone anyway."""
+    before, lost = bench.rows("log"), bench.rows("ledger")[-1]
+    common = rewrite_from_the_middle(bench.log)
+    newest_file(bench).write_bytes(b"no Parquet at all")
+    done = bench.repair()
+    assert done.back is not None
+    assert (done.back.found.common, done.position, done.missing, bench.holes()) == (common, common, (), ())
+    assert done.taken_out == (OffsetRange(lost["start"], lost["end"]),)
+    assert bench.rows("log") == [row for row in before if row["offset"] < common]
+    assert bench.offsets("removed") == [row["offset"] for row in before if common <= row["offset"] < lost["start"]]
+    assert bench.rows("ledger")[-1]["end"] == common
+
+
+def test_a_damaged_file_that_another_log_shares_is_left_to_a_person(bench: Bench, tmp_path: Path) -> None:
+    other = FaultyLog(tmp_path / "other")
+    other.append(random.Random(9), 20)
+    replicate_now(bench.spark, job_config(bench.lake, id=str(OTHER), path=str(other.path)))
+    bench.spark.sql(f"OPTIMIZE delta.`{bench.lake}/log`")
+    spoil(newest_file(bench, OTHER))
+    bench.found(Condition.REPLICA_DAMAGED, 0, 100)
+    version = bench.versions()["log"]
+    with pytest.raises(ReplicaError, match="rows of other logs"):
+        bench.look()
+    assert bench.versions()["log"] == version

@@ -1,0 +1,86 @@
+"""A repair that is killed after any of its steps: run again, it ends as if it never had been."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sinks.incidents import State
+from sinks.repair_steps import Step
+from sources.errors import RepairPending
+from sources.loss import Condition
+from tests.pipeline.repair_bench import Bench, Killed, dying_after, newest_file, outcome, rewrite_from_the_middle, spoil
+from tests.pipeline.running import assert_complete
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+PROJECT = Path(__file__).parents[2]
+
+
+def test_killed_after_any_step_it_ends_the_same(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> None:
+    common = rewrite_from_the_middle(bench.log)
+    for number in range(3):  # other incidents, one of them below the common point
+        bench.found(Condition.GAP, common - 10 + 10 * number, common + 10 * number)
+    killed = {step: tmp_path_factory.mktemp(step.value) for step in Step}
+    for folder in killed.values():
+        shutil.copytree(bench.folder, folder, dirs_exist_ok=True)
+    bench.repair()
+    expected = outcome(bench)
+    assert [state for *_, state in expected["incidents"]].count(State.OPEN) == 1
+
+    for step, folder in killed.items():
+        one = Bench(bench.spark, folder)
+        with pytest.raises(Killed):
+            one.repair(dying_after(step))
+        if step is not Step.FINISH:
+            with pytest.raises(RepairPending):
+                one.replicate()
+            assert one.look().resumed is not None
+            assert one.repair().resumed is not None
+        assert one.repair().back is None
+        assert outcome(one) == expected, step
+
+
+def test_a_real_kill_between_cut_and_ledger(bench: Bench) -> None:
+    common = rewrite_from_the_middle(bench.log)
+    command = [sys.executable, "-m", "tests.pipeline.killed_repair", str(bench.lake), str(bench.log.path), "cut"]
+    process = subprocess.Popen(command, cwd=PROJECT, start_new_session=True, stderr=subprocess.PIPE, text=True)
+    try:
+        _, said = process.communicate(timeout=240)
+        assert process.returncode == -signal.SIGKILL, said[-3000:]
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # the JVM, should it not have noticed yet
+    assert max(row["end"] for row in bench.rows("ledger")) > common
+    with pytest.raises(RepairPending):
+        bench.replicate()
+    bench.repair()
+    bench.replicate()
+    assert_complete(bench.spark, bench.lake, bench.log.data())
+    assert len(bench.offsets("removed")) == len(set(bench.offsets("removed")))
+
+
+def test_killed_while_damage_is_taken_out_it_ends_the_same(
+    bench: Bench, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    end = bench.log.end
+    spoil(newest_file(bench))
+    bench.found(Condition.REPLICA_DAMAGED, end - 10, end)
+    killed = {step: tmp_path_factory.mktemp(step.value) for step in Step if step is not Step.MARK}
+    for folder in killed.values():
+        shutil.copytree(bench.folder, folder, dirs_exist_ok=True)
+    bench.repair()
+    expected = outcome(bench)
+    for step, folder in killed.items():
+        one = Bench(bench.spark, folder)
+        with pytest.raises(Killed):
+            one.repair(dying_after(step))
+        one.repair()
+        assert outcome(one) == expected, step

@@ -1,0 +1,30 @@
+"""A log of many records of 100 bytes, and its files, made fast."""
+
+from __future__ import annotations
+
+import functools
+
+import pyarrow as pa
+
+from sinks.files import DataFile, FileWriter, new_name
+from sinks.tables import LOG
+from sources.offsets import Offset
+from tests.sinks.memory_master import MemoryMaster, chunk_of
+
+RECORD_BYTES = 100
+MASTER = MemoryMaster((RECORD_BYTES,) * 20_000)
+
+
+@functools.cache
+def all_rows() -> pa.RecordBatch:
+    """The whole log, as rows of the table."""
+    records = chunk_of(MASTER.records()).records
+    identity = [pa.array([str(MASTER.log_id)] * records.num_rows), pa.array([0] * records.num_rows, pa.int32())]
+    return pa.RecordBatch.from_arrays([*identity, *records.columns], schema=LOG.schema.remove_metadata())
+
+
+def file_of(folder: str, first: int, last: int) -> DataFile:
+    """A file with records `first` to `last`."""
+    with FileWriter(LOG, folder, new_name(Offset(first * RECORD_BYTES))) as writer:
+        writer.write(all_rows().slice(first, last - first))
+        return writer.finish()

@@ -1,0 +1,131 @@
+"""A batch of records and damage: what is proven, what is owed."""
+
+from __future__ import annotations
+
+import pytest
+
+from sinks.batch_proof import ProvenBatch, prove_batch
+from sinks.continuity import Link
+from sinks.coverage import Covered
+from sinks.files import DataFile
+from sinks.incidents import Action, Incident
+from sinks.split_report import Damaged, SplitReport, Written
+from sources.errors import CorruptRecord, CoverageError
+from sources.loss import Condition
+from sources.offsets import Offset, OffsetRange
+
+BAD, WRONG, GONE = Condition.CHECKSUM_FAILURE, Condition.UNDECODABLE, Condition.GAP
+
+
+def span(start: int, end: int) -> OffsetRange:
+    return OffsetRange(Offset(start), Offset(end))
+
+
+def records(start: int, end: int, size: int = 10) -> Written:
+    last = span(end - size, end)
+    file = DataFile(f"{start}.parquet", 1, 2, (end - start) // size, "{}")
+    return Written(Covered(span(start, end), last.start), f"sum of {start}", Link.of(last, b"last"), 5, 6, file)
+
+
+def damage(start: int, end: int, condition: Condition = BAD, *, is_kept: bool = True) -> Damaged:
+    return Damaged(span(start, end), condition, f"cause at {start}", is_kept)
+
+
+def report(split: tuple[int, int], *pieces: Written | Damaged, batch: tuple[int, int] = (0, 100)) -> SplitReport:
+    written = tuple(piece for piece in pieces if isinstance(piece, Written))
+    damaged = tuple(piece for piece in pieces if isinstance(piece, Damaged))
+    kept = DataFile(f"quarantine of {split[0]}", 1, 2, 1, "{}") if any(piece.is_kept for piece in damaged) else None
+    return SplitReport(span(*split), span(*batch), written, damaged, kept)
+
+
+def proven(*reports: SplitReport, position: int | None = 0) -> ProvenBatch:
+    batch = prove_batch(reports, None if position is None else Offset(position))
+    assert batch is not None
+    return batch
+
+
+def test_a_report_survives_its_json() -> None:
+    whole = report((0, 100), records(0, 40), damage(40, 60), damage(60, 70, GONE, is_kept=False), records(70, 100))
+    failed = SplitReport(span(0, 50), span(0, 100), error=CorruptRecord("bad", offset=7))
+    assert SplitReport.from_json(whole.as_json()) == whole
+    again = SplitReport.from_json(failed.as_json())
+    assert again.error is not None
+    assert (type(again.error), again.error.facts()) == (CorruptRecord, {**failed.error.facts()})  # type: ignore[union-attr]
+
+
+def test_records_and_damage_cover_the_batch_together() -> None:
+    batch = proven(report((50, 100), damage(50, 60), records(60, 100)), report((0, 50), records(0, 50)))
+    assert batch.range == span(0, 100)
+    assert [file.name for file in batch.files] == ["0.parquet", "60.parquet"]
+    assert [(row.range, row.records, row.bytes, row.checksum) for row in batch.ledger(9)] == [
+        (span(0, 50), 5, 50, "sum of 0"),
+        (span(60, 100), 4, 40, "sum of 60"),
+    ]
+    assert batch.lost == (span(50, 60),)
+    assert [file.name for file in batch.quarantined] == ["quarantine of 50"]
+    assert batch.link == Link.of(span(90, 100), b"last")
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        (records(0, 50), damage(60, 100)),
+        (records(0, 60), damage(50, 100)),
+        (damage(0, 50), damage(40, 100)),
+        (damage(0, 90),),
+        (damage(10, 100),),
+        (records(0, 50), damage(50, 100), records(100, 120)),
+    ],
+    ids=["a hole before", "an overlap", "damage twice", "short", "late", "a record of the next batch"],
+)
+def test_damage_excuses_no_hole_and_no_overlap(pieces: tuple[Written | Damaged, ...]) -> None:
+    with pytest.raises(CoverageError):
+        prove_batch([report((0, 100), *pieces)], Offset(0))
+
+
+def test_damage_in_pieces_is_one_incident() -> None:
+    pieces = (damage(10, 30), damage(30, 50), damage(50, 60), records(60, 100))
+    batch = proven(report((0, 40), records(0, 10), *pieces[:2]), report((40, 100), *pieces[2:]))
+    assert batch.incidents(9) == [
+        Incident(
+            condition=BAD,
+            start=Offset(10),
+            end=Offset(60),
+            cause="cause at 10",
+            action=Action.QUARANTINED,
+            detected_at=9,
+        )
+    ]
+    assert len(batch.quarantined) == 2
+
+
+def test_what_differs_or_lies_apart_is_an_incident_of_its_own() -> None:
+    pieces = (damage(0, 10), damage(10, 20, WRONG), damage(20, 30, GONE, is_kept=False), records(30, 40))
+    batch = proven(report((0, 100), *pieces, damage(40, 100, GONE, is_kept=False)))
+    found = [(one.condition, one.range, one.action) for one in batch.incidents(9)]
+    assert found == [
+        (BAD, span(0, 10), Action.QUARANTINED),
+        (WRONG, span(10, 20), Action.QUARANTINED),
+        (GONE, span(20, 30), Action.SKIPPED),
+        (GONE, span(40, 100), Action.SKIPPED),
+    ]
+    assert batch.lost == (span(0, 30), span(40, 100))
+
+
+def test_damage_that_reaches_past_the_end_belongs_to_the_batch_it_starts_in() -> None:
+    """Over HA, where the next sound record may be far; and it may come in pieces."""
+    batch = proven(report((0, 100), records(0, 90), damage(90, 110), damage(110, 130)))
+    assert (batch.range, batch.link) == (span(0, 130), None)
+    with pytest.raises(CoverageError, match="does not own"):
+        prove_batch([report((0, 100), records(0, 100), damage(100, 110))], Offset(0))
+
+
+def test_a_batch_of_damage_alone() -> None:
+    batch = proven(report((0, 100), damage(0, 100)), position=None)
+    assert (batch.range, batch.records, batch.files, batch.ledger(9), batch.link) == (span(0, 100), 0, [], [], None)
+
+
+def test_the_error_of_one_split_is_the_batchs() -> None:
+    failed = SplitReport(span(50, 100), span(0, 100), error=CorruptRecord("bad", offset=70))
+    with pytest.raises(CorruptRecord, match="bad"):
+        prove_batch([report((0, 50), records(0, 50)), failed], Offset(0))

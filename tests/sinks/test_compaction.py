@@ -1,0 +1,220 @@
+"""Small files become large ones, and nothing else changes; also while others commit."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from sinks import compaction
+from sinks.compaction import Candidate, Compaction, Compactor, Sizes, groups
+from sinks.files import DataFile
+from sinks.kernel import KernelConflict, KernelTable, Snapshot
+from sinks.merge import row_groups
+from sinks.tables import LOG
+from sinks.warehouse import ensure_tables
+from sources.errors import ReplicaError
+from sources.offsets import LogId
+from tests.sinks.batches import offsets
+from tests.sinks.long_log import file_of
+from tests.sinks.memory_master import BROKER_A
+
+SIZES = Sizes(target_bytes=1000, min_files=4)
+MANY = Sizes(target_bytes=1 << 20, min_files=3)
+
+
+def candidates(*sizes: int) -> list[Candidate]:
+    return [Candidate(at * 100, f"file-{at:03d}", size, 5) for at, size in enumerate(sizes)]
+
+
+def grouped(*sizes: int) -> list[list[int]]:
+    """The groups, as numbers of the files."""
+    found = groups(reversed(candidates(*sizes)), SIZES)
+    return [[int(one.path[-3:]) for one in group] for group in found]
+
+
+def test_files_are_merged_in_order_up_to_the_target() -> None:
+    assert grouped(*[100] * 25) == [list(range(10)), list(range(10, 20)), list(range(20, 25))]
+
+
+def test_too_few_are_left_alone() -> None:
+    assert grouped(100, 100, 100) == []
+    assert grouped() == []
+
+
+def test_a_large_file_is_left_alone_and_parts_what_is_around_it() -> None:
+    assert grouped(100, 100, 100, 251, 100, 100, 100, 100) == [[4, 5, 6, 7]]
+    assert grouped(100, 100, 250, 100) == [[0, 1, 2, 3]]
+
+
+def test_what_was_filled_is_not_merged_again() -> None:
+    assert grouped(*[1000] * 20) == []
+    assert grouped(*[500] * 20) == []
+
+
+def test_rows_are_gathered_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sinks.merge._ROW_GROUP_BYTES", 100)
+    batches = [pa.record_batch({"n": pa.array(range(at, at + 5), pa.int64())}) for at in range(0, 40, 5)]
+    found = list(row_groups(batches))
+    assert [batch.num_rows for batch in found] == [15, 15, 10]  # 40 bytes each: three are enough
+    assert [value for batch in found for value in batch["n"].to_pylist()] == list(range(40))
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> KernelTable:
+    """Records 0 to 40 of a log, in eight commits."""
+    ensure_tables(spark, str(tmp_path))
+    table = KernelTable(spark, LOG.path(str(tmp_path)))
+    for first in range(0, 40, 5):
+        commit(table, file_of(table.path, first, first + 5))
+    return table
+
+
+def commit(table: KernelTable, *files: DataFile) -> None:
+    table.commit(newest(table), files)
+
+
+def newest(table: KernelTable) -> Snapshot:
+    found = table.snapshot()
+    assert found is not None
+    return found
+
+
+def compactor(spark: SparkSession, table: KernelTable, sizes: Sizes = MANY, log_id: LogId = BROKER_A) -> Compactor:
+    return Compactor(spark, LOG, table.path, log_id, sizes)
+
+
+def names(table: KernelTable) -> set[str]:
+    return {file.path for file in table.files(newest(table), {"log_id": str(BROKER_A)})}
+
+
+def rows(table: KernelTable) -> list[dict[str, object]]:
+    """As delta-rs reads them."""
+    found: list[dict[str, object]] = DeltaTable(table.path).to_pyarrow_table().to_pylist()
+    return sorted(found, key=lambda row: str(row["offset"]).zfill(20))
+
+
+@pytest.mark.spark
+def test_rows_and_columns_stay_and_the_second_run_changes_nothing(spark: SparkSession, table: KernelTable) -> None:
+    before = rows(table)
+    planned = compactor(spark, table).plan()
+    done = compactor(spark, table).run()
+    assert (planned.files, planned.into) == (done.files, done.into) == (8, 1)
+    assert rows(table) == before
+    version = newest(table).version
+    (file,) = table.files(newest(table), {"log_id": str(BROKER_A)})
+    assert file.size_bytes == done.bytes_after < done.bytes
+    statistics = file.statistics()
+    assert (statistics["numRecords"], statistics["minValues"]["offset"], statistics["maxValues"]["offset"]) == (
+        40,
+        0,
+        3900,
+    )
+    assert compactor(spark, table).run() == Compaction()
+    assert newest(table).version == version
+
+
+@pytest.mark.spark
+def test_who_streams_the_table_sees_no_change(spark: SparkSession, table: KernelTable) -> None:
+    compactor(spark, table).run()
+    text = Path(f"{table.path}/_delta_log/{newest(table).version:020d}.json").read_text()
+    actions = [json.loads(line) for line in text.splitlines()]
+    changed = [one for action in actions for name, one in action.items() if name in ("add", "remove")]
+    assert len(changed) == 9
+    assert not any(one["dataChange"] for one in changed)
+    seen = spark.readStream.format("delta").option("startingVersion", 0).load(table.path).select("offset")
+    query = seen.writeStream.format("memory").queryName("seen").trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert sorted(row["offset"] for row in spark.table("seen").collect()) == list(range(0, 4000, 100))
+
+
+@pytest.mark.spark
+def test_other_logs_are_left_alone(spark: SparkSession, table: KernelTable) -> None:
+    assert compactor(spark, table, log_id=LogId("rocketmq", "broker-b")).run() == Compaction()
+    assert len(names(table)) == 8
+
+
+@pytest.mark.spark
+def test_commits_in_between_are_stepped_over(
+    spark: SparkSession, table: KernelTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream that commits all the time, on a local disk, while files are merged: nothing is lost or doubled."""
+    stop, committed = threading.Event(), [40]
+
+    def stream() -> None:
+        own = KernelTable(spark, table.path)
+        while not stop.is_set():
+            first = committed[-1]
+            commit(own, file_of(own.path, first, first + 1))
+            committed.append(first + 1)
+
+    thread = threading.Thread(target=stream)
+    thread.start()
+    try:
+        merged = [compactor(spark, table).run().files for _ in range(3)]
+    finally:
+        stop.set()
+        thread.join()
+    assert merged[0] >= 8
+    assert len(committed) > 2
+    assert offsets(Path(table.path).parent) == [at * 100 for at in range(committed[-1])]
+    assert spark.read.format("delta").load(table.path).count() == committed[-1]
+
+
+@pytest.mark.spark
+def test_files_that_somebody_else_took_are_left_to_him(
+    spark: SparkSession, table: KernelTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = table.files(newest(table), {"log_id": str(BROKER_A)})[3]
+    merge = Compactor._merge
+
+    def meanwhile(self: Compactor, part: object) -> list[DataFile]:
+        written = merge(self, part)  # type: ignore[arg-type]
+        table.replace(newest(table), [taken], [], domains={"place": "1"})
+        return written
+
+    monkeypatch.setattr(Compactor, "_merge", meanwhile)
+    before = names(table) - {taken.path}
+    assert compactor(spark, table).run() == Compaction()
+    assert names(table) == before
+
+
+@pytest.mark.spark
+def test_a_refused_exchange_changes_nothing(table: KernelTable) -> None:
+    old = newest(table)
+    files = table.files(old, {"log_id": str(BROKER_A)})
+    table.rearrange(old, files, [({}, file_of(table.path, 0, 40))])
+    with pytest.raises(KernelConflict):
+        table.rearrange(old, files[:2], [({}, file_of(table.path, 0, 10))])
+    assert len(names(table)) == 1
+
+
+@pytest.mark.spark
+def test_a_damaged_file_is_named_and_nothing_changes(spark: SparkSession, table: KernelTable) -> None:
+    before = names(table)
+    damaged = sorted(before)[2]
+    Path(f"{table.path}/{damaged}").write_bytes(b"no parquet")
+    with pytest.raises(ReplicaError, match=damaged):
+        compactor(spark, table).run()
+    assert names(table) == before
+
+
+@pytest.mark.spark
+def test_each_commit_takes_its_part(spark: SparkSession, table: KernelTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "_GROUPS_A_COMMIT", 1)
+    size_bytes = max(file.size_bytes for file in table.files(newest(table), {"log_id": str(BROKER_A)}))
+    version = newest(table).version
+    done = compactor(spark, table, Sizes(target_bytes=4 * size_bytes, min_files=4)).run()
+    assert (done.files, done.into) == (8, 2)
+    assert newest(table).version == version + 2
+    assert offsets(Path(table.path).parent) == list(range(0, 4000, 100))
+    found = [file.statistics() for file in table.files(newest(table), {"log_id": str(BROKER_A)})]
+    assert sorted((one["minValues"]["offset"], one["maxValues"]["offset"]) for one in found) == [
+        (0, 1900),
+        (2000, 3900),
+    ]

@@ -1,0 +1,230 @@
+"""Incidents: what was found once is one row, whatever is repeated, killed or written beside it."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from delta.tables import DeltaTable as SparkDeltaTable
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from sinks import incidents
+from sinks.incidents import Action, Incident, IncidentRow, IncidentsTable, State, with_found
+from sinks.kernel import KernelConflict, KernelTable
+from sources.errors import ConfigurationError, ReplicaError
+from sources.loss import Condition
+from sources.offsets import LogId, Offset
+
+BROKER_A, BROKER_B = LogId("rocketmq", "broker-a"), LogId("rocketmq", "broker-b")
+NOON = 1_709_208_000_123_456  # 2024-02-29 12:00:00.123456 UTC
+HOUR = 3_600_000_000
+
+
+def lost(start: int, end: int, *, at: int = NOON, condition: Condition = Condition.GAP) -> Incident:
+    return Incident(
+        condition=condition,
+        start=Offset(start),
+        end=Offset(end),
+        cause=f"expected a record at {start}, found none",
+        action=Action.SKIPPED,
+        detected_at=at,
+    )
+
+
+def row(incident: Incident, *, epoch: int = 0) -> IncidentRow:
+    return IncidentRow(id=incident.id_in(BROKER_A, epoch), epoch=epoch, found=incident)
+
+
+def ended(row: IncidentRow, state: State, at: int) -> IncidentRow:
+    return replace(row, state=state, ended_at=at, note="a word")
+
+
+class TestWhatIsFoundAgain:
+    def test_a_new_one_is_added(self) -> None:
+        known, new = row(lost(0, 10)), row(lost(10, 20))
+        assert with_found({known.id: known}, [new]) == {known.id: known, new.id: new}
+
+    def test_the_first_finding_of_an_open_one_stays(self) -> None:
+        known, again = row(lost(0, 10)), row(lost(0, 10, at=NOON + HOUR))
+        assert with_found({known.id: known}, [again]) == {known.id: known}
+
+    def test_a_healed_one_that_is_lost_again_is_open_again(self) -> None:
+        known, again = ended(row(lost(0, 10)), State.HEALED, NOON + HOUR), row(lost(0, 10, at=NOON + 2 * HOUR))
+        assert with_found({known.id: known}, [again]) == {known.id: again}
+
+    def test_a_word_from_before_it_was_healed_opens_nothing(self) -> None:
+        """A start repeats what the newest commit said, after a backfill has healed it."""
+        known = ended(row(lost(0, 10)), State.HEALED, NOON + HOUR)
+        assert with_found({known.id: known}, [row(lost(0, 10))]) == {known.id: known}
+
+    def test_what_an_operator_accepted_stays_accepted(self) -> None:
+        known, again = ended(row(lost(0, 10)), State.CLOSED, NOON + HOUR), row(lost(0, 10, at=NOON + 2 * HOUR))
+        assert with_found({known.id: known}, [again]) == {known.id: known}
+
+
+def test_an_id_names_the_log_its_history_the_condition_and_the_range() -> None:
+    incident = lost(0, 10)
+    others = {
+        incident.id_in(BROKER_B, 0),
+        incident.id_in(BROKER_A, 1),
+        lost(0, 11).id_in(BROKER_A, 0),
+        lost(1, 10).id_in(BROKER_A, 0),
+        lost(0, 10, condition=Condition.UNDECODABLE).id_in(BROKER_A, 0),
+    }
+    assert len(others | {incident.id_in(BROKER_A, 0)}) == 6
+    assert lost(0, 10, at=NOON + HOUR).id_in(BROKER_A, 0) == incident.id_in(BROKER_A, 0)
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> IncidentsTable:
+    return IncidentsTable(spark, str(tmp_path), BROKER_A)
+
+
+def delta(warehouse: Path) -> DeltaTable:
+    return DeltaTable(str(warehouse / "incidents"))
+
+
+@pytest.mark.spark
+def test_without_a_table_there_is_nothing_and_none_is_made(tmp_path: Path, table: IncidentsTable) -> None:
+    assert table.all() == []
+    assert table.open() == []
+    assert table.end(["0123456789ab"], State.CLOSED, "why not", NOON) == 0
+    assert table.record(0, []) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.spark
+def test_an_incident_is_recorded_once(spark: SparkSession, tmp_path: Path, table: IncidentsTable) -> None:
+    found = [lost(300, 400), lost(0, 200, condition=Condition.BELOW_MINIMUM)]
+    assert table.record(0, found) == 2
+    assert table.record(0, found) == 0
+    assert IncidentsTable(spark, str(tmp_path), BROKER_A).record(0, [lost(300, 400, at=NOON + HOUR)]) == 0
+    assert table.all() == [row(found[1]), row(found[0])]
+    assert delta(tmp_path).version() == 1  # made, written once
+
+
+@pytest.mark.spark
+def test_analysts_see_words_and_times(tmp_path: Path, table: IncidentsTable) -> None:
+    table.record(3, [lost(0, 200, condition=Condition.BELOW_MINIMUM)])
+    (found,) = delta(tmp_path).to_pyarrow_table().to_pylist()
+    assert found.pop("detected_at").isoformat() == "2024-02-29T12:00:00.123456+00:00"
+    assert len(found.pop("id")) == 12
+    assert found == {
+        "log_id": "rocketmq/broker-a",
+        "epoch": 3,
+        "condition": "below_minimum",
+        "start": 0,
+        "end": 200,
+        "cause": "expected a record at 0, found none",
+        "action": "skipped",
+        "state": "open",
+        "ended_at": None,
+        "note": None,
+    }
+
+
+@pytest.mark.spark
+def test_ending_one_leaves_the_others_open(table: IncidentsTable) -> None:
+    first, second, third = lost(0, 10), lost(10, 20), lost(20, 30)
+    table.record(0, [first, second, third])
+    names = [one.id_in(BROKER_A, 0) for one in (first, second)]
+    assert table.end([names[0], "ffffffffffff"], State.HEALED, "backfill", NOON + HOUR) == 1
+    assert table.end(names, State.CLOSED, "accepted by ada", NOON + 2 * HOUR) == 1
+    assert table.open() == [row(third)]
+    assert [(one.state, one.note, one.ended_at) for one in table.all()[:2]] == [
+        (State.HEALED, "backfill", NOON + HOUR),
+        (State.CLOSED, "accepted by ada", NOON + 2 * HOUR),
+    ]
+    assert table.record(0, [lost(0, 10, at=NOON + 3 * HOUR), lost(10, 20, at=NOON + 3 * HOUR)]) == 1
+    assert [one.found.start for one in table.open()] == [0, 20]
+
+
+@pytest.mark.spark
+def test_logs_in_one_file_know_nothing_of_each_other(
+    spark: SparkSession, tmp_path: Path, table: IncidentsTable
+) -> None:
+    other = IncidentsTable(spark, str(tmp_path), BROKER_B)
+    table.record(0, [lost(0, 10)])
+    other.record(0, [lost(0, 10), lost(20, 30)])
+    SparkDeltaTable.forPath(spark, f"{tmp_path}/incidents").optimize().executeCompaction()
+    assert len(delta(tmp_path).file_uris()) == 1
+    theirs = other.all()
+    assert table.end([lost(0, 10).id_in(BROKER_A, 0)], State.CLOSED, "accepted", NOON) == 1
+    assert table.open() == []
+    assert other.all() == theirs
+    assert len(theirs) == 2
+
+
+@pytest.mark.spark
+def test_logs_that_write_at_once_all_get_through(spark: SparkSession, tmp_path: Path) -> None:
+    together = threading.Barrier(2)
+    failures: list[BaseException] = []
+
+    def write(log_id: LogId) -> None:
+        mine = IncidentsTable(spark, str(tmp_path), log_id)
+        together.wait()
+        try:
+            for number in range(4):
+                mine.record(0, [lost(number, number + 1)])
+        except ReplicaError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=write, args=(log_id,)) for log_id in (BROKER_A, BROKER_B)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=120)
+    assert failures == []
+    for log_id in (BROKER_A, BROKER_B):
+        assert [one.found.start for one in IncidentsTable(spark, str(tmp_path), log_id).open()] == [0, 1, 2, 3]
+
+
+@pytest.mark.spark
+def test_a_commit_of_which_nobody_knows_whether_it_was_done_is_not_done_twice(
+    table: IncidentsTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace_files = KernelTable.replace
+    done: list[int] = []
+
+    def unknown(kernel: KernelTable, *args: Any, **named: Any) -> int:
+        done.append(replace_files(kernel, *args, **named))
+        raise KernelConflict("CommitStateUnknownException")
+
+    monkeypatch.setattr(KernelTable, "replace", unknown)
+    table.record(0, [lost(0, 10)])
+    assert len(done) == 1
+    assert table.all() == [row(lost(0, 10))]
+
+
+@pytest.mark.spark
+def test_conflicts_without_end_are_an_error(table: IncidentsTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any, **__: Any) -> int:
+        raise KernelConflict("no")
+
+    monkeypatch.setattr(KernelTable, "replace", refused)
+    monkeypatch.setattr(incidents, "_ATTEMPTS", 2)
+    with pytest.raises(ReplicaError, match="cannot be written") as caught:
+        table.record(0, [lost(0, 10)])
+    assert caught.value.log == "rocketmq/broker-a"
+
+
+@pytest.mark.spark
+def test_what_cannot_be_read_is_the_replicas_failure(tmp_path: Path, table: IncidentsTable) -> None:
+    table.record(0, [lost(0, 10)])
+    for path in (tmp_path / "incidents").glob("*.parquet"):
+        path.write_bytes(b"not Parquet")
+    with pytest.raises(ReplicaError, match="cannot be read"):
+        table.all()
+    with pytest.raises(ReplicaError, match="cannot be written"):
+        table.record(0, [lost(10, 20)])
+
+
+@pytest.mark.spark
+def test_a_table_of_somebody_else_is_refused(spark: SparkSession, tmp_path: Path, table: IncidentsTable) -> None:
+    spark.range(3).write.format("delta").save(f"{tmp_path}/incidents")
+    with pytest.raises(ConfigurationError, match="not one that this version of logtwin made"):
+        table.record(0, [lost(0, 10)])

@@ -1,0 +1,82 @@
+"""Which files of a Delta log may go."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from sinks.log_entries import LogEntry, LogFolder, expired
+
+BEGAN = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+
+
+def entry(name: str, minute: int) -> LogEntry:
+    return LogEntry(name, 100, BEGAN + timedelta(minutes=minute))
+
+
+def versions(first: int, last: int, checkpoint_every: int = 5) -> list[LogEntry]:
+    """A version a minute, with all that logtwin's commits leave on a local disk."""
+    found = []
+    for version in range(first, last):
+        names = [f"{version:020d}.json", f"{version:020d}.crc"]
+        if version and version % checkpoint_every == 0:
+            names.append(f"{version:020d}.checkpoint.parquet")
+        found += [entry(name, version) for one in names for name in (one, f".{one}.crc")]
+    return found
+
+
+def gone_at(minute: float, entries: list[LogEntry]) -> list[LogEntry]:
+    return expired(entries, BEGAN + timedelta(minutes=minute))
+
+
+def of(entries: list[LogEntry], kind: str) -> list[int | None]:
+    """Of which versions `entries` has this kind of file, in their order."""
+    return [one.version for one in entries if one.name.endswith(kind)]
+
+
+def test_a_whole_history_stays_from_the_newest_old_checkpoint_on() -> None:
+    everything = versions(0, 20)
+    gone = gone_at(13, everything)
+    left = [one for one in everything if one not in gone]
+    assert of(left, "checkpoint.parquet") == [10, 15]  # a reader as of minute 13 begins at checkpoint 10
+    assert of(left, ".json") == list(range(10, 20))
+
+
+def test_the_oldest_go_first_with_all_that_is_of_them() -> None:
+    gone = gone_at(13, versions(0, 20))
+    assert [one.version for one in gone] == sorted(one.version or 0 for one in gone)
+    assert of(gone, ".json") == of(gone, ".json.crc") == list(range(10))
+    assert of(gone, "checkpoint.parquet") == of(gone, "checkpoint.parquet.crc") == [5]
+
+
+def test_checksums_below_the_newest_checkpoint_go_whatever_their_age() -> None:
+    """Also those whose commits Kernel's own clean-up has taken."""
+    left = [one for one in versions(0, 20) if (one.version or 0) >= 10 or ".json" not in one.name]
+    gone = gone_at(-100, left)
+    assert {one.version for one in gone} == set(range(15))
+    assert len(gone) == 15 * 2
+    assert not of(gone, ".json") + of(gone, "checkpoint.parquet")
+
+
+def test_without_an_old_checkpoint_all_stay() -> None:
+    assert gone_at(100, versions(0, 5)) == []
+    assert not of(gone_at(5, versions(0, 20)), ".json")  # the checkpoint of minute 5 is not older than that
+
+
+def test_what_belongs_to_no_version_stays() -> None:
+    others = [entry(name, 0) for name in ("_last_checkpoint", "._last_checkpoint.crc", "notes.txt", "1.json")]
+    others += [entry(f"{1:020d}.checkpoint.{1:010d}.{2:010d}.parquet", 0)]
+    assert not {one.name for one in others} & {one.name for one in gone_at(19, versions(0, 20) + others)}
+
+
+def test_files_are_removed_also_where_somebody_was_faster(tmp_path: Path) -> None:
+    log = tmp_path / "_delta_log"
+    log.mkdir()
+    for name in ("a", "b", "c"):
+        (log / name).write_text(name)
+    folder = LogFolder(str(tmp_path))
+    entries = sorted(folder.entries(), key=lambda one: one.name)
+    assert [(one.name, one.size_bytes) for one in entries] == [("a", 1), ("b", 1), ("c", 1)]
+    (log / "a").unlink()
+    folder.remove(entries[:2])
+    assert [path.name for path in log.iterdir()] == ["c"]

@@ -1,0 +1,301 @@
+"""What a replica does when its master lost, damaged or rewrote something: real Spark jobs, real Delta tables."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from sinks.bookkeeping import Bookkeeping
+from sinks.holes import Holes
+from sinks.incidents import Action, Incident, IncidentsTable
+from sinks.kernel import KernelTable
+from sinks.ledger import Ledger
+from sinks.position import Held, LogState, LogTable, PendingRepair, Writer
+from sinks.quarantine import Quarantine
+from sinks.replica import Replica, Step
+from sinks.tables import LOG
+from sources.errors import BelowMinimum, RepairPending, Rewritten, TakenOver
+from sources.loss import Condition
+from sources.offsets import Offset, OffsetRange
+from tests.sinks.batches import ledger, offsets, opened, ranges
+from tests.sinks.memory_master import (
+    BROKER_A,
+    Damaged,
+    MemoryMaster,
+    Overtaken,
+    RecordingSession,
+    Rewriting,
+    raw_bytes,
+)
+
+pytestmark = pytest.mark.spark
+
+SIZES = (10, 90, 300, 5, 5, 90) * 2  # records start at 0, 10, 100, 400, 405, 410, then again from 500; end at 1000
+MASTER = MemoryMaster(SIZES)
+STARTS = [row["offset"] for row in MASTER.records()]
+
+
+class Killed(BaseException):
+    """The end of the process, as far as the code under test can tell."""
+
+
+def span(start: int, end: int) -> OffsetRange:
+    return OffsetRange(Offset(start), Offset(end))
+
+
+def held(spark: SparkSession, warehouse: Path) -> Held:
+    return LogTable(spark, LOG.path(str(warehouse)), BROKER_A).read()
+
+
+def state(spark: SparkSession, warehouse: Path) -> LogState:
+    found = held(spark, warehouse).state
+    assert found is not None
+    return found
+
+
+def quarantine(warehouse: Path) -> list[tuple[int, int, bytes]]:
+    rows = DeltaTable(str(warehouse / "quarantine")).to_pyarrow_table().to_pylist()
+    return sorted((row["offset"], row["end"], row["bytes"]) for row in rows)
+
+
+def incidents(spark: SparkSession, warehouse: Path) -> list[tuple[str, OffsetRange, Action]]:
+    rows = IncidentsTable(spark, str(warehouse), BROKER_A).all()
+    return [(row.found.condition.value, row.found.range, row.found.action) for row in rows]
+
+
+def bytes_at(start: int) -> bytes:
+    return raw_bytes(next(row for row in MASTER.records() if row["offset"] == start))
+
+
+# --- the link
+
+
+def test_a_commit_remembers_its_last_record_and_the_next_batch_is_read_from_there(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    replica = opened(spark, tmp_path, MASTER)
+    replica(ranges(spark, 0, 450, 150), 0)
+    link = state(spark, tmp_path).link
+    assert link is not None
+    assert link.range == span(410, 500)
+    link.check(bytes_at(410))
+    replica(ranges(spark, 450, 1000, 200), 1)
+    assert offsets(tmp_path) == STARTS
+
+
+def test_a_log_rewritten_between_two_batches_commits_nothing_of_the_second(spark: SparkSession, tmp_path: Path) -> None:
+    session = RecordingSession()
+    opened(spark, tmp_path, MASTER, session)(ranges(spark, 0, 500), 0)
+    replica = opened(spark, tmp_path, Rewriting(SIZES, since=410), session)
+    with pytest.raises(Rewritten) as caught:
+        replica(ranges(spark, 500, 1000, 100), 1)
+    assert (caught.value.log, caught.value.offset) == ("rocketmq/broker-a", 410)
+    assert session.promises == [500]
+    assert replica.position() == 500
+    assert offsets(tmp_path) == [start for start in STARTS if start < 500]
+    assert len(list((tmp_path / "log").glob("*.parquet"))) == 1
+
+
+def test_a_replica_of_an_older_version_gets_its_link_with_the_next_commit(spark: SparkSession, tmp_path: Path) -> None:
+    opened(spark, tmp_path, MASTER)(ranges(spark, 0, 500), 0)
+    without_link = rewritten_state(spark, tmp_path, lambda values: values.pop("link"))
+    assert without_link.link is None
+    replica = opened(spark, tmp_path, MASTER)
+    replica.prove_master()
+    replica(ranges(spark, 500, 1000), 1)
+    assert state(spark, tmp_path).link is not None
+    assert offsets(tmp_path) == STARTS
+
+
+def rewritten_state(spark: SparkSession, warehouse: Path, change: Callable[[dict[str, Any]], object]) -> LogState:
+    values = json.loads(state(spark, warehouse).as_json())
+    change(values)
+    snapshot = held(spark, warehouse).snapshot
+    domain = f"logtwin.{BROKER_A}"
+    KernelTable(spark, LOG.path(str(warehouse))).commit(snapshot, domains={domain: json.dumps(values)})
+    return state(spark, warehouse)
+
+
+# --- damage
+
+
+def test_damage_is_passed_and_every_byte_of_it_is_accounted_for(spark: SparkSession, tmp_path: Path) -> None:
+    session = RecordingSession()
+    replica = opened(spark, tmp_path, Damaged(SIZES, bad=(100, 410), gone=(600,)), session)
+    replica(ranges(spark, 0, 1000, 300), 0)
+    assert offsets(tmp_path) == [start for start in STARTS if start not in (100, 410, 600)]
+    assert [(row["start"], row["end"]) for row in ledger(tmp_path)] == [(0, 100), (400, 410), (500, 600), (900, 1000)]
+    kept = quarantine(tmp_path)
+    assert [(start, end) for start, end, _ in kept] == [(100, 250), (250, 400), (410, 455), (455, 500)]
+    assert b"".join(raw for _, _, raw in kept) == bytes_at(100) + bytes_at(410)
+    assert incidents(spark, tmp_path) == [
+        ("checksum_failure", span(100, 400), Action.QUARANTINED),
+        ("checksum_failure", span(410, 500), Action.QUARANTINED),
+        ("gap", span(600, 900), Action.SKIPPED),
+    ]
+    assert held(spark, tmp_path).holes.ranges == (span(100, 400), span(410, 500), span(600, 900))
+    assert session.promises == [1000]
+    assert replica.last is not None
+    assert (replica.last.records, replica.last.bytes, len(replica.last.incidents)) == (9, 310, 3)
+
+
+def test_damage_at_the_edges_of_batches(spark: SparkSession, tmp_path: Path) -> None:
+    """The first record, the last of a batch, a batch of nothing else, the one after it; and the log begins later."""
+    master = Damaged(SIZES, bad=(100, 410, 500, 510))
+    replica = opened(spark, tmp_path, master)
+    replica(ranges(spark, 100, 410), 0)
+    assert (state(spark, tmp_path).first, replica.position()) == (100, 410)
+    assert held(spark, tmp_path).holes.ranges == (span(0, 400),)
+    replica(ranges(spark, 410, 450), 1)
+    assert (replica.position(), state(spark, tmp_path).link) == (500, None)
+    replica(ranges(spark, 450, 600), 2)
+    replica.prove_master()
+    replica(ranges(spark, 600, 1000), 3)
+    assert offsets(tmp_path) == [400, 405, 600, 900, 905, 910]
+    assert held(spark, tmp_path).holes.ranges == (span(0, 400), span(410, 600))
+    assert b"".join(raw for _, _, raw in quarantine(tmp_path)) == b"".join(map(bytes_at, master.bad))
+
+
+def test_ordinary_commits_leave_the_holes_alone(spark: SparkSession, tmp_path: Path) -> None:
+    """A backfill may be writing them."""
+    replica = opened(spark, tmp_path, Damaged(SIZES, bad=(100,)))
+    replica(ranges(spark, 0, 500), 0)
+    holes: Holes = held(spark, tmp_path).holes
+    replica(ranges(spark, 500, 1000), 1)
+    assert held(spark, tmp_path).holes == holes
+
+
+@pytest.mark.parametrize("step", list(Step), ids=lambda step: step.value)
+def test_a_crash_after_any_step_leaves_one_copy_of_everything(spark: SparkSession, tmp_path: Path, step: Step) -> None:
+    def die(reached: Step) -> None:
+        if reached is step:
+            raise Killed
+
+    master = Damaged(SIZES, bad=(100,))
+    with pytest.raises(Killed):
+        opened(spark, tmp_path, master, on_step=die)(ranges(spark, 0, 500, 200), 0)
+    check_restart(spark, tmp_path, master)
+
+
+@pytest.mark.parametrize("killed_in", [(Ledger, "append"), (Quarantine, "append"), (IncidentsTable, "record")])
+@pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
+def test_a_crash_around_each_of_what_follows_the_commit_leaves_one_copy(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    killed_in: tuple[type, str],
+    is_done: bool,
+) -> None:
+    master = Damaged(SIZES, bad=(100,))
+    replica = opened(spark, tmp_path, master)
+    kind, method = killed_in
+    write = getattr(kind, method)
+
+    def die(*given: Any) -> None:
+        if is_done:
+            write(*given)
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(kind, method, die)
+        with pytest.raises(Killed):
+            replica(ranges(spark, 0, 500, 200), 0)
+    check_restart(spark, tmp_path, master)
+
+
+def check_restart(spark: SparkSession, warehouse: Path, master: MemoryMaster) -> None:
+    replica = opened(spark, warehouse, master)
+    replica(ranges(spark, replica.position() or 0, 1000), 1)
+    assert offsets(warehouse) == [start for start in STARTS if start != 100]
+    assert [(start, end) for start, end, _ in quarantine(warehouse)] == [(100, 250), (250, 400)]
+    assert incidents(spark, warehouse) == [("checksum_failure", span(100, 400), Action.QUARANTINED)]
+    covered = sorted([(row["start"], row["end"]) for row in ledger(warehouse)] + [(100, 400)])
+    assert (covered[0][0], covered[-1][1]) == (0, 1000)
+    assert all(one[1] == other[0] for one, other in itertools.pairwise(covered))
+
+
+# --- what retention took
+
+
+def overtaken() -> Incident:
+    return Incident(
+        condition=Condition.BELOW_MINIMUM,
+        start=Offset(500),
+        end=Offset(900),
+        cause="gone",
+        action=Action.SKIPPED,
+        detected_at=7,
+    )
+
+
+def test_what_the_master_no_longer_holds_is_passed_in_a_commit_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
+    opened(spark, tmp_path, MASTER)(ranges(spark, 0, 500), 0)
+    replica = opened(spark, tmp_path, Overtaken(SIZES, minimum=900))
+    with pytest.raises(BelowMinimum):
+        replica(ranges(spark, 500, 1000), 1)
+    replica.skip(overtaken())
+    assert replica.position() == replica.received() == 900
+    found = held(spark, tmp_path)
+    assert found.holes.ranges == (span(500, 900),)
+    assert (found.state.offset, found.state.link) == (900, None)  # type: ignore[union-attr]
+    assert incidents(spark, tmp_path) == [("below_minimum", span(500, 900), Action.SKIPPED)]
+    replica.prove_master()
+    replica(ranges(spark, 900, 1000), 2)
+    assert offsets(tmp_path) == [start for start in STARTS if not 500 <= start < 900]
+
+
+def test_a_crash_after_the_commit_that_passes_leaves_one_incident(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replica = opened(spark, tmp_path, MASTER)
+    replica(ranges(spark, 0, 500), 0)
+
+    def die(*given: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Bookkeeping, "settle", die)
+        with pytest.raises(Killed):
+            replica.skip(overtaken())
+    assert opened(spark, tmp_path, MASTER).position() == 900
+    assert incidents(spark, tmp_path) == [("below_minimum", span(500, 900), Action.SKIPPED)]
+
+
+def test_only_the_owner_passes_anything_and_only_from_its_position(spark: SparkSession, tmp_path: Path) -> None:
+    old = opened(spark, tmp_path, MASTER)
+    old(ranges(spark, 0, 400), 0)
+    with pytest.raises(ValueError, match="does not begin at the position"):
+        old.skip(overtaken())
+    old(ranges(spark, 400, 500), 1)
+    opened(spark, tmp_path, MASTER)
+    with pytest.raises(TakenOver):
+        old.skip(overtaken())
+    assert state(spark, tmp_path).offset == 500
+    assert incidents(spark, tmp_path) == []
+
+
+# --- a repair that is not done
+
+
+def test_a_log_with_a_pending_repair_is_left_to_the_repair(spark: SparkSession, tmp_path: Path) -> None:
+    opened(spark, tmp_path, MASTER)(ranges(spark, 0, 500), 0)
+
+    def mark(values: dict[str, Any]) -> None:
+        values["repair"] = {"to": 100, "epoch": 1}
+
+    marked = rewritten_state(spark, tmp_path, mark)
+    assert marked.repair == PendingRepair(to=Offset(100), epoch=1)
+    session = RecordingSession()
+    with pytest.raises(RepairPending) as caught:
+        Replica(spark, str(tmp_path), MASTER, session, Writer.of_this_process()).open()
+    assert (caught.value.log, caught.value.offset) == ("rocketmq/broker-a", 100)
+    assert "logtwin repair" in str(caught.value.hint)
+    assert state(spark, tmp_path) == marked  # not even claimed
+    assert session.promises == []

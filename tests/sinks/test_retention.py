@@ -1,0 +1,177 @@
+"""Retention of the replica: what goes, what stays, and what a kill in between leaves."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from sinks.holes import Holes
+from sinks.position import LogTable
+from sinks.retention import Keep, Plan, Retention, boundary
+from sinks.tables import LOG
+from sources.errors import ReplicaError
+from sources.offsets import Offset, OffsetRange
+from tests.sinks.batches import ledger, offsets, opened, ranges
+from tests.sinks.memory_master import BROKER_A, FIRST_STORED, MemoryMaster
+
+NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+def ages(*days: float | None, size: int = 100) -> pa.Table:
+    """Ranges of `size` bytes each, whose newest message was stored so many days ago."""
+    stored = [None if age is None else int((NOW - age * DAY).timestamp() * 1_000_000) for age in days]
+    starts = [at * size for at in range(len(days))]
+    ends = [start + size for start in starts]
+    schema = pa.schema([("start", pa.int64()), ("end", pa.int64()), ("last_store_timestamp", pa.int64())])
+    return pa.table([starts, ends, stored], schema=schema)
+
+
+def below(table: pa.Table, *, days: float | None = None, size_bytes: int | None = None) -> int | None:
+    age = None if days is None else timedelta(days=days)
+    return boundary(table, Keep(age=age, size_bytes=size_bytes), NOW)
+
+
+def test_what_is_older_goes_from_the_front_only() -> None:
+    assert below(ages(9, 8, 7.5, 6.5, 1), days=7) == 300
+    assert (
+        below(ages(9, 6, 9, 9, 1), days=7) == 100
+    )  # the master's clock went back: what lies behind a young range stays
+    assert below(ages(6, 5, 4), days=7) is None
+
+
+def test_exactly_the_age_stays() -> None:
+    assert below(ages(7, 1), days=7) is None
+
+
+def test_a_range_without_a_message_goes_with_what_is_around_it() -> None:
+    assert below(ages(None, 9, None, 1), days=7) == 300
+    assert below(ages(9, 1, None, 1), days=7) == 100
+
+
+def test_what_exceeds_the_size_goes_and_at_least_the_size_stays() -> None:
+    assert below(ages(1, 1, 1, 1, 1), size_bytes=300) == 200
+    assert below(ages(1, 1, 1, 1, 1), size_bytes=299) == 200
+    assert below(ages(1, 1, 1, 1, 1), size_bytes=301) == 100
+    assert below(ages(1, 1), size_bytes=200) is None
+
+
+def test_whatever_exceeds_either_goes() -> None:
+    assert below(ages(9, 9, 1, 1, 1), days=7, size_bytes=200) == 300
+    assert below(ages(9, 9, 9, 1, 1), days=7, size_bytes=400) == 300
+
+
+def test_the_newest_range_stays() -> None:
+    assert below(ages(9, 9), days=7) == 100
+    assert below(ages(9), days=7) is None
+    assert below(ages(1, 1), size_bytes=0) == 100
+    assert below(ages(), days=7) is None
+
+
+SIZES = tuple(range(90, 130))
+MASTER = MemoryMaster(SIZES)
+ENDS = [sum(SIZES[:count]) for count in range(len(SIZES) + 1)]
+DAY_LATER = FIRST_STORED + timedelta(days=1)
+
+
+@pytest.fixture
+def warehouse(spark: SparkSession, tmp_path: Path) -> Path:
+    """A replica of 40 records in four commits of ten; a message is stored every 250 ms."""
+    replica = opened(spark, tmp_path, MASTER)
+    for count in range(0, 40, 10):
+        replica(ranges(spark, ENDS[count], ENDS[count + 10]), count)
+    return tmp_path
+
+
+def held(spark: SparkSession, warehouse: Path) -> Holes:
+    return LogTable(spark, LOG.path(str(warehouse)), BROKER_A).read().holes
+
+
+def keep_since(record: int) -> Keep:
+    """What keeps the records that were stored at or after `record`, as of a day later."""
+    return Keep(age=DAY_LATER - (FIRST_STORED + timedelta(milliseconds=250 * record)))
+
+
+def starts(first: int = 0) -> list[int]:
+    return ENDS[first:-1]
+
+
+def deleted(warehouse: Path) -> list[bool]:
+    return [row["deleted_at"] is not None for row in ledger(warehouse)]
+
+
+@pytest.mark.spark
+def test_old_records_go_and_the_ledger_says_so(spark: SparkSession, warehouse: Path) -> None:
+    before = ledger(warehouse)
+    retention = Retention(spark, str(warehouse), BROKER_A)
+    plan = retention.plan(keep_since(25), DAY_LATER)
+    assert plan == Plan(OffsetRange(Offset(0), Offset(ENDS[20])), ENDS[40])
+    assert offsets(warehouse) == starts()
+    assert retention.apply(plan, DAY_LATER) == 20
+    assert offsets(warehouse) == starts(20)
+    assert held(spark, warehouse).ranges == (OffsetRange(Offset(0), Offset(ENDS[20])),)
+    assert deleted(warehouse) == [True, True, False, False]
+    after = ledger(warehouse)
+    assert [{**row, "deleted_at": None} for row in after] == before
+    assert after[0]["deleted_at"] == DAY_LATER
+    again = retention.plan(keep_since(25), DAY_LATER)
+    assert again.out.is_empty
+    assert again.held_bytes == ENDS[40] - ENDS[20]
+    version = DeltaTable(LOG.path(str(warehouse))).version()
+    assert retention.apply(again, DAY_LATER) == 0
+    assert retention.settle(DAY_LATER) == 0
+    assert DeltaTable(LOG.path(str(warehouse))).version() == version
+
+
+@pytest.mark.spark
+def test_the_stream_goes_on_over_it(spark: SparkSession, warehouse: Path) -> None:
+    replica = opened(spark, warehouse, MemoryMaster((*SIZES, 100, 100)))
+    retention = Retention(spark, str(warehouse), BROKER_A)
+    retention.apply(retention.plan(Keep(size_bytes=ENDS[40] - ENDS[10]), DAY_LATER), DAY_LATER)
+    replica(ranges(spark, ENDS[40], ENDS[40] + 200), 1)
+    assert offsets(warehouse) == [*starts(10), ENDS[40], ENDS[40] + 100]
+    assert replica.position() == ENDS[40] + 200
+    assert deleted(warehouse) == [True, False, False, False, False]
+
+
+@pytest.mark.spark
+def test_what_a_kill_left_undone_is_done_later(spark: SparkSession, warehouse: Path) -> None:
+    """Killed between the two commits: the records are gone, the ledger does not know."""
+    LogTable(spark, LOG.path(str(warehouse)), BROKER_A).forget(Offset(ENDS[20]))
+    assert deleted(warehouse) == [False] * 4
+    retention = Retention(spark, str(warehouse), BROKER_A)
+    assert retention.plan(Keep(), DAY_LATER).out.is_empty
+    assert retention.settle(DAY_LATER) == 2
+    assert deleted(warehouse) == [True, True, False, False]
+    assert retention.settle(DAY_LATER) == 0
+
+
+@pytest.mark.spark
+def test_a_file_that_straddles_the_boundary_is_rewritten(spark: SparkSession, warehouse: Path) -> None:
+    table = LogTable(spark, LOG.path(str(warehouse)), BROKER_A)
+    assert table.forget(Offset(ENDS[13])) == 13
+    assert offsets(warehouse) == starts(13)
+    assert table.forget(Offset(ENDS[13])) == 0
+    assert table.forget(Offset(ENDS[15])) == 2
+    assert offsets(warehouse) == starts(15)
+    assert held(spark, warehouse).ranges == (OffsetRange(Offset(0), Offset(ENDS[15])),)
+
+
+@pytest.mark.spark
+def test_nothing_at_the_position_is_forgotten(spark: SparkSession, warehouse: Path) -> None:
+    with pytest.raises(ReplicaError, match="at or above the position"):
+        LogTable(spark, LOG.path(str(warehouse)), BROKER_A).forget(Offset(ENDS[40]))
+    assert offsets(warehouse) == starts()
+
+
+@pytest.mark.spark
+def test_a_log_without_data_keeps_what_it_has(spark: SparkSession, tmp_path: Path) -> None:
+    opened(spark, tmp_path, MASTER)
+    retention = Retention(spark, str(tmp_path), BROKER_A)
+    assert retention.plan(Keep(age=DAY, size_bytes=0), DAY_LATER).out.is_empty
+    assert retention.settle(DAY_LATER) == 0

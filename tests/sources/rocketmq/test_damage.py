@@ -1,0 +1,333 @@
+"""Damage in a log, by path and as a stream: raised as what it is, or handed over as exactly what it spoils."""
+
+from __future__ import annotations
+
+import random
+import struct
+import tempfile
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sources.errors import ChecksumMismatch, CorruptRecord
+from sources.master import Chunk, Damage
+from sources.offsets import Offset
+from sources.rocketmq.stream_chunks import LogEnd, StreamReader
+from tests.sources.rocketmq.damaged_logs import (
+    MAX_RECORD_BYTES,
+    WAYS,
+    Reading,
+    Way,
+    assert_covers,
+    damage,
+    in_frames,
+    offsets,
+)
+from tests.sources.rocketmq.log_reading import owned
+from tests.sources.rocketmq.synthetic_log import SyntheticLog, filled, record_bytes
+
+BOTH = pytest.mark.parametrize("way", WAYS, ids=["path", "stream"])
+BODY_BYTES = 161
+# Specification, section 1.2: where each field of a V1 record with IPv4 hosts begins; the topic is "t".
+FIELDS = {
+    "size, by 2^24": (0, 0x01),
+    "size, by 2^16": (1, 0x01),
+    "size, by 256": (2, 0x02),
+    "size, by 1": (3, 0x01),
+    "size, sign": (0, 0x80),
+    "magic": (4, 0xFF),
+    "magic, to V2": (7, 0x0C),
+    "body CRC": (11, 0x01),
+    "physical offset": (35, 0x01),
+    "sys_flag, born host IPv6": (39, 0x10),
+    "sys_flag, store host IPv6": (39, 0x20),
+    "born timestamp": (40, 0x40),
+    "store timestamp": (56, 0x40),
+    "body length, larger": (86, 0x01),
+    "body length, sign": (84, 0x80),
+    "body": (100, 0x10),
+    "topic length": (88 + BODY_BYTES, 0x02),
+    "topic": (89 + BODY_BYTES, 0xFF),
+    "properties length": (91 + BODY_BYTES, 0x01),
+}
+UNCHECKED = {"queue id": 12, "flag": 16, "queue offset": 20, "born host": 50, "store host": 66, "reconsume": 75}
+
+
+def flip(log: SyntheticLog, offset: int, mask: int = 0xFF) -> None:
+    log.write(offset, bytes([log.data()[offset - log.minimum] ^ mask]))
+
+
+@BOTH
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("chunk_bytes", [1, 1 << 20])
+def test_a_flipped_byte_spoils_its_record_and_no_other(tmp_path: Path, way: Way, field: str, chunk_bytes: int) -> None:
+    log = filled(tmp_path, *[BODY_BYTES] * 20)
+    start, end = log.starts[7], log.starts[8]
+    assert end - start == 256 + len(b"KEYS\x01k\x02") - 7 + 4
+    at, mask = FIELDS[field]
+    flip(log, start + at, mask)
+
+    pieces = way(Reading(chunk_bytes), log, 0, log.end)
+
+    assert_covers(pieces, log, 0, log.end)
+    assert damage(pieces) == [(start, end)]
+    (error,) = {str(piece.error): piece.error for piece in pieces if isinstance(piece, Damage)}.values()
+    assert (type(error), error.offset) == (ChecksumMismatch if field in ("body", "body CRC") else CorruptRecord, start)
+
+    with pytest.raises(type(error)) as raised:
+        way(Reading(chunk_bytes, past_damage=False), log, 0, log.end)
+    assert str(raised.value) == str(error)
+
+
+@BOTH
+@pytest.mark.parametrize("field", UNCHECKED)
+def test_what_nothing_checks_is_read_as_it_stands(tmp_path: Path, way: Way, field: str) -> None:
+    log = filled(tmp_path, *[BODY_BYTES] * 3)
+    flip(log, log.starts[1] + UNCHECKED[field])
+    assert damage(way(Reading(), log, 0, log.end)) == []
+
+
+@BOTH
+@pytest.mark.parametrize("factor", [2, 3, 5])
+def test_a_wrong_size_that_leads_to_another_record_takes_none_along(tmp_path: Path, way: Way, factor: int) -> None:
+    log = filled(tmp_path, *[BODY_BYTES] * 12)
+    start, size = log.starts[3], log.starts[4] - log.starts[3]
+    log.write(start, struct.pack(">i", factor * size))
+    pieces = way(Reading(), log, 0, log.end)
+    assert_covers(pieces, log, 0, log.end)
+    assert damage(pieces) == [(start, start + size)]
+
+
+@BOTH
+@pytest.mark.parametrize("at", [0, 2, 3, 4, 7])
+def test_a_damaged_blank(tmp_path: Path, way: Way, at: int) -> None:
+    log = filled(tmp_path, *[900] * 9)
+    blank = log.blanks[0]
+    flip(log, blank + at, 0x01)
+    pieces = way(Reading(), log, 0, log.end)
+    assert damage(pieces) == [(blank, 4096)]
+    assert offsets(pieces) == [start for start in log.starts if start != blank]
+    with pytest.raises(CorruptRecord) as raised:
+        way(Reading(past_damage=False), log, 0, log.end)
+    assert raised.value.offset == blank
+
+
+@BOTH
+@pytest.mark.parametrize("difference", [-8, 8])
+def test_a_blank_that_does_not_end_its_file(tmp_path: Path, way: Way, difference: int) -> None:
+    log = filled(tmp_path, *[900] * 9)
+    blank = log.blanks[0]
+    log.write(blank, struct.pack(">i", 4096 - blank + difference))
+    pieces = way(Reading(1 << 20), log, 0, log.end)
+    assert damage(pieces) == [(blank, 4096)]
+
+
+@BOTH
+def test_records_of_another_place_are_one_stretch(tmp_path: Path, way: Way) -> None:
+    log = filled(tmp_path, *[300] * 9)
+    log.write(log.starts[2], log.data()[log.starts[3] : log.starts[6]])
+    pieces = way(Reading(), log, 0, log.end)
+    assert_covers(pieces, log, 0, log.end)
+    assert {piece.error.offset for piece in pieces if isinstance(piece, Damage)} == {log.starts[2]}
+
+
+@BOTH
+def test_a_forged_record_in_the_body_of_a_record_that_fails_a_check_is_none(tmp_path: Path, way: Way) -> None:
+    """A producer may send any born timestamp, and may guess the offset of its own body."""
+    log = filled(tmp_path, 100, 100)
+    forged_at = log.end + 88 + 50
+    log.append((b"x" * 50 + record_bytes(forged_at, b"forged")).ljust(300, b"x"))
+    log.append(b"last")
+    forger, behind = log.starts[2], log.starts[3]
+    flip(log, forger + 40, 0x40)
+    pieces = way(Reading(), log, 0, log.end)
+    assert damage(pieces) == [(forger, behind)]
+    assert offsets(pieces) == [*log.starts[:2], behind]
+
+
+@BOTH
+def test_each_of_many_damaged_records_has_its_own_error(tmp_path: Path, way: Way) -> None:
+    log = filled(tmp_path, *[50] * 60)
+    bodies = [start for start in log.starts if start not in log.blanks]
+    for start in bodies[::2]:
+        flip(log, start + 90)
+    pieces = way(Reading(), log, 0, log.end)
+    assert_covers(pieces, log, 0, log.end)
+    assert [piece.error.offset for piece in pieces if isinstance(piece, Damage)] == bodies[::2]
+
+
+@BOTH
+@pytest.mark.parametrize("length", [8, 300, 2000])
+def test_zeros_where_a_record_should_be(tmp_path: Path, way: Way, length: int) -> None:
+    log = filled(tmp_path, *[300] * 20)
+    log.write(log.starts[2], bytes(length))
+    pieces = way(Reading(), log, 0, log.end)
+    assert_covers(pieces, log, 0, log.end)
+    assert damage(pieces)[0][0] == log.starts[2]
+    (error,) = {str(piece.error): piece.error for piece in pieces if isinstance(piece, Damage)}.values()
+    assert "zeros" in str(error)
+
+
+@BOTH
+def test_a_start_that_is_no_boundary_is_damage_up_to_the_first_record(tmp_path: Path, way: Way) -> None:
+    log = filled(tmp_path, *[300] * 6)
+    start = log.starts[2] + 17
+    pieces = way(Reading(), log, start, log.end)
+    assert_covers(pieces, log, start, log.end)
+    assert damage(pieces) == [(start, log.starts[3])]
+
+
+SIZES = st.lists(st.integers(0, 1500), min_size=1, max_size=30)
+
+
+@given(
+    sizes=SIZES,
+    at=st.integers(0, 40_000),
+    length=st.integers(1, 9000),
+    seed=st.integers(0, 2**32),
+    chunk_bytes=st.integers(1, 6000),
+    split_bytes=st.integers(300, 8000),
+)
+def test_any_stretch_of_garbage_in_any_splits(
+    sizes: list[int], at: int, length: int, seed: int, chunk_bytes: int, split_bytes: int
+) -> None:
+    with tempfile.TemporaryDirectory() as path:
+        log = filled(Path(path), *sizes)
+        spoil(log, at % log.end, min(length, log.end - at % log.end), seed)
+        assert_read_in_any_way(log, Reading(chunk_bytes), split_bytes)
+
+
+@given(
+    sizes=SIZES,
+    flips=st.lists(st.tuples(st.integers(0, 40_000), st.integers(1, 255)), min_size=1, max_size=8),
+    chunk_bytes=st.integers(1, 6000),
+    split_bytes=st.integers(300, 8000),
+)
+def test_any_flipped_bytes_in_any_splits(
+    sizes: list[int], flips: list[tuple[int, int]], chunk_bytes: int, split_bytes: int
+) -> None:
+    with tempfile.TemporaryDirectory() as path:
+        log = filled(Path(path), *sizes)
+        for at, mask in flips:
+            flip(log, at % log.end, mask)
+        assert_read_in_any_way(log, Reading(chunk_bytes), split_bytes)
+
+
+def assert_read_in_any_way(log: SyntheticLog, reading: Reading, split_bytes: int) -> None:
+    """Planned and read from files; as one stream; as batches of one stream; as streams side by side."""
+    files = reading.files(log)
+    end = files.bounds().end
+    cuts = list(files.pieces(owned(0, end), split_bytes))
+    parts = [reading.by_path(log, cut.start, cut.end) for cut in cuts]
+    assert_covers(list(chain(*parts)), log, 0, end)
+    assert [part[-1].covered.end for part in parts] == [cut.end for cut in cuts]
+
+    assert_covers(reading.by_stream(log, 0, log.end), log, 0, log.end)
+    assert_covers(in_batches(reading, log, split_bytes), log, 0, log.end)
+    parts = [
+        reading.by_stream(log, cut.start, cut.end, boundary=not cut.start, searched=True)
+        for cut in owned(0, log.end).in_pieces(split_bytes)
+    ]
+    assert_covers(list(chain(*parts)), log, 0, log.end)
+
+
+def spoil(log: SyntheticLog, at: int, length: int, seed: int) -> None:
+    """Other bytes from `at` on, over the ends of files."""
+    noise = random.Random(seed)
+    for offset in range(at, at + length):
+        if offset == at or not offset % log.file_bytes:
+            left = min(at + length, (offset // log.file_bytes + 1) * log.file_bytes) - offset
+            log.write(offset, noise.choice((noise.randbytes(left), bytes(left))))
+
+
+def in_batches(reading: Reading, log: SyntheticLog, batch_bytes: int) -> list[Chunk | Damage]:
+    """As one connection reads it: each batch begins where the last one ended."""
+    at = 0
+    found: list[Chunk | Damage] = []
+    while at < log.end:
+        pieces = reading.by_stream(log, at, min(at + batch_bytes, log.end))
+        assert pieces[-1].covered.end >= min(at + batch_bytes, log.end)
+        found, at = found + pieces, pieces[-1].covered.end
+    return found
+
+
+# a stream
+
+
+def test_a_stream_gathers_no_more_than_two_records_of_the_largest_size() -> None:
+    """What is taken from the stream and not handed over yet."""
+    noise = random.Random(5).randbytes(40 * MAX_RECORD_BYTES)
+    end, taken = Offset(len(noise)), 0
+
+    def counted() -> Iterator[bytes]:
+        nonlocal taken
+        for frame in in_frames(noise, 700):
+            taken += len(frame)
+            yield frame
+
+    reader = StreamReader(
+        chunk_bytes=1000,
+        limits=Reading().limits,
+        log_end=LogEnd(end, ask=lambda: end),
+        past_damage=True,
+    )
+    waiting = []
+    for piece in reader.read(counted(), owned(0, end), boundary=True):
+        waiting.append(taken - piece.covered.start)
+        assert isinstance(piece, Damage)
+        assert bytes(piece.raw or b"") == noise[piece.covered.start : piece.covered.end]
+    assert max(waiting) < 2 * MAX_RECORD_BYTES + 1000
+
+
+@pytest.mark.parametrize("missing", [1, 100])
+def test_a_last_record_that_never_comes_is_damage_up_to_the_end(tmp_path: Path, missing: int) -> None:
+    log = filled(tmp_path, 300, 300, 300)
+    log.end -= missing
+    pieces = Reading().by_stream(log, 0, log.end)
+    assert damage(pieces) == [(log.starts[2], log.end)]
+
+
+def test_a_last_record_that_is_arriving_is_waited_for(tmp_path: Path) -> None:
+    log = filled(tmp_path, 300, 300, 300)
+    reader = StreamReader(
+        chunk_bytes=1000,
+        limits=Reading().limits,
+        log_end=LogEnd(Offset(log.end - 5), ask=lambda: Offset(log.end)),
+        past_damage=True,
+    )
+    pieces = list(reader.read(in_frames(log.data(), 700), owned(0, log.end - 5), boundary=True))
+    assert damage(pieces) == []
+    assert pieces[-1].covered.end == log.end
+
+
+def test_splits_join_also_where_a_search_comes_upon_a_forgery_in_damage(tmp_path: Path) -> None:
+    """Which of two forged records in a damaged one is taken for a record depends on where the cut is; not so whether
+    both readers take the same."""
+    log = filled(tmp_path, 100)
+    first, second = log.end + 88 + 50, log.end + 88 + 200
+    forged = (b"x" * 50 + record_bytes(first, b"forged")).ljust(200, b"x") + record_bytes(second, b"forged")
+    log.append(forged.ljust(400, b"x"))
+    log.append(b"last")
+    forger = log.starts[1]
+    flip(log, forger + 40, 0x40)
+    for cut in range(forger, log.starts[2] + 1):
+        before = Reading().by_stream(log, 0, cut, searched=True)
+        behind = Reading().by_stream(log, cut, log.end, boundary=False, searched=True)
+        found = min(at for at in (first, second, log.starts[2]) if at >= cut)
+        assert (before[-1].covered.end, behind[0].covered.start) == (found, found)
+        assert offsets(before) == [0]
+
+
+def test_a_record_that_a_search_would_take_for_another_is_an_error_in_either_mode(tmp_path: Path) -> None:
+    """A forged record behind the end of a split: the reader of the next one would begin with it."""
+    log = filled(tmp_path, 100)
+    forged_at = log.end + 88 + 50
+    log.append((b"x" * 50 + record_bytes(forged_at, b"forged")).ljust(300, b"x"))
+    log.append(b"last")
+    with pytest.raises(CorruptRecord, match=f"what looks like a record at {forged_at}"):
+        Reading().by_stream(log, 0, forged_at - 10, searched=True)
+    assert damage(Reading().by_stream(log, 0, forged_at - 10)) == []

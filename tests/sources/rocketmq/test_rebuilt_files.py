@@ -1,0 +1,167 @@
+"""Segment files made anew: their size, their names, and that they are there whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+from itertools import count
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from sources.errors import ConfigurationError, CorruptRecord
+from sources.offsets import Offset
+from sources.rocketmq.rebuilt_files import RebuiltFiles, check_file_ends, file_size_bytes
+from sources.rocketmq.segment_files import list_segments
+from tests.truth import Fixture
+
+SIZE = 1000
+
+
+def size_of(*stretches: tuple[int, list[int]]) -> int | None:
+    return file_size_bytes((Offset(start), map(Offset, ends)) for start, ends in stretches)
+
+
+class TestFileSize:
+    def test_the_first_blank_of_a_log_from_0_ends_its_first_file(self) -> None:
+        assert size_of((0, [1000])) == 1000
+
+    def test_two_blanks_are_a_file_apart(self) -> None:
+        assert size_of((2345, [3000, 4000, 5000])) == 1000
+
+    def test_a_log_may_begin_at_any_file(self) -> None:
+        assert size_of((3000, [4000])) == 1000
+
+    def test_a_beginning_inside_a_file_tells_nothing(self) -> None:
+        assert size_of((2345, [3000])) is None
+
+    def test_over_a_hole_nothing_is_counted(self) -> None:
+        assert size_of((2345, [3000]), (4500, [5000, 6000])) == 1000
+
+    def test_without_a_blank_nobody_knows(self) -> None:
+        assert size_of((0, [])) is None
+        assert size_of() is None
+
+    def test_no_more_is_read_than_it_takes(self) -> None:
+        assert file_size_bytes([(Offset(0), map(Offset, count(1000, 1000)))]) == 1000
+
+
+def records(*of: tuple[str, int], start: int = 0) -> pa.RecordBatch:
+    """Consecutive records, (kind, size)."""
+    sizes = [size for _, size in of]
+    offsets = [start + sum(sizes[:at]) for at in range(len(sizes))]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(offsets), pa.array(sizes, pa.int32()), pa.array([kind for kind, _ in of])], ["offset", "size", "kind"]
+    )
+
+
+class TestFileEnds:
+    def test_blanks_end_files(self) -> None:
+        check_file_ends(records(("message", 900), ("blank", 100), ("message", 992), ("blank", 8)), SIZE)
+        check_file_ends(records(("message", 100), start=1100), SIZE)
+        check_file_ends(records(("message", 100)).slice(0, 0), SIZE)
+
+    @pytest.mark.parametrize(
+        ("of", "at"),
+        [
+            ((("message", 900), ("message", 200)), 900),
+            ((("message", 900), ("message", 100)), 900),
+            ((("message", 900), ("blank", 50)), 900),
+            ((("message", 900), ("blank", 1100)), 900),
+        ],
+        ids=["over the end", "up to the end", "blank inside", "blank of two files"],
+    )
+    def test_what_does_not_fit_is_named(self, of: tuple[tuple[str, int], ...], at: int) -> None:
+        with pytest.raises(CorruptRecord, match="files of 1000 bytes") as caught:
+            check_file_ends(records(*of), SIZE)
+        assert caught.value.offset == at
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+class TestFiles:
+    def test_the_files_of_a_broker_come_out_as_they_were(self, fixture_log: Fixture, tmp_path: Path) -> None:
+        segments = list_segments(fixture_log.commitlog_path)
+        with RebuiltFiles(tmp_path / "commitlog", segments[0].size) as files:
+            for at in range(0, fixture_log.max_offset, 77_777):
+                files.write(Offset(at), memoryview(fixture_log.log)[at : at + 77_777])
+            assert not (tmp_path / "commitlog").exists()
+            files.finish(Offset(fixture_log.max_offset))
+        # a broker allocates the next file ahead of its use; without data it is no part of the log
+        expected = {one.path.name: one.path.read_bytes() for one in segments if one.start < fixture_log.max_offset}
+        assert contents(tmp_path / "commitlog") == expected
+        assert [path.name for path in tmp_path.iterdir()] == ["commitlog"]
+
+    def test_a_log_that_begins_above_0_and_has_holes(self, tmp_path: Path) -> None:
+        with RebuiltFiles(tmp_path, SIZE) as files:
+            files.write(Offset(3200), memoryview(b"a" * 300))
+            files.write(Offset(5990), memoryview(b"b" * 10))
+            assert files.finish(Offset(6000)) == (3000, 4000, 5000)
+        assert contents(tmp_path) == {
+            "00000000000000003000": bytes(200) + b"a" * 300 + bytes(500),
+            "00000000000000004000": bytes(1000),
+            "00000000000000005000": bytes(990) + b"b" * 10,
+        }
+
+    def test_a_hole_at_the_end_is_in_files_too(self, tmp_path: Path) -> None:
+        with RebuiltFiles(tmp_path, SIZE) as files:
+            files.write(Offset(0), memoryview(b"a"))
+            assert files.finish(Offset(2001)) == (0, 1000, 2000)
+
+    def test_left_without_an_end_nothing_is_there(self, tmp_path: Path) -> None:
+        with pytest.raises(KeyboardInterrupt), RebuiltFiles(tmp_path / "commitlog", SIZE) as files:
+            files.write(Offset(0), memoryview(b"a" * 2500))
+            raise KeyboardInterrupt
+        assert list(tmp_path.iterdir()) == []
+
+    def test_what_a_kill_left_is_no_part_of_the_next(self, tmp_path: Path) -> None:
+        left = tmp_path / "commitlog.rebuilding"
+        left.mkdir()
+        (left / "00000000000000000000").write_bytes(b"half")
+        (left / "00000000000000007000").write_bytes(b"of another log")
+        with RebuiltFiles(tmp_path / "commitlog", SIZE) as files:
+            files.write(Offset(0), memoryview(b"a"))
+            files.finish(Offset(1))
+        assert contents(tmp_path / "commitlog") == {"00000000000000000000": b"a" + bytes(999)}
+
+    def test_what_is_there_is_not_overwritten(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("mine")
+        for place in (tmp_path, tmp_path / "file"):
+            with pytest.raises(ConfigurationError, match="expected a directory that is empty") as caught:
+                RebuiltFiles(place, SIZE)
+            assert str(place) in str(caught.value)
+        assert contents(tmp_path) == {"file": b"mine"}
+
+    def test_what_appears_there_meanwhile_stays(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigurationError), RebuiltFiles(tmp_path / "commitlog", SIZE) as files:
+            files.write(Offset(0), memoryview(b"a"))
+            (tmp_path / "commitlog").mkdir()
+            (tmp_path / "commitlog/another").write_text("mine")
+            files.finish(Offset(1))
+        assert contents(tmp_path / "commitlog") == {"another": b"mine"}
+
+    def test_two_at_one_place_are_refused(self, tmp_path: Path) -> None:
+        with RebuiltFiles(tmp_path / "commitlog", SIZE) as files:
+            with (
+                pytest.raises(ConfigurationError, match="no other rebuild"),
+                RebuiltFiles(tmp_path / "commitlog", SIZE),
+            ):
+                pass
+            files.write(Offset(0), memoryview(b"a"))
+            files.finish(Offset(1))
+        assert contents(tmp_path / "commitlog") == {"00000000000000000000": b"a" + bytes(999)}
+
+    def test_a_full_disk_is_the_operators_matter(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def full(*_: object) -> int:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(os, "pwrite", full)
+        with (
+            pytest.raises(ConfigurationError, match="No space left"),
+            RebuiltFiles(tmp_path / "commitlog", SIZE) as files,
+        ):
+            files.write(Offset(0), memoryview(b"a"))
+        assert list(tmp_path.iterdir()) == []

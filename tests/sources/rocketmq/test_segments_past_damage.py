@@ -1,0 +1,244 @@
+"""Where a log in files begins, ends and may be cut, when damage and missing files are no end of it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sources.errors import AboveMaximum, BelowMinimum, CorruptRecord, MissingSegment, SegmentError
+from sources.master import Damage
+from sources.offsets import Offset, OffsetRange
+from sources.rocketmq.commitlog import Limits
+from sources.rocketmq.segments import Segments
+from tests.sources.rocketmq.damaged_logs import MAX_RECORD_BYTES, Reading, assert_covers, damage, offsets
+from tests.sources.rocketmq.log_reading import owned
+from tests.sources.rocketmq.synthetic_log import SyntheticLog, filled, record_bytes
+
+FILE_BYTES = 4096
+
+
+def files(log: SyntheticLog) -> Segments:
+    return Reading().files(log)
+
+
+def strict(log: SyntheticLog) -> Segments:
+    return Reading(past_damage=False).files(log)
+
+
+# A missing file
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> SyntheticLog:
+    """Of six files, the last one allocated ahead; without the third."""
+    log = filled(tmp_path, *[900] * 18)
+    assert log.end > 4 * FILE_BYTES
+    log.file(2 * FILE_BYTES).unlink()
+    return log
+
+
+HOLE = (2 * FILE_BYTES, 3 * FILE_BYTES)
+
+
+def test_a_missing_file_is_damage_without_bytes(log: SyntheticLog) -> None:
+    pieces = Reading().by_path(log, 0, log.end)
+    assert damage(pieces) == [HOLE]
+    assert offsets(pieces) == [start for start in log.starts if not HOLE[0] <= start < HOLE[1]]
+    (missing,) = [piece for piece in pieces if isinstance(piece, Damage)]
+    assert missing.raw is None
+    assert isinstance(missing.error, MissingSegment)
+    assert missing.error.offset == HOLE[0]
+    assert f"{FILE_BYTES:020d}" in str(missing.error.expected)
+    assert f"{HOLE[1]:020d}" in str(missing.error.found)
+
+
+def test_a_missing_file_is_an_error_naming_both_neighbours_if_damage_is(log: SyntheticLog) -> None:
+    for ask in (
+        lambda: strict(log).bounds(),
+        lambda: list(strict(log).chunks(owned(0, log.end), True, 1000)),
+        lambda: list(strict(log).pieces(owned(0, log.end), 1000)),
+        lambda: strict(log).boundary_after(Offset(10), Offset(log.end)),
+    ):
+        with pytest.raises(MissingSegment, match=f"{HOLE[0]:020d} is missing") as raised:
+            ask()
+        assert raised.value.offset == HOLE[0]
+        assert f"{FILE_BYTES:020d}" in str(raised.value.expected)
+        assert f"{HOLE[1]:020d}" in str(raised.value.found)
+
+
+def test_the_log_goes_on_behind_a_missing_file(log: SyntheticLog) -> None:
+    for known in (None, Offset(0), Offset(log.starts[3]), Offset(HOLE[0]), Offset(HOLE[0] + 1000), Offset(log.end)):
+        assert files(log).bounds(known) == owned(0, log.end)
+
+
+@pytest.mark.parametrize("size", [100, 1500, FILE_BYTES, 10_000])
+def test_cuts_leave_a_missing_file_whole(log: SyntheticLog, size: int) -> None:
+    cuts = list(files(log).pieces(owned(0, log.end), size))
+    assert [cut.end for cut in cuts[:-1]] == [cut.start for cut in cuts[1:]]
+    assert (cuts[0].start, cuts[-1].end) == (0, log.end)
+    assert {cut.start for cut in cuts} <= set(log.starts)
+    pieces = [piece for cut in cuts for piece in Reading().by_path(log, cut.start, cut.end)]
+    assert damage(pieces) == [HOLE]
+    assert files(log).boundary_after(Offset(HOLE[0] + 5), Offset(log.end)) == HOLE[1]
+
+
+def test_a_range_may_begin_and_end_in_a_missing_file(log: SyntheticLog) -> None:
+    start, middle, end = HOLE[0] + 100, HOLE[0] + 2000, HOLE[1] + 1
+    assert [piece.covered for piece in Reading().by_path(log, start, middle)] == [owned(start, middle)]
+    pieces = Reading().by_path(log, middle, end)
+    assert damage(pieces) == [(middle, HOLE[1])]
+    assert offsets(pieces) == [HOLE[1]]
+
+
+def test_several_missing_files_are_one_hole(tmp_path: Path) -> None:
+    log = filled(tmp_path, *[900] * 22)
+    for number in (1, 2, 4):
+        log.file(number * FILE_BYTES).unlink()
+    pieces = Reading().by_path(log, 0, log.end)
+    assert [piece.covered for piece in pieces if isinstance(piece, Damage)] == [
+        owned(FILE_BYTES, 3 * FILE_BYTES),
+        owned(4 * FILE_BYTES, 5 * FILE_BYTES),
+    ]
+    assert pieces[-1].covered.end == files(log).bounds().end == log.end
+
+
+def test_files_that_overlap_are_an_error_in_either_mode(tmp_path: Path) -> None:
+    log = filled(tmp_path, 100)
+    log.file(50).write_bytes(bytes(FILE_BYTES))
+    for source in (files(log), strict(log)):
+        with pytest.raises(SegmentError) as raised:
+            source.bounds()
+        assert not isinstance(raised.value, MissingSegment)
+
+
+def test_retention_is_no_damage(tmp_path: Path) -> None:
+    log = filled(tmp_path, *[900] * 18)
+    log.file(0).unlink()
+    assert files(log).bounds().start == FILE_BYTES
+    with pytest.raises(BelowMinimum):
+        Reading().by_path(log, 0, log.end)
+
+
+# The end
+
+
+def spoiled(tmp_path: Path, *records: int, data: bytes = b"\xff" * 8) -> SyntheticLog:
+    """A log of which these records begin with `data`, as far as their file reaches."""
+    log = filled(tmp_path, *[300] * 30)
+    for record in records:
+        start = log.starts[record]
+        log.write(start, data[: FILE_BYTES - start % FILE_BYTES])
+    return log
+
+
+@pytest.mark.parametrize("data", [b"\xff" * 8, bytes(8), bytes(300)], ids=["garbage", "a zero head", "zeros"])
+@pytest.mark.parametrize("record", [1, 9, 10, 11, 20, 28])
+def test_the_log_goes_on_behind_a_damaged_record(tmp_path: Path, record: int, data: bytes) -> None:
+    log = spoiled(tmp_path, record, data=data)
+    for known in (None, Offset(0), Offset(log.starts[record]), Offset(log.starts[5])):
+        assert files(log).bounds(known) == owned(0, log.end)
+
+
+def test_what_no_sound_record_follows_is_not_in_the_log_yet(tmp_path: Path) -> None:
+    log = spoiled(tmp_path, 3, -1)
+    last, behind = log.starts[-1], log.end
+    assert files(log).bounds() == owned(0, last)
+    with pytest.raises(CorruptRecord):
+        strict(log).bounds()
+    log.append(b"more")
+    assert files(log).bounds(Offset(last)) == owned(0, log.end)
+    assert_covers(Reading().by_path(log, last, log.end), log, last, log.end)
+    assert damage(Reading().by_path(log, last, log.end)) == [(last, behind)]
+
+
+def test_a_torn_last_record_is_waited_for_and_then_left(tmp_path: Path) -> None:
+    log = filled(tmp_path, 300, 300)
+    torn = record_bytes(log.end, b"x" * 300)
+    log.write(log.end, torn[:-1])
+    slept: list[float] = []
+    source = Segments(
+        tmp_path, past_damage=True, settle_s=0.2, clock=lambda: sum(slept), sleep=lambda wait_s: slept.append(wait_s)
+    )
+    assert source.bounds() == owned(0, log.end)
+    assert 0.2 <= sum(slept) < 0.3
+
+
+def test_a_master_that_lost_its_tail_is_not_read_as_damage(tmp_path: Path) -> None:
+    log = filled(tmp_path, *[300] * 5)
+    log.write(log.starts[3], bytes(log.end - log.starts[3]))
+    with pytest.raises(AboveMaximum):
+        Reading().by_path(log, 0, log.end)
+
+
+# Cuts
+
+
+@pytest.mark.parametrize("past_damage", [True, False])
+@pytest.mark.parametrize("flipped", [0, 3, 4, 35, 86, 200], ids=lambda at: f"byte {at}")
+def test_no_cut_is_at_a_damaged_record_nor_where_it_leads(tmp_path: Path, flipped: int, past_damage: bool) -> None:
+    log = filled(tmp_path, *[300] * 8)
+    start = log.starts[4]
+    log.write(start + flipped, bytes([log.data()[start + flipped] ^ 0x02]))
+    for limits in (Limits(), Limits(max_record_bytes=500)):
+        source = Segments(tmp_path, limits, past_damage=past_damage)
+        for offset in range(log.starts[3] + 1, log.starts[6]):
+            expected = min(at for at in log.starts if at >= offset and at != start)
+            assert source.boundary_after(Offset(offset), Offset(log.end)) == expected
+
+
+def test_a_cut_may_be_at_the_start_of_a_file_that_begins_with_damage(tmp_path: Path) -> None:
+    log = filled(tmp_path, *[300] * 30)
+    log.write(FILE_BYTES, b"\xff" * 500)
+    for offset in (FILE_BYTES - 1, FILE_BYTES):
+        assert files(log).boundary_after(Offset(offset), Offset(log.end)) == FILE_BYTES
+    first_sound = min(at for at in log.starts if at >= FILE_BYTES + 500)
+    assert files(log).boundary_after(Offset(FILE_BYTES + 1), Offset(log.end)) == first_sound
+
+
+# The bytes as they are
+
+
+def joined(pieces: Iterator[memoryview], size: int) -> bytes:
+    found = [bytes(piece) for piece in pieces]
+    assert all(0 < len(piece) <= size for piece in found)
+    return b"".join(found)
+
+
+def test_raw_bytes_at_any_edges_are_the_files_bytes(tmp_path: Path) -> None:
+    log = spoiled(tmp_path, 3, 17, data=bytes(100))
+    edges = [0, 1, log.starts[3] + 5, FILE_BYTES - 1, FILE_BYTES, FILE_BYTES + 1, 2 * FILE_BYTES + 77, log.end]
+    for source in (files(log), strict(log)):
+        for start, end in itertools.combinations_with_replacement(edges, 2):
+            assert joined(source.raw(owned(start, end), 1000), 1000) == log.data()[start:end]
+
+
+def test_raw_bytes_of_a_missing_file_are_missing_in_either_mode(log: SyntheticLog) -> None:
+    for source in (files(log), strict(log)):
+        with pytest.raises(MissingSegment) as raised:
+            list(source.raw(owned(HOLE[0] - 10, HOLE[1] + 10), 1000))
+        assert raised.value.offset == HOLE[0]
+    assert len(joined(files(log).raw(owned(0, HOLE[0]), 1000), 1000)) == HOLE[0]
+    assert len(joined(files(log).raw(owned(HOLE[1], log.end), 1000), 1000)) == log.end - HOLE[1]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "kind"), [(owned(0, 5000), BelowMinimum), (owned(9000, 1 << 40), AboveMaximum)], ids=["below", "above"]
+)
+def test_raw_bytes_that_are_not_held(tmp_path: Path, wanted: OffsetRange, kind: type[Exception]) -> None:
+    log = filled(tmp_path, *[900] * 12)
+    log.file(0).unlink()
+    with pytest.raises(kind):
+        list(files(log).raw(wanted, 1000))
+
+
+def test_damage_larger_than_a_record_comes_in_pieces(tmp_path: Path) -> None:
+    log = filled(tmp_path, *[300] * 200, file_bytes=64 * 1024)
+    log.write(log.starts[3], b"\xff" * 5 * MAX_RECORD_BYTES)
+    pieces = Reading().by_path(log, 0, log.end)
+    assert_covers(pieces, log, 0, log.end)
+    sizes = [piece.covered.size for piece in pieces if isinstance(piece, Damage)]
+    assert len(sizes) > 5
+    assert max(sizes) <= MAX_RECORD_BYTES

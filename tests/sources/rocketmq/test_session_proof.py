@@ -1,0 +1,90 @@
+"""Before a session promises anything over a connection, the job has to know the master again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from sources.errors import LogtwinError, MasterUnreachable, Rewritten
+from sources.offsets import Offset
+from tests.patience import eventually
+from tests.sources.rocketmq.scripted_master import PATIENCE_S, ScriptedMaster
+from tests.sources.rocketmq.sessions import Known, leave_after, session_of, stay
+
+COUNTS_CONNECTIONS = {"inSyncReplicas": "3", "haHousekeepingInterval": "100"}
+
+
+def test_each_connection_is_preceded_by_a_proof() -> None:
+    reported_before: list[int] = []
+    with ScriptedMaster(leave_after(2), leave_after(1), stay) as master:
+
+        def prove() -> None:
+            reported_before.append(sum(len(connection.reports) for connection in master.connections))
+
+        with session_of(Known(master.address), prove=prove) as session:
+            session.acknowledge(Offset(100))
+            master.await_connection(1).await_report_of(100)
+            session.acknowledge(Offset(200))
+            master.await_connection(3).await_report_of(200)
+    assert reported_before == [0, 2, 3]
+
+
+@pytest.mark.parametrize("error", [MasterUnreachable("away"), Rewritten("another log")])
+def test_nothing_is_promised_to_a_master_that_is_not_proven(error: LogtwinError) -> None:
+    """It is asked for again: the master may be back, or the right one again."""
+    failures: Iterator[LogtwinError] = iter([error, error])
+    proofs: list[bool] = []
+
+    def prove() -> None:
+        proofs.append(master.connections == [])
+        for failure in failures:
+            raise failure
+
+    with ScriptedMaster(stay) as master, session_of(Known(master.address), prove=prove) as session:
+        session.acknowledge(Offset(100))
+        assert eventually(lambda: session.state.last_error == str(error))
+        master.await_connection(1).await_report_of(100)
+    assert proofs == [True, True, True]
+    assert len(master.connections) == 1
+
+
+def test_a_session_of_an_unproven_master_closes_without_a_word() -> None:
+    def prove() -> None:
+        raise Rewritten("another log")
+
+    with ScriptedMaster(stay) as master:
+        with session_of(Known(master.address), prove=prove) as session:
+            session.acknowledge(Offset(100))
+            assert eventually(lambda: session.state.last_error is not None)
+        assert master.connections == []
+
+
+def test_a_proof_takes_the_turn_of_the_session() -> None:
+    """It may connect: to a master that counts connections not while tasks read."""
+    proving, may_end, entered = threading.Event(), threading.Event(), threading.Event()
+
+    def prove() -> None:
+        proving.set()
+        assert may_end.wait(PATIENCE_S)
+        assert not entered.is_set()
+
+    with (
+        ScriptedMaster(stay) as master,
+        session_of(Known(master.address, words=COUNTS_CONNECTIONS), prove=prove) as session,
+    ):
+
+        def read() -> None:
+            with session.reading():
+                entered.set()
+
+        session.acknowledge(Offset(100))
+        assert proving.wait(PATIENCE_S)
+        tasks = threading.Thread(target=read)
+        tasks.start()
+        assert not entered.wait(0.2)
+        may_end.set()
+        assert entered.wait(PATIENCE_S)
+        tasks.join(PATIENCE_S)
+        master.await_connection(1).await_report_of(100)

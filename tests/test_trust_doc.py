@@ -1,0 +1,16 @@
+"""The operator's page says of each condition what the code says of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sources.loss import Condition
+
+DOCUMENT = Path(__file__).parents[1] / "docs" / "trust.md"
+
+
+@pytest.mark.parametrize("condition", Condition, ids=lambda one: one.value)
+def test_each_condition_is_explained_in_the_same_words(condition: Condition) -> None:
+    assert f"| `{condition.value}` | {condition.cause} | {condition.hint} |" in DOCUMENT.read_text()
