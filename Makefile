@@ -30,7 +30,7 @@ $(AIRFLOW)/.installed: airflow_dags/requirements.txt airflow_dags/constraints.tx
 	  > $(AIRFLOW)/setup.log 2>&1 || { tail -n 20 $(AIRFLOW)/setup.log >&2; exit 1; }
 	@touch $@
 
-run: setup ## the demo: a master, messages, a live replica, three queries (options: ARGS="--duration-s 20 --keep")
+run: setup ## the demo: a master, messages, a live replica, queries, the proof (options: ARGS="--duration-s 20 --keep")
 	@$(BIN)/logtwin demo $(ARGS)
 
 lint: setup ## format, lint, types, import contracts

@@ -1,4 +1,4 @@
-"""The demo, what ``make run`` does: a master, messages, a live replica, a summary, three queries of an analyst's."""
+"""The demo, what ``make run`` does: a master, messages, a live replica, an analyst's queries, and the proof."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ from rich.table import Table
 
 from pipeline.config import Config, EmbeddedMasterConfig, WorkloadConfig, parse
 from pipeline.console import err
+from pipeline.coverage import coverage_blocks, coverages
 from pipeline.display import Display, duration, number, size
 from pipeline.embedded import READY
 from pipeline.progress import Progress
 from pipeline.replicate import Job
 from pipeline.session import build_session, spark_log
 from pipeline.signals import stop_by_signal
+from pipeline.verify import Scope, verify_log
+from pipeline.verify_summary import lines
 from sources.errors import LogtwinError, MasterError
 from sources.options import ReadOptions
 from sources.registry import open_log
@@ -46,11 +49,6 @@ QUERIES = {
                round(sum(double(get_json_object(string(body), '$.amount'))), 2) AS amount
         FROM log WHERE topic = 'orders' AND get_json_object(string(body), '$.status') IS NOT NULL
         GROUP BY status ORDER BY orders DESC, status""",
-    "is anything missing or double? the ledger's ranges, end to start": """
-        WITH ranges AS (SELECT *, lag(`end`) OVER (PARTITION BY log_id, epoch ORDER BY start) AS before FROM ledger)
-        SELECT log_id, min(start) AS from_offset, max(`end`) AS to_offset, sum(records) AS records,
-               count_if(start > before) AS holes, count_if(start < before) AS overlaps
-        FROM ranges GROUP BY log_id""",
 }
 
 
@@ -83,6 +81,8 @@ def run_demo(settings: Config, console: Console, *, keep: bool) -> None:
         outcome = _replicate(job, config.logs[0], workload, keep)
         _summary(console, job.progress()[0], outcome)
         _queries(console, spark, config.warehouse)
+        _proof(console, spark, config)
+        console.print(f"\ntables: {config.warehouse}; run it again and they grow from where they end", soft_wrap=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +158,18 @@ def _queries(console: Console, spark: SparkSession, warehouse: str) -> None:
             table.add_row(*(_cell(value) for value in row))
         console.print(f"\n[bold]{title}[/]", highlight=False)
         console.print(table)
-    console.print(
-        f"\ntables: {warehouse}/log and {warehouse}/ledger; run it again and they grow from where they end",
-        highlight=False,
-        soft_wrap=True,
-    )
+
+
+def _proof(console: Console, spark: SparkSession, config: Config) -> None:
+    """While the master still serves: is anything missing or double, and is every byte its own?"""
+    console.print("\n[bold]is anything missing? logtwin coverage[/]", highlight=False)
+    console.print(coverage_blocks(coverages(spark, config)))
+    console.print("[bold]is it what the master holds, byte for byte? logtwin verify[/]", highlight=False)
+    found = verify_log(spark, config.warehouse, config.logs[0], Scope(restart=True))
+    for line, style in lines(found):
+        console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+    if found.problem is not None:
+        raise found.problem
 
 
 def _cell(value: Any) -> str:

@@ -87,13 +87,14 @@ def _jump(row: dict[str, Any]) -> Jump:
         at=at,
         expected=expected,
         found=found,
-        why=_why(expected, found, over_hole=row["over_hole"]),
+        why=_why(expected, found, is_same=after == at, over_hole=row["over_hole"]),
     )
 
 
-def _why(expected: int, found: int, *, over_hole: bool) -> Why:
+def _why(expected: int, found: int, *, is_same: bool, over_hole: bool) -> Why:
+    """`is_same` says that it is one record, twice."""
     if over_hole:
         return Why.HOLE
     if found > expected:
         return Why.MISSING
-    return Why.RECREATED if found == 0 else Why.REPEATED
+    return Why.RECREATED if found == 0 and not is_same else Why.REPEATED

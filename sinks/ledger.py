@@ -76,8 +76,8 @@ class Ledger:
                 offset=position.offset,
                 expected=f"the position {found}, as in the ledger",
                 found=position.offset,
-                hint="An entry of its Delta log was lost, or an older copy was restored. Restore what is missing, or go "
-                "on from here: logtwin repair.",
+                hint="An entry of its Delta log was lost, or an older copy was restored. Restore what is missing, or "
+                "go on from here: logtwin repair.",
             )
 
     def append(self, position: Position, rows: Sequence[LedgerRow]) -> bool:

@@ -47,6 +47,8 @@ ROWS = [
     message(120, "lossy", 2),
     message(130, "lossy", 2),
     message(140, "lossy", 3),
+    message(145, "doubled", 0),
+    message(145, "doubled", 0),
     # over a hole of the replica, and made anew
     message(150, "holed", 0),
     message(200, "holed", 9),
@@ -69,6 +71,7 @@ def test_jumps(spark: SparkSession, tmp_path: Path) -> None:
         jump("batches", 80, 100, 7, 8, Why.MISSING),
         jump("lossy", 110, 120, 1, 2, Why.MISSING),
         jump("lossy", 120, 130, 3, 2, Why.REPEATED),
+        jump("doubled", 145, 145, 1, 0, Why.REPEATED),
         jump("anew", 210, 220, 5, 0, Why.RECREATED),
         jump("holed", 150, 200, 1, 9, Why.HOLE),
     )

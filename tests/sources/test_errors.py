@@ -71,9 +71,10 @@ def test_exit_codes_say_whose_fault_it_is_and_only_connections_are_worth_a_retry
         "LogtwinError": 1, "ConfigurationError": 2,
         "MasterError": 3, "MasterUnreachable": 3, "MasterSilent": 3, "MasterRefused": 3, "ProtocolViolation": 3,
         "OffsetOutOfRange": 3, "BelowMinimum": 3, "AboveMaximum": 3,
-        "LogError": 4, "CorruptRecord": 4, "SegmentError": 4,
+        "LogError": 4, "CorruptRecord": 4, "ChecksumMismatch": 4, "SegmentError": 4, "MissingSegment": 4,
+        "Rewritten": 4, "Recreated": 4,
         "ReplicaError": 5, "Gap": 5, "CoverageError": 5, "TakenOver": 5,
-        "AlreadyRunning": 5,
+        "AlreadyRunning": 5, "RepairPending": 5, "Divergent": 5,
     }  # fmt: skip
     assert {kind.__name__ for kind in kinds if kind.is_transient} == {
         "MasterUnreachable",
