@@ -34,7 +34,7 @@ def read_and_hash(folder: Path) -> None:
                 digest.update(buffer[:count])
 
 
-def main(megabytes: int = 500, rounds: int = 3) -> None:
+def main(megabytes: int = 1000, rounds: int = 3) -> None:
     folder = Path(tempfile.mkdtemp(prefix="logtwin-bench-"))
     try:
         size_bytes = write_large_log(folder / "log", megabytes * 1_000_000)

@@ -36,8 +36,8 @@ from sources.options import ReadOptions
 from sources.registry import open_log
 
 _MB = 1_000_000
-_SECTIONS_A_CORE = 16
-"""In one job; a single one with a limit of speed, where a job would last minutes."""
+_SECTIONS_A_TASK = 16
+"""A task costs 25 ms, and a core has one in each job. A single one where a limit of speed makes it last."""
 _log = logging.getLogger(__name__)
 
 OnProgress = Callable[[int, int], None]
@@ -185,7 +185,7 @@ class _Verification:
         context = self._spark.sparkContext
         reads_at_once = self._options.parallel_reads or self._master.cuts_at_records
         cores = context.defaultParallelism if reads_at_once else 1
-        count = cores * (_SECTIONS_A_CORE if self._scope.max_mb_per_s is None else 1)
+        count = cores * (_SECTIONS_A_TASK if self._scope.max_mb_per_s is None else 1)
         compare = SectionComparer(
             master=self._master,
             folder=self._accounts.folder,
@@ -194,7 +194,7 @@ class _Verification:
         )
         for at in range(0, len(waiting), count):
             together = waiting[at : at + count]
-            job = context.parallelize(together, len(together) if reads_at_once else 1).mapPartitions(compare)
+            job = context.parallelize(together, min(cores, len(together))).mapPartitions(compare)
             try:
                 results = job.collect()
             except (PySparkException, Py4JError) as error:

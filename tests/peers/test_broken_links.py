@@ -31,6 +31,7 @@ from tests.peers.replicating import (
 )
 from tests.peers.rocketmq import Broker
 from tests.peers.sender import Sender
+from tests.sources.rocketmq.log_reading import chunks_of
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 
@@ -66,7 +67,7 @@ def log_through(ha_port: int, port: int) -> RocketMQLog:
 def read_on(held: bytearray, log: RocketMQLog, end: int) -> None:
     """What a slave does in one attempt that keeps every whole record it was sent. Raises what ended it before `end`."""
     at = Offset(len(held))
-    for chunk in log.read(OffsetRange(at, Offset(end)), committed=at, boundary=True):
+    for chunk in chunks_of(log.read(OffsetRange(at, Offset(end)), committed=at, boundary=True)):
         assert chunk.covered.start == len(held)
         held += chunk.raw
 

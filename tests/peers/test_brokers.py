@@ -18,6 +18,7 @@ from tests.peers.name_server import NameServer
 from tests.peers.process import PeerFailed
 from tests.peers.rocketmq import Broker, free_ports
 from tests.peers.wire import Connection
+from tests.sources.rocketmq.log_reading import chunks_of
 
 pytestmark = pytest.mark.peer
 
@@ -34,7 +35,7 @@ def broker(request: pytest.FixtureRequest) -> Broker:
 def bodies(segments: Segments, wanted: OffsetRange) -> dict[int, bytes]:
     """The records that start in `wanted`: offset -> body, None for a blank."""
     found: dict[int, bytes] = {}
-    for chunk in segments.chunks(wanted, True, 64 * 1024):
+    for chunk in chunks_of(segments.chunks(wanted, True, 64 * 1024)):
         found |= zip(chunk.records["offset"].to_pylist(), chunk.records["body"].to_pylist(), strict=True)
     return found
 

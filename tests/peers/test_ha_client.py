@@ -21,6 +21,7 @@ from sources.rocketmq.remoting import Command, RequestCode, ResponseCode, Serial
 from sources.rocketmq.send_header import SendHeader, encode_send_header
 from tests.patience import eventually
 from tests.peers.rocketmq import Broker
+from tests.sources.rocketmq.log_reading import chunks_of
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 
@@ -63,7 +64,7 @@ def send(client: RemotingClient, topic: str, body: bytes, serialization: Seriali
 
 
 def read_all(log: RocketMQLog, bounds: OffsetRange) -> list[Chunk]:
-    chunks = log.read(bounds, committed=None, boundary=True)
+    chunks = chunks_of(log.read(bounds, committed=None, boundary=True))
     return [Chunk(chunk.covered, chunk.records, memoryview(bytes(chunk.raw))) for chunk in chunks]
 
 

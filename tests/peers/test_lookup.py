@@ -18,6 +18,7 @@ from sources.rocketmq.remote_broker import NamedBroker
 from tests.patience import eventually
 from tests.peers.name_server import NameServer
 from tests.peers.rocketmq import Broker
+from tests.sources.rocketmq.log_reading import chunks_of
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 
@@ -48,7 +49,7 @@ def send(broker: Broker, count: int) -> None:
 
 
 def read_all(log: RocketMQLog) -> bytes:
-    chunks = log.read(log.bounds(), committed=None, boundary=True)
+    chunks = chunks_of(log.read(log.bounds(), committed=None, boundary=True))
     return b"".join(bytes(chunk.raw) for chunk in chunks)
 
 

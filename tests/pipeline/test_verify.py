@@ -202,7 +202,7 @@ def small_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A section for each range of the ledger, a job for every two."""
     monkeypatch.setattr(verify_plan, "SECTION_BYTES", 1)
     monkeypatch.setattr(verify_plan, "LARGEST_SECTION_BYTES", 1)
-    monkeypatch.setattr(verify, "_SECTIONS_A_CORE", 1)
+    monkeypatch.setattr(verify, "_SECTIONS_A_TASK", 1)
 
 
 class Killed(BaseException):
