@@ -12,22 +12,21 @@ from enum import Enum
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from sinks.holes import Holes
 from sources.offsets import LogId, Offset
 
 JUMPS_LISTED = 100
+_TAKES_ONE = "kind = 'message' AND sys_flag & 12 IN (0, 8)"
+_IS_BATCH = "sys_flag & 128 <> 0"
+_BATCH_SIZE = f"if({_IS_BATCH}, coalesce(try_cast(properties['INNER_NUM'] AS BIGINT), 1), 1)"
 _SQL = """
-WITH records AS (
-    SELECT topic, queue_id, offset, queue_offset, sys_flag & 128 AS form,
-           coalesce(try_cast(if(sys_flag & 128 = 0, '1', properties['INNER_NUM']) AS BIGINT), 1) AS taken
-    FROM {log}
-    WHERE log_id = {log_id} AND offset < {position} AND kind = 'message' AND sys_flag & 12 IN (0, 8)
-), pairs AS (
+WITH pairs AS (
     SELECT topic, queue_id, offset, queue_offset + taken AS expected,
            lead(queue_offset) OVER in_order AS found, lead(offset) OVER in_order AS found_at
-    FROM records
-    WINDOW in_order AS (PARTITION BY topic, queue_id, form ORDER BY offset)
+    FROM {records}
+    WINDOW in_order AS (PARTITION BY topic, queue_id, is_batch ORDER BY offset)
 )
 SELECT *, EXISTS (SELECT * FROM {holes} hole WHERE hole.start < found_at AND hole.end > offset) AS over_hole
 FROM pairs WHERE found <> expected ORDER BY over_hole, found_at
@@ -73,8 +72,14 @@ def jumps(
     Those over holes come last; the rest in the order of the log, and no more than JUMPS_LISTED of all.
     """
     log = spark.read.format("delta").option("versionAsOf", version).load(path)
+    ours = log.where((F.col("log_id") == str(log_id)) & (F.col("offset") < position)).where(_TAKES_ONE)
+    # most logs have no batch: then nobody has to read the properties
+    taken = "1" if ours.where(_IS_BATCH).isEmpty() else _BATCH_SIZE
+    records = ours.selectExpr(
+        "topic", "queue_id", "offset", "queue_offset", f"{_IS_BATCH} AS is_batch", f"{taken} AS taken"
+    )
     ranges = spark.createDataFrame([(hole.start, hole.end) for hole in holes.ranges], _HOLES_SCHEMA)
-    found = spark.sql(_SQL, log=log, holes=ranges, log_id=str(log_id), position=position)
+    found = spark.sql(_SQL, records=records, holes=ranges)
     return tuple(_jump(row.asDict()) for row in found.limit(JUMPS_LISTED).collect())
 
 

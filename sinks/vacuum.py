@@ -1,8 +1,8 @@
 """Files of a table that no commit names: crashed batches left them, or they were merged, deleted or exchanged.
 
-VACUUM is delta-spark's. Told to keep to itself what it did, it commits nothing: so it needs no lock on a local disk,
-and runs while streams commit. A file younger than the horizon is left alone, because a batch under way writes files
-first and commits them later.
+Which they are says delta-spark's VACUUM, in a dry run: it commits nothing, so it needs no lock on a local disk and runs
+while streams commit, and it prints nothing to standard output. A file younger than the horizon is left alone, because a
+batch under way writes files first and commits them later.
 
 Files of the quarantine are the exception: a commit to the table log owes them (`sinks.position.LogState`), and a job
 that stopped right after it may stay down for longer than any horizon. They are committed before anything is looked at.
@@ -17,7 +17,7 @@ import pyarrow.fs as pafs
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sinks.files import open_folder
+from sinks.files import discard, open_folder
 from sinks.kernel import KernelTable, Snapshot
 from sinks.position import LogState
 from sinks.quarantine import Quarantine
@@ -30,8 +30,8 @@ _STATE = "logtwin."
 _SETTINGS = {
     # the horizon is ours to judge: the table's property is what anybody's VACUUM goes by
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
-    # its own commits, which would take no lock
-    "spark.databricks.delta.vacuum.logging.enabled": "false",
+    # a table's folder is flat; the default lists it in 10,000 tasks, which takes half a minute for nothing
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
 }
 
 
@@ -50,27 +50,29 @@ def vacuum(spark: SparkSession, path: str, hours: float, *, dry_run: bool) -> Va
 
     Raises ReplicaError.
     """
-    before = _sizes(path)
+    sizes = _sizes(path)
+    names = _unnamed(spark, path, hours)
+    if not dry_run:
+        discard(path, names)
+    return Vacuumed(
+        files=len(sizes),
+        bytes=sum(sizes.values()),
+        removed=len(names),
+        removed_bytes=sum(sizes.get(name, 0) for name in names),
+    )
+
+
+def _unnamed(spark: SparkSession, path: str, hours: float) -> list[str]:
     session = spark.newSession()  # settings of its own
     for name, value in _SETTINGS.items():
         session.conf.set(name, value)
-    statement = f"VACUUM delta.`{path}` RETAIN {hours} HOURS"
     try:
-        if dry_run:
-            names = {row["path"].rpartition("/")[2] for row in session.sql(f"{statement} DRY RUN").collect()}
-        else:
-            session.sql(statement).collect()
-            names = before.keys() - _sizes(path).keys()
+        found = session.sql(f"VACUUM delta.`{path}` RETAIN {hours} HOURS DRY RUN").collect()
     except PySparkException as error:
         raise ReplicaError(
             f"VACUUM of {path} failed", found=str(error).strip().partition("\n")[0], hint="Run it again."
         ) from error
-    return Vacuumed(
-        files=len(before),
-        bytes=sum(before.values()),
-        removed=len(names),
-        removed_bytes=sum(before.get(name, 0) for name in names),
-    )
+    return [row["path"].rpartition("/")[2] for row in found]
 
 
 def commit_owed(spark: SparkSession, warehouse: str) -> int:

@@ -31,7 +31,7 @@ def test_three_thousand_commits(spark: SparkSession, tmp_path: Path, monkeypatch
         kept = replicate_a_day(spark, tmp_path, COMMITS, RECENT, write)
     expected = [at * RECORD_BYTES for at in range(COMMITS * COMMIT_RECORDS)]
     assert offsets(tmp_path) == expected
-    assert spark.read.format("delta").load(path).count() == len(expected)
+    assert spark.sql(f"DESCRIBE DETAIL delta.`{path}`").collect()[0]["numFiles"] == COMMITS
     before = figures(spark, tmp_path)
     assert before.data_files == COMMITS
     steps = {(one.table, one.step): one for one in maintain(spark, tmp_path, log_hours=0.1)}
@@ -49,5 +49,4 @@ def test_three_thousand_commits(spark: SparkSession, tmp_path: Path, monkeypatch
     assert (
         DeltaTable(path).transaction_version("logtwin/rocketmq/broker-a@0") == COMMITS * COMMIT_RECORDS * RECORD_BYTES
     )
-    assert all(one.files_before == 0 for one in maintain(spark, tmp_path, log_hours=0.1) if one.step == "merge")
     print(f"\n{comparison(before, after)}")  # noqa: T201

@@ -64,6 +64,15 @@ def test_a_crashed_batchs_file_goes_and_what_is_committed_or_young_stays(spark: 
     assert offsets(Path(path).parent) == [0, 100, 200, 300, 400]
 
 
+def test_all_of_very_many_go(spark: SparkSession, path: str) -> None:
+    for number in range(1100):
+        orphan = Path(path) / f"part-{number}.parquet"
+        orphan.touch()
+        age(orphan, days=8)
+    assert vacuum(spark, path, WEEK_H, dry_run=False).removed == 1100
+    assert len(parquet_files(path)) == 1
+
+
 def test_what_was_merged_lately_stays_for_who_reads_it(spark: SparkSession, path: str) -> None:
     table = KernelTable(spark, path)
     snapshot = table.snapshot()
