@@ -1,8 +1,9 @@
 """What ``logtwin backfill`` does: bring what a replica lacks below its position, from its master or from a copy.
 
 The holes that are wanted are read in batches, each a Spark job of parallel splits and a commit of its own
-(`sinks/hole_filler.py`), while the stream goes on. The source has to be the same log (`sinks/neighbours.py`). What it
-does not hold, and what is damaged there, stays a hole. Run twice, or twice at once, it finds nothing left to do.
+(`sinks/healing/hole_filler.py`), while the stream goes on. The source has to be the same log
+(`sinks/healing/neighbours.py`). What it does not hold, and what is damaged there, stays a hole. Run twice, or twice at
+once, it finds nothing left to do.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from pipeline.config import Config
 from pipeline.coverage import read_accounts
 from pipeline.display import size
 from pipeline.wanted import Wanted
-from sinks.completeness import Completeness
-from sinks.hole_filler import Filled, FillStep, HoleFiller, no_step
+from sinks.healing.hole_filler import Filled, FillStep, HoleFiller, no_step
+from sinks.healing.ledger_rows import LedgerRows
+from sinks.healing.neighbours import compare
 from sinks.holes import Holes, joined
 from sinks.incidents import IncidentsTable, State
 from sinks.ledger import BACKFILL
-from sinks.ledger_rows import LedgerRows
-from sinks.neighbours import compare
 from sinks.position import Held, LogTable
+from sinks.proof.completeness import Completeness
+from sinks.proof.stored_log import StoredLog
 from sinks.retention import Retention
-from sinks.stored_log import StoredLog
 from sinks.tables import LOG
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError

@@ -230,8 +230,8 @@ def verify(
     Says which ranges and records differ and whose bytes are wrong, and records it as incidents. A run that was killed
     goes on where it stopped.
     """
+    from pipeline.verification.summary import lines
     from pipeline.verify import Scope, verify_logs
-    from pipeline.verify_summary import lines
 
     scope = Scope(
         share=sample,

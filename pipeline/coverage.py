@@ -19,13 +19,13 @@ from rich.text import Text
 
 from pipeline.config import Config
 from pipeline.display import number, size
-from sinks.completeness import Accounts, Completeness, Missing, Reason, Stretch
 from sinks.incidents import IncidentRow, IncidentsTable
 from sinks.ledger import app_id, fill_app_id
 from sinks.position import Held, LogTable
+from sinks.proof.completeness import Accounts, Completeness, Missing, Reason, Stretch
+from sinks.proof.whole_ledger import Owed, read_ledger
 from sinks.tables import LOG
 from sinks.warehouse import absolute
-from sinks.whole_ledger import Owed, read_ledger
 from sources.errors import CoverageError, ReplicaError
 from sources.offsets import LogId, Offset, OffsetRange, Position
 

@@ -26,8 +26,8 @@ from pipeline.progress import Progress
 from pipeline.replicate import Job
 from pipeline.session import build_session, spark_log
 from pipeline.signals import stop_by_signal
+from pipeline.verification.summary import lines
 from pipeline.verify import Scope, verify_log
-from pipeline.verify_summary import lines
 from sources.errors import LogtwinError, MasterError
 from sources.options import ReadOptions
 from sources.registry import open_log

@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
+from sinks.healing.ledger_rows import LedgerRows
 from sinks.holes import joined
 from sinks.kernel import KernelTable
-from sinks.ledger_rows import LedgerRows
 from sinks.position import LogTable
-from sinks.proven import Proof, check_joined, not_joined, proven_ranges
-from sinks.stored import parts, read
+from sinks.proof.proven import Proof, check_joined, not_joined, proven_ranges
+from sinks.proof.stored import parts, read
 from sinks.tables import LOG
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError, LogtwinError, ReplicaError

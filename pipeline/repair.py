@@ -14,7 +14,7 @@ from pipeline.display import size
 from pipeline.run_state import RunFile, check_free
 from pipeline.session import build_session, spark_log
 from pipeline.wanted import Wanted
-from sinks.repair import Repair, Repaired, WayBack
+from sinks.healing.repair import Repair, Repaired, WayBack
 from sources.errors import ConfigurationError, LogtwinError
 from sources.options import ReadOptions
 from sources.registry import open_log

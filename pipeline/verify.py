@@ -1,8 +1,8 @@
 """What ``logtwin verify`` does: a replica against its master, every byte or a sample of them.
 
-One version of the log table is compared, section by section (`pipeline/verify_plan.py`), some in each Spark job. After
-each job what differs becomes incidents and what is equal is remembered (`pipeline/verify_state.py`): a kill costs the
-job that was under way. Whole runs prove the queues, too (`pipeline/queue_proof.py`).
+One version of the log table is compared, section by section, some in each Spark job (`pipeline/verification/`: `plan`,
+`task`). After each job what differs becomes incidents and what is equal is remembered (`state`): a kill costs the job
+that was under way. Whole runs prove the queues, too (`queues`).
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from pipeline.config import Config
 from pipeline.console import err
-from pipeline.queue_proof import Jump, jumps
 from pipeline.session import build_session, spark_log
-from pipeline.verify_accounts import read_accounts
-from pipeline.verify_plan import Section, sampled, sections
-from pipeline.verify_state import Asked, VerifyFile, VerifyState
-from pipeline.verify_summary import Summary, Tally, incident_of
-from pipeline.verify_task import SectionComparer
+from pipeline.verification.accounts import read_accounts
+from pipeline.verification.plan import Section, sampled, sections
+from pipeline.verification.queues import Jump, jumps
+from pipeline.verification.state import Asked, VerifyFile, VerifyState
+from pipeline.verification.summary import Summary, Tally, incident_of
+from pipeline.verification.task import SectionComparer
 from sinks.incidents import IncidentsTable
-from sinks.verdicts import Compared, Verdict
+from sinks.proof.verdicts import Compared, Verdict
 from sources.errors import ConfigurationError, LogError, ReplicaError, find_error
 from sources.offsets import OffsetRange
 from sources.options import ReadOptions

@@ -38,11 +38,11 @@ from pyspark.sql import SparkSession
 
 from sinks.continuity import Link
 from sinks.files import DataFile
+from sinks.healing.rewrite import Rows, TakingOut
 from sinks.holes import Holes
 from sinks.incidents import Incident
 from sinks.kernel import KernelConflict, KernelTable, Partition, Snapshot
 from sinks.ledger import LedgerRow
-from sinks.rewrite import Rows, TakingOut
 from sinks.tables import LOG
 from sources.errors import RepairPending, ReplicaError, TakenOver
 from sources.loss import Condition

@@ -20,9 +20,9 @@ from pyspark.sql import SparkSession
 from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from sinks.files import DataFile, FileWriter, new_name, open_folder
+from sinks.healing.rewrite import rows_of
 from sinks.kernel import KernelConflict, KernelTable, Overlap, Partition, Snapshot, StoredFile
 from sinks.position import Held, LogTable
-from sinks.rewrite import rows_of
 from sinks.tables import LEDGER, LOG, LOG_ID
 from sinks.warehouse import absolute
 from sources.errors import ReplicaError

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from pipeline.session import build_session
-from sinks.repair import Repair
-from sinks.repair_steps import Step
+from sinks.healing.repair import Repair
+from sinks.healing.repair_steps import Step
 from sources.registry import open_log
 from tests.pipeline.running import job_config
 

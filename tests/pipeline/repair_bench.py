@@ -13,10 +13,10 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from pipeline.config import Config
+from sinks.healing.repair import Repair, Repaired
+from sinks.healing.repair_steps import Step
 from sinks.incidents import Action, Incident, IncidentsTable
 from sinks.position import LogState, LogTable
-from sinks.repair import Repair, Repaired
-from sinks.repair_steps import Step
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.registry import open_log

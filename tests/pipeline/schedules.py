@@ -21,7 +21,7 @@ from pipeline.backfill import run_backfill
 from pipeline.config import Config
 from pipeline.coverage import coverages
 from pipeline.wanted import Wanted
-from sinks.repair import Repair
+from sinks.healing.repair import Repair
 from sources.errors import LogtwinError, Recreated, ReplicaError
 from sources.registry import open_log
 from tests.pipeline.faulty_log import FaultyLog

@@ -17,7 +17,7 @@ from pipeline.backfill import BackfillResult, run_backfill
 from pipeline.config import Config
 from pipeline.coverage import coverages
 from pipeline.wanted import Wanted
-from sinks.hole_filler import FillStep, no_step
+from sinks.healing.hole_filler import FillStep, no_step
 from sinks.incidents import Action, Incident, IncidentsTable, State
 from sinks.position import Held, LogTable, PendingRepair
 from sinks.replica import Replica

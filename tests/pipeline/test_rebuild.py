@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 
 from pipeline.cli import main
 from pipeline.rebuild import Rebuild, Rebuilt
+from sinks.healing.ledger_rows import LedgerRows
 from sinks.holes import Holes
 from sinks.kernel import KernelTable
-from sinks.ledger_rows import LedgerRows
 from sources.errors import ConfigurationError, Divergent, ReplicaError
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import ReadOptions

@@ -12,13 +12,14 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from pipeline import verify, verify_plan
+from pipeline import verify
 from pipeline.cli import main
-from pipeline.queue_proof import Why
+from pipeline.verification import plan
+from pipeline.verification.queues import Why
+from pipeline.verification.summary import Summary
 from pipeline.verify import Scope, verify_log
-from pipeline.verify_summary import Summary
 from sinks.incidents import IncidentsTable
-from sinks.verdicts import Kind, Verdict
+from sinks.proof.verdicts import Kind, Verdict
 from sources.errors import ConfigurationError, Divergent
 from sources.loss import Condition
 from sources.offsets import LogId
@@ -200,8 +201,8 @@ def test_a_master_that_ends_before_the_replica(
 @pytest.fixture
 def small_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A section for each range of the ledger, a job for every two."""
-    monkeypatch.setattr(verify_plan, "SECTION_BYTES", 1)
-    monkeypatch.setattr(verify_plan, "LARGEST_SECTION_BYTES", 1)
+    monkeypatch.setattr(plan, "SECTION_BYTES", 1)
+    monkeypatch.setattr(plan, "LARGEST_SECTION_BYTES", 1)
     monkeypatch.setattr(verify, "_SECTIONS_A_TASK", 1)
 
 

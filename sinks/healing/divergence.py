@@ -1,0 +1,152 @@
+"""Where a replica and its master part: the ledger's checksums against the master's bytes. Driver only.
+
+Only what both have can be compared: rows of the ledger that lie between the master's minimum and its maximum. Rows
+below the minimum are believed to agree as soon as one above it is proven to; where every one that can be compared
+differs, nothing is proven, and the master may be another one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from sinks.continuity import Link
+from sinks.healing.common_point import last_agreeing, last_equal
+from sinks.healing.ledger_rows import LedgerRows
+from sinks.ledger import LedgerRow
+from sinks.proof.stored_log import StoredLog
+from sources.errors import CorruptRecord, ReplicaError
+from sources.loss import Condition
+from sources.master import MasterLog
+from sources.offsets import END, Offset, OffsetRange
+
+_FIRST_LOOK_BYTES = 64 * 1024 * 1024
+_WIDER = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Divergence:
+    """Up to `common` replica and master are the same, and no further; the replica claims what is below `end`.
+
+    RECREATED: nothing proves that they are of one log; `common` is the master's minimum then. REPLICA_DAMAGED: the
+    table has nothing from `common` on, though its ledger says that it once had.
+    """
+
+    condition: Condition
+    common: Offset
+    end: Offset
+    cause: str
+
+
+class Comparison:
+    """Of a replica at `position` with its master, which holds `bounds`. Nothing is compared twice."""
+
+    def __init__(
+        self, master: MasterLog, ledger: LedgerRows, stored: StoredLog, position: Offset, bounds: OffsetRange
+    ) -> None:
+        self._master = master
+        self._ledger = ledger
+        self._stored = stored
+        self._position = position
+        self._bounds = bounds
+        self._answers: dict[LedgerRow, bool] = {}
+
+    @property
+    def comparisons(self) -> int:
+        """How many rows of the ledger were compared with the master."""
+        return len(self._answers)
+
+    def find(self, doubtful: Sequence[OffsetRange] = ()) -> Divergence | None:
+        """Where the two part; None where nothing that can be compared differs.
+
+        In `doubtful` ranges the master was found to have other bytes before: they are looked at by themselves, because
+        what follows them may agree. Raises what reading the master, the ledger or the table raises.
+        """
+        doubt = self._first_doubt(doubtful)
+        ceiling = min(self._position, self._bounds.end) if doubt is None else doubt.start
+        rows, agreeing = self._search(ceiling)
+        is_all = ceiling == self._position and doubt is None
+        if is_all and agreeing is not None and agreeing.end == rows[-1].end:
+            return self._lost_commits()
+        floor = self._bounds.start if agreeing is None else agreeing.end
+        link = self._last_equal(rows, floor)
+        reached = floor if link is None else link.end
+        if is_all and (not rows or reached == rows[-1].end):
+            return self._lost_commits()
+        if doubt is not None and reached >= doubt.end:  # every record is the same: it is the ledger that errs
+            return self.find([one.starting_at(doubt.end) for one in doubtful if one.end > doubt.end])
+        return self._divergence(reached, is_proven=agreeing is not None or link is not None)
+
+    def is_equal(self, wanted: OffsetRange) -> bool:
+        """Whether all rows of the ledger in `wanted` can be compared, and agree."""
+        rows = self._ledger.overlapping(wanted)
+        return bool(rows) and all(self._is_comparable(row, self._bounds.end) and self._agrees(row) for row in rows)
+
+    def _first_doubt(self, doubtful: Sequence[OffsetRange]) -> LedgerRow | None:
+        """The first row in `doubtful` that does differ."""
+        rows = (row for one in sorted(doubtful) for row in self._ledger.overlapping(one))
+        comparable = (row for row in rows if self._is_comparable(row, self._bounds.end))
+        return next((row for row in comparable if not self._agrees(row)), None)
+
+    def _search(self, ceiling: Offset) -> tuple[list[LedgerRow], LedgerRow | None]:
+        """The rows that begin at or below `ceiling`, as far back as was needed; and the last that agrees, if any."""
+        look_bytes = _FIRST_LOOK_BYTES
+        while True:
+            start = max(self._bounds.start, ceiling - look_bytes)
+            rows = self._ledger.overlapping(OffsetRange(Offset(start), Offset(max(start, ceiling) + 1)))
+            comparable = [row for row in rows if self._is_comparable(row, ceiling)]
+            agreeing = last_agreeing(comparable, self._agrees)
+            if agreeing is not None or start == self._bounds.start:
+                return rows, agreeing
+            look_bytes *= _WIDER
+
+    def _last_equal(self, rows: Sequence[LedgerRow], floor: Offset) -> Link | None:
+        """The last record from `floor` on that is the master's, in the first row that differs.
+
+        Where none agrees that is the first one that the master has from its beginning, and the rest of the one before.
+        """
+        above = [row for row in rows if row.end > floor]
+        if not above:
+            return None
+        differing = next((row for row in above if row.start >= floor), above[-1])
+        start, end = max(floor, above[0].start), min(differing.end, self._bounds.end)
+        if end <= start:
+            return None
+        wanted = OffsetRange(start, end)
+        return last_equal(self._readable(wanted), self._master.raw(wanted, committed=self._position), start)
+
+    def _readable(self, wanted: OffsetRange) -> Iterator[tuple[OffsetRange, bytes]]:
+        """The replica's records, up to the first that cannot be read: that one is not the master's, either."""
+        with suppress(ReplicaError, CorruptRecord):
+            yield from ((record.range, record.raw) for record in self._stored.records(wanted))
+
+    def _lost_commits(self) -> Divergence | None:
+        """The ledger is written after the commit: what it has above the position the table had, and lost."""
+        above = self._ledger.overlapping(OffsetRange(self._position, END))
+        if not above:
+            return None
+        cause = f"the table ends at {self._position}, and its ledger at {above[-1].end}: its newest commits are gone"
+        return Divergence(condition=Condition.REPLICA_DAMAGED, common=self._position, end=above[-1].end, cause=cause)
+
+    def _divergence(self, reached: Offset, *, is_proven: bool) -> Divergence:
+        if not is_proven:
+            cause = f"nothing that the master holds, {self._bounds}, is what was replicated"
+            return Divergence(condition=Condition.RECREATED, common=self._bounds.start, end=self._position, cause=cause)
+        if self._position > self._bounds.end:
+            cause = f"the master's log ends at {self._bounds.end}, the replica at {self._position}"
+            return Divergence(condition=Condition.ABOVE_MAXIMUM, common=reached, end=self._position, cause=cause)
+        cause = f"from offset {reached} on the master has other bytes than those that were replicated"
+        return Divergence(condition=Condition.REWRITTEN, common=reached, end=self._position, cause=cause)
+
+    def _is_comparable(self, row: LedgerRow, ceiling: Offset) -> bool:
+        return self._bounds.start <= row.start and row.end <= ceiling
+
+    def _agrees(self, row: LedgerRow) -> bool:
+        if row not in self._answers:
+            digest = hashlib.sha256()
+            for piece in self._master.raw(row.range, committed=self._position):
+                digest.update(piece)
+            self._answers[row] = f"sha256:{digest.hexdigest()}" == row.checksum
+        return self._answers[row]

@@ -1,0 +1,85 @@
+"""Is this the log that the hole is in? The records around a hole, compared with the source that shall fill it.
+
+That the source's records begin and end where the hole does is little proof: segment files of all brokers begin at the
+same offsets. The replica knows the record before the hole and the one after it; the source, where it holds one of them,
+must have the same bytes there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sinks.continuity import Link
+from sinks.proof.stored_log import Record, StoredLog
+from sources.errors import Rewritten
+from sources.master import MasterLog
+from sources.offsets import Offset, OffsetRange
+
+_FIRST_LOOK_BYTES = 1 << 16
+_HINT = "These are another log's files, or the master's log was rewritten since: check the path."
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """What of the records around a hole was compared and found equal: `before` is the one before it.
+
+    Without any, nothing but its offsets says that the source is the same log.
+    """
+
+    before: Link | None
+    is_after_equal: bool
+
+    @property
+    def are_known(self) -> bool:
+        return self.before is not None or self.is_after_equal
+
+
+def compare(
+    stored: StoredLog, source: MasterLog, held: OffsetRange, hole: OffsetRange, committed: Offset
+) -> Neighbours:
+    """Of the records around `hole` those that `source`, which holds `held`, has too.
+
+    `committed` is the replica's position. Raises Rewritten where one of them is another one at the source, and what
+    reading raises.
+    """
+    before = [record for record in (_before(stored, hole.start),) if record and _holds(held, record)]
+    after = [record for record in stored.records(OffsetRange(hole.end, Offset(hole.end + 1))) if _holds(held, record)]
+    for record in (*before, *after):
+        _check(source, record, committed)
+    return Neighbours(Link.of(before[0].range, before[0].raw) if before else None, bool(after))
+
+
+def _before(stored: StoredLog, end: Offset) -> Record | None:
+    """The record that ends at `end`; nobody knows how far back it begins."""
+    for size in _sizes(end):
+        records = list(stored.records(OffsetRange(Offset(end - size), end)))
+        if records:
+            return records[-1] if records[-1].range.end == end else None
+    return None
+
+
+def _sizes(end: Offset) -> Iterator[int]:
+    size = _FIRST_LOOK_BYTES
+    while size < end:
+        yield size
+        size *= 4
+    if end:
+        yield end
+
+
+def _holds(held: OffsetRange, record: Record) -> bool:
+    return held.start <= record.range.start and record.range.end <= held.end
+
+
+def _check(source: MasterLog, record: Record, committed: Offset) -> None:
+    found = b"".join(map(bytes, source.raw(record.range, committed=committed)))
+    if found != record.raw:
+        raise Rewritten(
+            "the source has another record beside the hole than the replica",
+            log=source.log_id,
+            offset=record.range.start,
+            expected=f"{record.range} with the bytes that were replicated",
+            found="other bytes",
+            hint=_HINT,
+        )

@@ -1,0 +1,213 @@
+"""Bring a replica back to its master: damage of its own out first, then back to the last point that both share.
+
+Damage first, because it is no reason to go back: its range becomes a hole, and a backfill reads it anew. Otherwise the
+master is always right, but for one thing: a master that is empty, or of which nothing is what was replicated, is more
+likely a wrong path than a lost log, and has to be accepted by whoever knows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from sinks.healing.damage import DamageSearch
+from sinks.healing.divergence import Comparison, Divergence
+from sinks.healing.ledger_rows import LedgerRows
+from sinks.healing.repair_steps import RepairSteps, Step
+from sinks.holes import Holes, joined
+from sinks.incidents import IncidentRow, IncidentsTable, State
+from sinks.kernel import KernelTable
+from sinks.position import Held, LogState, LogTable, PendingRepair, Writer
+from sinks.proof.stored_log import StoredLog
+from sinks.tables import LOG
+from sinks.warehouse import absolute
+from sources.errors import Recreated
+from sources.loss import Condition
+from sources.master import MasterLog
+from sources.offsets import END, Offset, OffsetRange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WayBack:
+    """From position `since` to the common point of `found`; so many records, and bytes of the master's log, go."""
+
+    found: Divergence
+    since: Offset
+    records: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repaired:
+    """What a repair of a log at `position` did, or would do.
+
+    `resumed` was pending. `taken_out` are damaged ranges, `missing` is what of such ranges is a hole now.
+    """
+
+    position: Offset | None
+    resumed: PendingRepair | None = None
+    taken_out: tuple[OffsetRange, ...] = ()
+    missing: tuple[OffsetRange, ...] = ()
+    back: WayBack | None = None
+    healed: int = 0
+    comparisons: int = 0
+
+
+def _no_step(step: Step) -> None:
+    """Nobody listens."""
+
+
+class Repair:
+    """Of one log. Driver only; any number of times, and after a kill at any moment. `on_step` as in `RepairSteps`."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        warehouse: str,
+        master: MasterLog,
+        writer: Writer | None = None,
+        on_step: Callable[[Step], None] = _no_step,
+    ) -> None:
+        self._warehouse = absolute(warehouse)
+        self._master = master
+        self._writer = writer or Writer.of_this_process()
+        self._files = KernelTable(spark, LOG.path(self._warehouse))
+        self._table = LogTable(spark, LOG.path(self._warehouse), master.log_id)
+        self._ledger = LedgerRows(spark, self._warehouse, master.log_id)
+        self._stored = StoredLog(spark, self._warehouse, master)
+        self._incidents = IncidentsTable(spark, self._warehouse, master.log_id)
+        self._steps = RepairSteps(spark, self._warehouse, master, self._writer, on_step)
+
+    def look(self, *, accept_master: bool = False) -> Repaired:
+        """What `run` would do. Changes nothing; of a repair that is pending it only says so. Raises as `run` does."""
+        state = self._begun()
+        if state is None or state.offset is None:
+            return Repaired(position=None)
+        if state.repair is not None:
+            return Repaired(position=state.offset, resumed=state.repair)
+        held = self._table.read()
+        search = self._search(held)
+        found = (search.damage_in(row.found.range) for row in self._damaged())
+        damaged = [damage.range for damage in found if damage is not None]
+        comparison, diverged = self._compare(state.offset, accept_master=accept_master)
+        return Repaired(
+            position=state.offset,
+            taken_out=joined(damaged),
+            missing=self._missing(held, damaged),
+            back=None if diverged is None else self._way_back(diverged, state.offset),
+            comparisons=comparison.comparisons,
+        )
+
+    def run(self, *, accept_master: bool = False) -> Repaired:
+        """Take the log from whoever has it, and repair it.
+
+        Raises Recreated where the master has nothing in common with the replica, unless it is accepted; ReplicaError,
+        TakenOver (a job was started meanwhile), and what reading the master raises.
+        """
+        if self._begun() is None:
+            return Repaired(position=None)
+        resumed = self._table.claim(self._writer).repair
+        self._steps.restore()
+        taken_out = self._take_out_damaged()
+        since = self._position()
+        comparison, diverged = self._compare(since, accept_master=accept_master)
+        if diverged is not None and (unreadable := self._take_out_unreadable(diverged.common)):
+            taken_out += unreadable
+            comparison, diverged = self._compare(since, accept_master=accept_master)
+        back = None if diverged is None else self._way_back(diverged, since)
+        if diverged is not None:
+            self._steps.mark(diverged)
+            self._steps.complete()
+        held = self._table.read()
+        return Repaired(
+            position=self._position(),
+            resumed=resumed,
+            taken_out=joined(taken_out),
+            missing=self._missing(held, taken_out),
+            back=back,
+            healed=self._heal(held, comparison, is_same=back is None),
+            comparisons=comparison.comparisons,
+        )
+
+    def _begun(self) -> LogState | None:
+        """What the table says of a log that has a position."""
+        state = None if self._files.snapshot() is None else self._table.read().state
+        return None if state is None or state.offset is None else state
+
+    def _position(self) -> Offset:
+        position = self._table.held_by(self._writer).offset
+        if position is None:
+            raise ValueError("a position does not go away")
+        return position
+
+    def _damaged(self) -> list[IncidentRow]:
+        """The open incidents that say that the replica's own rows are wrong."""
+        return [row for row in self._incidents.open() if row.found.condition is Condition.REPLICA_DAMAGED]
+
+    def _search(self, held: Held) -> DamageSearch:
+        return DamageSearch(self._master.log_id, self._files, held.snapshot, self._ledger, self._stored)
+
+    def _take_out_damaged(self) -> list[OffsetRange]:
+        """What incidents say of the replica's own rows, and is still true."""
+        taken_out = []
+        for row in self._damaged():
+            damage = self._search(self._table.read()).damage_in(row.found.range)
+            if damage is not None:
+                # the same damage, found again, has a later moment
+                self._steps.take_out(damage, row.id, row.found.detected_at)
+                taken_out.append(damage.range)
+        return taken_out
+
+    def _take_out_unreadable(self, start: Offset) -> list[OffsetRange]:
+        """Before it is decided to go back to `start`: what could not be copied or rewritten then."""
+        taken_out = []
+        for offsets in self._search(self._table.read()).unreadable(OffsetRange(start, END)):
+            damage = self._search(self._table.read()).damage_in(offsets)
+            if damage is not None:
+                self._steps.take_out(damage, f"{self._master.log_id} {damage.range}", time.time_ns() // 1000)
+                taken_out.append(damage.range)
+        return taken_out
+
+    def _missing(self, held: Held, taken_out: Sequence[OffsetRange]) -> tuple[OffsetRange, ...]:
+        """The holes in which damaged rows have been."""
+        damaged = [row.found.range for row in self._damaged()] + list(taken_out)
+        return tuple(hole for hole in held.holes.ranges if any(Holes(ranges=(hole,)).within(one) for one in damaged))
+
+    def _compare(self, position: Offset, *, accept_master: bool) -> tuple[Comparison, Divergence | None]:
+        """Raises Recreated."""
+        comparison = Comparison(self._master, self._ledger, self._stored, position, self._master.bounds())
+        rewritten = [row.found.range for row in self._incidents.open() if row.found.condition is Condition.REWRITTEN]
+        found = comparison.find(rewritten)
+        if found is not None and found.condition is Condition.RECREATED and not accept_master:
+            raise Recreated(
+                "the master and the replica have nothing in common",
+                log=self._master.log_id,
+                offset=position,
+                expected="a record that both have",
+                found=found.cause,
+                hint=Condition.RECREATED.hint,
+            )
+        return comparison, found
+
+    def _way_back(self, found: Divergence, since: Offset) -> WayBack:
+        records, size_bytes = self._stored.count(OffsetRange(found.common, END))
+        return WayBack(found=found, since=since, records=records, bytes=size_bytes)
+
+    def _heal(self, held: Held, comparison: Comparison, *, is_same: bool) -> int:
+        """End the incidents that are true no more."""
+        divergences = (Condition.ABOVE_MAXIMUM, Condition.RECREATED)
+        healed = [
+            row.id
+            for row in self._incidents.open()
+            if (row.found.condition in divergences and is_same)
+            or (row.found.condition is Condition.REWRITTEN and comparison.is_equal(row.found.range))
+            or (row.found.condition is Condition.REPLICA_DAMAGED and self._is_whole(row.found.range, held))
+        ]
+        note = "repair found replica and master to be the same there"
+        return self._incidents.end(healed, State.HEALED, note, time.time_ns() // 1000)
+
+    def _is_whole(self, wanted: OffsetRange, held: Held) -> bool:
+        return not held.holes.within(wanted) and all(map(self._stored.is_whole, self._ledger.overlapping(wanted)))

@@ -1,0 +1,108 @@
+"""The records of one log as its replica holds them: rebuilt bytes, compared and counted. Driver only."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from sinks.continuity import Link
+from sinks.kernel import KernelTable
+from sinks.ledger import REPAIR, LedgerRow
+from sinks.proof.stored import Part, parts, read
+from sinks.tables import LOG
+from sinks.warehouse import absolute
+from sources.errors import LogError, ReplicaError
+from sources.master import MasterLog
+from sources.offsets import Offset, OffsetRange
+
+_AT_ONCE_BYTES = 64 * 1024 * 1024  # of the master's log: rows of it are sorted in memory where OPTIMIZE mixed them
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record: where it lies, the master's bytes of it, when the master stored it (µs since 1970; None of a blank)."""
+
+    range: OffsetRange
+    raw: bytes
+    stored_us: int | None
+
+
+class StoredLog:
+    """The log of `master` in the table log of a warehouse, as it is when it is asked."""
+
+    def __init__(self, spark: SparkSession, warehouse: str, master: MasterLog) -> None:
+        self._table = KernelTable(spark, LOG.path(absolute(warehouse)))
+        self._master = master
+
+    def records(self, wanted: OffsetRange) -> Iterator[Record]:
+        """Those that start in `wanted`, in order. Raises ReplicaError, and CorruptRecord for a row that is none."""
+        columns = dict.fromkeys(("offset", "size", "store_timestamp", *self._master.restored_from))
+        files = self._parts(wanted)
+        for piece in wanted.in_pieces(_AT_ONCE_BYTES):
+            for batch in self._read(files, piece, tuple(columns)):
+                yield from _records(batch, self._master.restore(batch))
+
+    def count(self, wanted: OffsetRange) -> tuple[int, int]:
+        """How many records start in `wanted`, and how many bytes they are at the master. Raises ReplicaError."""
+        sizes = [batch.column("size") for batch in self._read(self._parts(wanted), wanted, ("offset", "size"))]
+        return sum(map(len, sizes)), sum(pc.sum(column).as_py() for column in sizes)
+
+    def is_whole(self, row: LedgerRow) -> bool:
+        """Whether the rows of its range give the bytes that were replicated."""
+        digest = hashlib.sha256()
+        try:
+            for record in self.records(row.range):
+                digest.update(record.raw)
+        except (ReplicaError, LogError):
+            return False
+        return f"sha256:{digest.hexdigest()}" == row.checksum
+
+    def rest(self, row: LedgerRow, end: Offset) -> tuple[LedgerRow, Link] | None:
+        """What is left of `row` without the records that reach beyond `end`, and its last record; None if nothing.
+
+        Raises as `records` does.
+        """
+        digest, stored, last = hashlib.sha256(), [], None
+        for record in self.records(OffsetRange(row.start, end)):
+            if record.range.end > end:
+                break
+            digest.update(record.raw)
+            stored.append(record.stored_us)
+            last = record
+        if last is None:
+            return None
+        times = [at_us for at_us in stored if at_us is not None]
+        left = replace(
+            row,
+            end=last.range.end,
+            records=len(stored),
+            bytes=last.range.end - row.start,
+            checksum=f"sha256:{digest.hexdigest()}",
+            first_store_timestamp=min(times, default=None),
+            last_store_timestamp=max(times, default=None),
+            origin=REPAIR,
+        )
+        return left, Link.of(last.range, last.raw)
+
+    def _parts(self, wanted: OffsetRange) -> list[Part]:
+        snapshot = self._table.snapshot()
+        if snapshot is None:
+            raise ReplicaError(f"the table {self._table.path} is gone", log=self._master.log_id, hint="Restore it.")
+        return parts(self._table, snapshot, self._master.log_id, wanted)
+
+    def _read(self, files: Sequence[Part], wanted: OffsetRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return read(self._table.path, files, self._master.log_id, wanted, columns)
+
+
+def _records(batch: pa.RecordBatch, raw: bytes) -> Iterator[Record]:
+    at = 0
+    stored = batch.column("store_timestamp").cast(pa.int64())
+    columns = (batch.column("offset"), batch.column("size"), stored)
+    for offset, size, stored_us in zip(*(column.to_pylist() for column in columns), strict=True):
+        yield Record(OffsetRange(offset, Offset(offset + size)), raw[at : at + size], stored_us)
+        at += size

@@ -1,0 +1,117 @@
+"""What is compared together: pure."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.verification.plan import LARGEST_SECTION_BYTES, SECTION_BYTES, At, Section, claims_of, sampled, sections
+from sinks.ledger import LedgerRow
+from sinks.proof.stored import Part
+from sinks.proof.verdicts import Claim
+from sources.offsets import Offset, OffsetRange
+
+MB = 1_000_000
+
+
+def between(start: int, end: int) -> OffsetRange:
+    return OffsetRange(Offset(start), Offset(end))
+
+
+def claim(start: int, end: int) -> Claim:
+    return Claim(between(start, end), f"sha256:{start}", 1)
+
+
+def row(start: int, end: int) -> LedgerRow:
+    return LedgerRow(
+        start=Offset(start),
+        end=Offset(end),
+        records=1,
+        bytes=end - start,
+        checksum=f"sha256:{start}",
+        first_store_timestamp=None,
+        last_store_timestamp=None,
+        committed_at=0,
+    )
+
+
+def part(start: int, end: int, size_bytes: int = 100) -> Part:
+    return Part(f"{start}.parquet", between(start, end), 1, size_bytes)
+
+
+def cut(found: list[Section]) -> list[tuple[int, int, At]]:
+    return [(one.range.start, one.range.end, one.at) for one in found]
+
+
+def test_claims_are_rows_and_holes_in_order_as_far_as_they_are_wanted() -> None:
+    rows, holes = [row(200, 300), row(100, 200), row(400, 500)], [between(0, 100), between(300, 400)]
+    everything = claims_of(rows, holes, between(0, 500))
+    assert [one.range.start for one in everything] == [0, 100, 200, 300, 400]
+    assert [one.is_hole for one in everything] == [True, False, False, True, False]
+    assert [one.range.start for one in claims_of(rows, holes, between(199, 301))] == [100, 200, 300]
+
+
+def test_small_claims_that_join_are_read_together() -> None:
+    claims = [claim(at, at + 10 * MB) for at in range(0, 200 * MB, 10 * MB)]
+    found = sections(claims, None, [])
+    assert cut(found) == [(at, min(at + 60 * MB, 200 * MB), At.MASTER) for at in range(0, 200 * MB, 60 * MB)]
+    assert all(one.range.size <= SECTION_BYTES for one in found)
+    assert [one for section in found for one in section.claims] == claims
+
+
+def test_a_large_claim_is_a_section_of_its_own() -> None:
+    claims = [claim(0, 10), claim(10, 300 * MB), claim(300 * MB, 300 * MB + 10)]
+    assert [len(one.claims) for one in sections(claims, None, [])] == [1, 1, 1]
+
+
+def test_what_does_not_join_is_not_read_together() -> None:
+    assert cut(sections([claim(0, 10), claim(20, 30)], None, [])) == [(0, 10, At.MASTER), (20, 30, At.MASTER)]
+
+
+def test_holes_are_looked_into_where_a_file_may_hold_rows() -> None:
+    claims = [Claim(between(0, 10)), claim(10, 20), Claim(between(20, 30)), claim(30, 40)]
+    assert cut(sections(claims, None, [part(8, 18), part(30, 38)])) == [
+        (0, 10, At.HOLE),
+        (10, 20, At.MASTER),
+        (30, 40, At.MASTER),
+    ]
+
+
+def test_the_master_holds_some_of_it() -> None:
+    claims = [claim(0, 10), claim(10, 20), claim(20, 30), claim(30, 40), claim(40, 50)]
+    assert cut(sections(claims, between(15, 35), [])) == [
+        (0, 20, At.GONE),
+        (20, 30, At.MASTER),
+        (30, 50, At.BEYOND),
+    ]
+
+
+def test_sections_have_the_files_that_may_hold_their_rows() -> None:
+    claims = [claim(at, at + 60 * MB) for at in range(0, 240 * MB, 60 * MB)]
+    parts = [part(120 * MB, 180 * MB), part(0, 60 * MB), part(59 * MB, 121 * MB)]
+    found = sections(claims, None, parts)
+    names = [[one.path for one in section.parts] for section in found]
+    assert names == [[parts[1].path, parts[2].path], [parts[2].path], [parts[2].path, parts[0].path], []]
+
+
+def test_sections_grow_where_every_file_would_be_read_for_each() -> None:
+    claims = [claim(at, at + 10 * MB) for at in range(0, 1000 * MB, 10 * MB)]
+    interleaved = [part(0, 1000 * MB, size_bytes=50 * MB) for _ in range(10)]
+    found = sections(claims, None, interleaved)
+    assert len(found) == 4
+    assert max(one.range.size for one in found) == 250 * MB <= LARGEST_SECTION_BYTES
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_a_sample_is_about_its_share_and_repeatable(share: float) -> None:
+    found = [Section((claim(at, at + 1),), At.MASTER) for at in range(1000)]
+    chosen = sampled(found, share, 7)
+    assert abs(len(chosen) - 1000 * share) < 60
+    assert chosen == sampled(found, share, 7)
+    assert chosen != sampled(found, share, 8)
+    assert set(sampled(found[:500], share, 7)) <= set(chosen)  # the log has grown since
+
+
+def test_a_sample_is_never_empty() -> None:
+    found = [Section((claim(at, at + 1),), At.MASTER) for at in range(3)]
+    assert len(sampled(found, 1e-9, 1)) == 1
+    assert sampled([], 0.5, 1) == []

@@ -1,0 +1,112 @@
+"""What a verification says: in words, in JSON, as an error and as incidents."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from pipeline.verification.queues import Jump, Why
+from pipeline.verification.summary import DIFFERENCES_LISTED, Summary, Tally, describe, incident_of, lines
+from sinks.incidents import Action
+from sinks.proof.verdicts import Claim, Compared, Difference, Kind, Verdict
+from sources.errors import Divergent
+from sources.loss import Condition
+from sources.offsets import LogId, Offset, OffsetRange
+
+
+def between(start: int, end: int) -> OffsetRange:
+    return OffsetRange(Offset(start), Offset(end))
+
+
+EQUAL = Compared(claim=Claim(between(0, 1000), "sha256:00", 10), verdict=Verdict.EQUAL, rows=10)
+DAMAGED = Compared(
+    claim=Claim(between(1000, 2000), "sha256:01", 10),
+    verdict=Verdict.REPLICA_DAMAGED,
+    rows=9,
+    differences=(Difference(Offset(1100), Kind.MISSING), Difference(Offset(1500), Kind.CHANGED)),
+    differing=12,
+)
+SUMMARY = Summary(
+    log_id=LogId("rocketmq", "broker-a"),
+    master="/log",
+    position=Offset(2000),
+    seed=None,
+    seconds=2.0,
+    bytes=4_000_000,
+    claims=2,
+    earlier_bytes=0,
+    without_master_bytes=0,
+    holes_bytes=0,
+    differing=0,
+    differences=(),
+    jumps=(),
+)
+LOST = Jump(topic="orders", queue_id=3, after=Offset(5), at=Offset(90), expected=7, found=9, why=Why.MISSING)
+
+
+def test_a_difference_in_words() -> None:
+    said = describe(DAMAGED)
+    assert said.startswith("[1000, 2000): the replica is damaged")
+    assert "9 rows, by the ledger 10 records" in said
+    assert said.endswith("12 differ: 1100 missing, 1500 changed and 10 more")
+
+
+def test_what_could_not_be_read_is_said() -> None:
+    unreadable = Compared(claim=EQUAL.claim, verdict=Verdict.UNREADABLE, error="part-0.parquet is gone")
+    assert "part-0.parquet is gone" in describe(unreadable)
+
+
+def test_incidents() -> None:
+    assert incident_of(EQUAL, Offset(2000)) is None
+    found = incident_of(DAMAGED, Offset(2000))
+    assert found is not None
+    assert (found.condition, found.range, found.action) == (
+        Condition.REPLICA_DAMAGED,
+        between(1000, 2000),
+        Action.REPORTED,
+    )
+    assert "1500 changed" in found.cause
+
+
+def test_a_row_beyond_the_position_is_an_incident_of_a_range_that_ends() -> None:
+    beyond = Compared(claim=Claim(between(2000, 2**63 - 1)), verdict=Verdict.REPLICA_DAMAGED, rows=1)
+    found = incident_of(beyond, Offset(2000))
+    assert found is not None
+    assert found.range == between(2000, 2001)
+
+
+def test_equal_is_no_problem() -> None:
+    assert SUMMARY.problem is None
+    told = json.loads(json.dumps(SUMMARY.as_json()))
+    assert (told["equal"], told["mb_per_s"], told["jumps"], told["differences"]) == (True, 2.0, [], [])
+    assert [line for line, _ in lines(SUMMARY)][-1] == "  equal"
+
+
+def test_the_first_difference_is_the_problem() -> None:
+    summary = replace(SUMMARY, differing=3, differences=(DAMAGED,), jumps=(LOST,))
+    problem = summary.problem
+    assert isinstance(problem, Divergent)
+    assert (problem.log, problem.offset, problem.exit_code) == ("rocketmq/broker-a", 1100, 5)
+    assert problem.hint == Condition.REPLICA_DAMAGED.hint
+    assert "3 ranges differ" in str(problem)
+    said = [line for line, _ in lines(summary)]
+    assert said[-1] == "  not equal"
+    assert "  and 2 more" in said
+
+
+def test_queues_that_do_not_run_are_a_problem_unless_it_is_explained() -> None:
+    problem = replace(SUMMARY, jumps=(LOST,)).problem
+    assert isinstance(problem, Divergent)
+    assert (problem.offset, problem.expected) == (90, "queue offset 7")
+    explained = replace(SUMMARY, jumps=(replace(LOST, why=Why.HOLE), replace(LOST, found=0, why=Why.RECREATED)))
+    assert explained.problem is None
+    assert replace(SUMMARY, jumps=None).problem is None
+
+
+def test_a_tally() -> None:
+    tally = Tally()
+    tally.add([EQUAL, DAMAGED, replace(EQUAL, with_master=False)])
+    tally.add([Compared(claim=Claim(between(5000, 6000)), verdict=Verdict.EQUAL)])
+    assert (tally.claims, tally.bytes, tally.without_master_bytes, tally.differing) == (3, 3000, 1000, 1)
+    tally.add([DAMAGED] * 2 * DIFFERENCES_LISTED)
+    assert (tally.differing, len(tally.differences)) == (1 + 2 * DIFFERENCES_LISTED, DIFFERENCES_LISTED)

@@ -1,0 +1,135 @@
+"""Rows taken out of table log, file by file, in the one commit that moves the log; and who may come between."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from sinks.files import DataFile, FileWriter, new_name
+from sinks.healing.rewrite import Rows, TakingOut
+from sinks.holes import Holes
+from sinks.kernel import KernelTable
+from sinks.position import Held, LogState, LogTable, Writer
+from sinks.tables import LOG
+from sinks.warehouse import ensure_tables
+from sources.errors import TakenOver
+from sources.offsets import LogId, Offset, OffsetRange
+from tests.sinks.memory_master import BROKER_A
+from tests.sinks.test_files import table_rows
+
+pytestmark = pytest.mark.spark
+
+BROKER_B = LogId("rocketmq", "broker-b")
+FROM_12 = OffsetRange(Offset(1200), Offset(2**63 - 1))
+
+
+def rows_of(log_id: LogId, first: int, last: int) -> pa.RecordBatch:
+    """Records `first` to `last` of a log of records of 100 bytes."""
+    rows = table_rows(first, last)
+    return rows.set_column(0, "log_id", pa.array([str(log_id)] * rows.num_rows))
+
+
+def file_of(path: str, *batches: pa.RecordBatch) -> DataFile:
+    with FileWriter(LOG, path, new_name(Offset(0))) as writer:
+        for batch in batches:
+            writer.write(batch)
+        return writer.finish()
+
+
+def numbers(path: str, log_id: LogId) -> list[int]:
+    """The records of a log that are in the table, by their number. Read by delta-rs."""
+    rows = DeltaTable(path).to_pyarrow_table(columns=["log_id", "offset"]).to_pylist()
+    return sorted(row["offset"] // 100 for row in rows if row["log_id"] == str(log_id))
+
+
+@pytest.fixture
+def path(spark: SparkSession, tmp_path: Path) -> str:
+    ensure_tables(spark, str(tmp_path))
+    return LOG.path(str(tmp_path))
+
+
+@pytest.fixture
+def table(spark: SparkSession, path: str) -> LogTable:
+    """Log A at 2500, in files that lie below 1200, across it, above it, and one that both logs share."""
+    table = LogTable(spark, path, BROKER_A)
+    state = table.claim(Writer.of_this_process()).moved_to(Offset(2500), first=Offset(0), ledger=())
+    files = [
+        file_of(path, rows_of(BROKER_A, 0, 8)),
+        file_of(path, rows_of(BROKER_A, 8, 13), rows_of(BROKER_A, 13, 16)),
+        file_of(path, rows_of(BROKER_A, 16, 20)),
+        file_of(path, rows_of(BROKER_B, 0, 14), rows_of(BROKER_A, 20, 25)),
+        file_of(path, rows_of(BROKER_B, 14, 25)),
+    ]
+    table.commit(table.read(), state, files)
+    return table
+
+
+def back_to_12(held: Held) -> LogState:
+    assert held.state is not None
+    return replace(held.state, epoch=1, offset=Offset(1200), branched_at=Offset(1200), commit=uuid.uuid4().hex)
+
+
+def below_12(holes: Holes) -> Holes:
+    return holes.below(Offset(1200))
+
+
+def test_only_files_that_hold_such_rows_are_exchanged(spark: SparkSession, path: str, table: LogTable) -> None:
+    held = table.read()
+    exchange = TakingOut(KernelTable(spark, path), LOG, Rows.of_log(BROKER_A, FROM_12)).on(held.snapshot)
+    assert (len(exchange.removed), len(exchange.added), exchange.rows) == (3, 2, 13)
+    assert [file.records for file in exchange.added] == [4, 14]
+
+
+def test_a_cut_takes_the_rows_and_moves_the_log_at_once(path: str, table: LogTable) -> None:
+    held = table.read()
+    after = back_to_12(held)
+    table.cut(held, after, FROM_12, below_12)
+    assert DeltaTable(path).version() == held.snapshot.version + 1
+    assert numbers(path, BROKER_A) == list(range(12))
+    assert numbers(path, BROKER_B) == list(range(25))
+    now = table.read()
+    assert now.state == after
+    assert now.snapshot.transaction_version("logtwin/rocketmq/broker-a@1") == 1200
+    going_on = after.moved_to(Offset(1300), first=Offset(1200), ledger=())
+    table.commit(now, going_on, [file_of(path, rows_of(BROKER_A, 12, 13))])
+    assert numbers(path, BROKER_A) == list(range(13))
+
+
+def other_log_commits(spark: SparkSession, path: str) -> None:
+    other = LogTable(spark, path, BROKER_B)
+    state = other.claim(Writer.of_this_process()).moved_to(Offset(100), first=Offset(0), ledger=())
+    other.commit(other.read(), state, [])
+
+
+def files_are_merged(spark: SparkSession, path: str) -> None:
+    spark.sql(f"OPTIMIZE delta.`{path}`")
+
+
+@pytest.mark.parametrize("interfere", [other_log_commits, files_are_merged])
+def test_others_may_come_between(
+    spark: SparkSession, path: str, table: LogTable, interfere: Callable[[SparkSession, str], None]
+) -> None:
+    held = table.read()
+    interfere(spark, path)
+    table.cut(held, back_to_12(held), FROM_12, below_12)
+    assert numbers(path, BROKER_A) == list(range(12))
+    assert numbers(path, BROKER_B) == list(range(25))
+
+
+def test_a_job_that_has_claimed_the_log_meanwhile_stops_the_cut(
+    spark: SparkSession, path: str, table: LogTable
+) -> None:
+    held = table.read()
+    LogTable(spark, path, BROKER_A).claim(Writer.of_this_process())
+    with pytest.raises(TakenOver):
+        table.cut(held, back_to_12(held), FROM_12, below_12)
+    with pytest.raises(TakenOver):
+        table.mark(held, back_to_12(held))
+    assert numbers(path, BROKER_A) == list(range(25))

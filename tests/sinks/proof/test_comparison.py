@@ -1,0 +1,216 @@
+"""Whose bytes are wrong, and which records, for every way in which the three sides of a claim can differ."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from sinks.proof.comparison import compare
+from sinks.proof.verdicts import LISTED, Claim, Compared, Difference, Kind, Verdict
+from sources.errors import CorruptRecord
+from sources.offsets import Offset, OffsetRange
+from tests.sinks.memory_master import SCHEMA, MemoryMaster, raw_bytes
+
+MASTER = MemoryMaster((10, 90, 300, 5, 5, 90) * 2)  # starts 0, 10, 100, 400, 405, 410, 500, 510, 600, 900, 905, 910
+ROWS = MASTER.records()
+LOG = b"".join(map(raw_bytes, ROWS))
+BROKEN = -1
+"""As queue id: the row gives no record."""
+
+
+def restore(records: pa.RecordBatch) -> bytes:
+    """As of a master whose flag is the first byte of each record, where it is set."""
+    rows = records.to_pylist()
+    if any(row["queue_id"] == BROKEN for row in rows):
+        raise CorruptRecord("the row is no record")
+    return b"".join(map(stored_bytes, rows))
+
+
+def stored_bytes(row: dict[str, Any]) -> bytes:
+    raw = raw_bytes(row)
+    return raw if row["flag"] is None else bytes([row["flag"]]) + raw[1:]
+
+
+def claim(start: int, end: int, of: bytes = LOG) -> Claim:
+    records = sum(start <= row["offset"] < end for row in ROWS)
+    checksum = f"sha256:{hashlib.sha256(of[start:end]).hexdigest()}"
+    return Claim(OffsetRange(Offset(start), Offset(end)), checksum, records)
+
+
+def batches(rows: Sequence[dict[str, Any]], size: int = 100) -> Iterable[pa.RecordBatch]:
+    for at in range(0, len(rows), size):
+        yield pa.RecordBatch.from_pylist(list(rows[at : at + size]), schema=SCHEMA)
+
+
+def pieces(data: bytes, size: int = 64) -> Iterable[memoryview]:
+    """Views of one buffer that is filled anew each time, as of a socket."""
+    buffer = bytearray(size)
+    for at in range(0, len(data), size):
+        piece = data[at : at + size]
+        buffer[: len(piece)] = piece
+        yield memoryview(buffer)[: len(piece)]
+
+
+WHOLE = claim(0, 1000)
+
+
+def compared(rows: Sequence[dict[str, Any]] = ROWS, master: bytes | None = LOG, one: Claim = WHOLE) -> Compared:
+    """The same, however the rows come in batches and the master's bytes in pieces."""
+    found = {
+        next(iter(compare([one], batches(rows, size), None if master is None else pieces(master, cut), restore)))
+        for size in (1, 5, 100)
+        for cut in (7, 64, 5000)
+    }
+    assert len(found) == 1
+    return found.pop()
+
+
+def changed(number: int, **values: Any) -> list[dict[str, Any]]:
+    return [row | values if at == number else row for at, row in enumerate(ROWS)]
+
+
+def flipped(at: int) -> bytes:
+    return LOG[:at] + bytes([LOG[at] ^ 1]) + LOG[at + 1 :]
+
+
+def differing(*found: tuple[int, Kind]) -> tuple[Difference, ...]:
+    return tuple(Difference(Offset(offset), kind) for offset, kind in found)
+
+
+def test_equal() -> None:
+    assert compared() == Compared(claim=WHOLE, verdict=Verdict.EQUAL, rows=12)
+
+
+def test_claims_that_join_are_each_compared() -> None:
+    claims = [claim(0, 400), claim(400, 410), claim(410, 1000)]
+    found = list(compare(claims, batches(ROWS, 5), pieces(LOG), restore))
+    assert [(one.claim, one.verdict, one.rows) for one in found] == [
+        (claims[0], Verdict.EQUAL, 3),
+        (claims[1], Verdict.EQUAL, 2),
+        (claims[2], Verdict.EQUAL, 7),
+    ]
+
+
+def test_a_difference_stays_in_its_claim() -> None:
+    claims = [claim(0, 400), claim(400, 410), claim(410, 1000)]
+    found = list(compare(claims, batches(changed(4, flag=1)), pieces(LOG), restore))
+    assert [one.verdict for one in found] == [Verdict.EQUAL, Verdict.REPLICA_DAMAGED, Verdict.EQUAL]
+    assert found[1].differences == differing((405, Kind.CHANGED))
+
+
+def test_a_changed_row() -> None:
+    found = compared(changed(2, flag=1))
+    assert (found.verdict, found.rows, found.differing) == (Verdict.REPLICA_DAMAGED, 12, 1)
+    assert found.differences == differing((100, Kind.CHANGED))
+
+
+@pytest.mark.parametrize("changes", [{"queue_id": BROKEN}, {"size": None}])
+@pytest.mark.parametrize("number", [0, 2, 11])
+def test_a_row_that_is_no_record(number: int, changes: dict[str, Any]) -> None:
+    found = compared(changed(number, **changes))
+    assert (found.verdict, found.rows) == (Verdict.REPLICA_DAMAGED, 12)
+    assert found.differences == differing((ROWS[number]["offset"], Kind.CHANGED))
+
+
+@pytest.mark.parametrize("size", [299, 301])
+def test_a_row_of_another_size(size: int) -> None:
+    found = compared(changed(2, size=size))
+    assert found.verdict is Verdict.REPLICA_DAMAGED
+    assert 100 <= found.differences[0].offset < 401
+
+
+def test_the_master_is_rewritten() -> None:
+    found = compared(master=flipped(401))
+    assert (found.verdict, found.differing) == (Verdict.REWRITTEN, 1)
+    assert found.differences == differing((400, Kind.CHANGED))
+
+
+def test_the_ledger_is_wrong() -> None:
+    found = compared(one=claim(0, 1000, of=flipped(7)))
+    assert (found.verdict, found.differences) == (Verdict.LEDGER_WRONG, ())
+
+
+def test_all_three_differ() -> None:
+    found = compared(changed(2, flag=1), flipped(950), claim(0, 1000, of=flipped(7)))
+    assert found.verdict is Verdict.ALL_DIFFER
+    assert found.differences == differing((100, Kind.CHANGED), (910, Kind.CHANGED))
+
+
+@pytest.mark.parametrize(("missing", "at"), [([0], 0), ([1, 2], 10), ([11], 910), ([5, 6], 410)])
+def test_rows_are_missing(missing: list[int], at: int) -> None:
+    found = compared([row for number, row in enumerate(ROWS) if number not in missing])
+    assert (found.verdict, found.rows) == (Verdict.REPLICA_DAMAGED, 12 - len(missing))
+    assert (found.differences, found.differing) == (differing((at, Kind.MISSING)), 1)
+
+
+def test_no_row_at_all() -> None:
+    found = compared([])
+    assert (found.verdict, found.rows, found.claim.records) == (Verdict.REPLICA_DAMAGED, 0, 12)
+    assert found.differences == differing((0, Kind.MISSING))
+
+
+@pytest.mark.parametrize("number", [0, 2, 11])
+def test_a_row_is_there_twice(number: int) -> None:
+    rows = [*ROWS[: number + 1], ROWS[number], *ROWS[number + 1 :]]
+    found = compared(rows)
+    assert (found.verdict, found.rows) == (Verdict.REPLICA_DAMAGED, 13)
+    assert found.differences == differing((ROWS[number]["offset"], Kind.TWICE))
+
+
+def test_twice_and_no_record_is_not_equal() -> None:
+    found = compared([*ROWS, ROWS[-1] | {"queue_id": BROKEN}])
+    assert found.verdict is Verdict.REPLICA_DAMAGED
+    assert found.differences == differing((910, Kind.TWICE))
+
+
+def test_a_row_inside_another_record() -> None:
+    rows = sorted([*ROWS, ROWS[2] | {"offset": 150}], key=lambda row: row["offset"])
+    found = compared(rows)
+    assert found.verdict is Verdict.REPLICA_DAMAGED
+    assert found.differences == differing((150, Kind.SURPLUS))
+
+
+def test_the_first_differences_are_named_and_all_are_counted() -> None:
+    rows = [row | {"flag": 1} for row in ROWS]
+    found = compared(rows)
+    assert found.differing == 12
+    assert found.differences == differing(*((row["offset"], Kind.CHANGED) for row in ROWS[:LISTED]))
+
+
+def test_without_the_master_rows_are_held_against_the_ledger() -> None:
+    assert compared(master=None) == Compared(claim=WHOLE, verdict=Verdict.EQUAL, rows=12, with_master=False)
+    assert compared(changed(2, flag=1), None).verdict is Verdict.REPLICA_DAMAGED
+    found = compared(ROWS[:-1], None)
+    assert (found.verdict, found.differences) == (Verdict.REPLICA_DAMAGED, differing((910, Kind.MISSING)))
+
+
+def test_a_hole_has_no_rows() -> None:
+    hole = Claim(OffsetRange(Offset(0), Offset(400)))
+    assert compared([], None, hole).verdict is Verdict.EQUAL
+    found = compared(ROWS[1:3], None, hole)
+    assert found.verdict is Verdict.REPLICA_DAMAGED
+    assert found.differences == differing((10, Kind.SURPLUS), (100, Kind.SURPLUS))
+
+
+def test_a_master_whose_bytes_end_early_is_not_equal() -> None:
+    found = compared(master=LOG[:450])
+    assert found.verdict is Verdict.REWRITTEN
+    assert found.differences[0] == Difference(Offset(410), Kind.CHANGED)
+
+
+def test_every_flipped_byte_is_found() -> None:
+    small = claim(400, 410)
+    for at in range(400, 410):
+        (found,) = compare([small], batches(ROWS[3:5]), pieces(flipped(at)[400:410]), restore)
+        assert found.verdict is Verdict.REWRITTEN
+        assert found.differences == differing((400 if at < 405 else 405, Kind.CHANGED))
+
+
+def test_verdicts_become_incidents_but_for_equality() -> None:
+    assert [verdict for verdict in Verdict if verdict.condition is None] == [Verdict.EQUAL]
+    assert replace(compared(), verdict=Verdict.UNREADABLE).as_json()["verdict"] == "replica_unreadable"

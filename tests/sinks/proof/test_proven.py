@@ -1,0 +1,114 @@
+"""Which ranges of a log are proven, and the proof of them."""
+
+from __future__ import annotations
+
+import hashlib
+from itertools import pairwise
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sinks.holes import Holes
+from sinks.ledger import LedgerRow
+from sinks.proof.proven import Proof, check_joined, proven_ranges
+from sources.errors import CoverageError, Divergent
+from sources.offsets import LogId, Offset, OffsetRange
+
+BROKER_A = LogId("rocketmq", "broker-a")
+LOG = bytes(range(256)) * 4
+
+
+def row(start: int, end: int) -> LedgerRow:
+    return LedgerRow(
+        start=Offset(start),
+        end=Offset(end),
+        records=1,
+        bytes=end - start,
+        checksum="sha256:" + hashlib.sha256(LOG[start:end]).hexdigest(),
+        first_store_timestamp=None,
+        last_store_timestamp=None,
+        committed_at=0,
+    )
+
+
+def holes(*ranges: tuple[int, int]) -> Holes:
+    return Holes(ranges=tuple(OffsetRange(Offset(start), Offset(end)) for start, end in ranges))
+
+
+def proven(ledger: list[LedgerRow], owed: list[LedgerRow], missing: Holes, position: int) -> list[LedgerRow]:
+    return proven_ranges(BROKER_A, ledger, owed, missing, Offset(position))
+
+
+class TestRanges:
+    def test_rows_and_holes_fill_everything(self) -> None:
+        assert proven([row(30, 40), row(10, 20)], [], holes((0, 10), (20, 30)), 40) == [row(10, 20), row(30, 40)]
+
+    def test_what_the_newest_commits_owe_counts_where_the_ledger_lacks_it(self) -> None:
+        assert proven([row(0, 10)], [row(0, 10), row(10, 20)], holes(), 20) == [row(0, 10), row(10, 20)]
+
+    def test_what_was_owed_once_does_not_count_where_the_ledger_has_other_ranges_by_now(self) -> None:
+        assert proven([row(0, 15), row(15, 30)], [row(10, 20)], holes(), 30) == [row(0, 15), row(15, 30)]
+
+    def test_what_was_owed_and_deleted_since_does_not_count(self) -> None:
+        assert proven([row(10, 20)], [row(0, 10)], holes((0, 10)), 20) == [row(10, 20)]
+
+    def test_what_was_added_since_does_not_count(self) -> None:
+        """The ledger is read after the log table: the stream and a backfill may have gone on."""
+        assert proven([row(0, 10), row(10, 15), row(20, 30)], [], holes((10, 20)), 30) == [row(0, 10), row(20, 30)]
+        assert proven([row(0, 10), row(10, 20)], [], holes(), 10) == [row(0, 10)]
+
+    @pytest.mark.parametrize(
+        ("ledger", "missing", "at"),
+        [
+            ([row(0, 10), row(20, 30)], holes(), 10),
+            ([row(0, 10), row(5, 30)], holes(), 5),
+            ([row(10, 30)], holes(), 0),
+            ([row(0, 20)], holes(), 20),
+        ],
+        ids=["between", "twice", "before", "after"],
+    )
+    def test_what_does_not_fill_it_is_an_error(self, ledger: list[LedgerRow], missing: Holes, at: int) -> None:
+        with pytest.raises(CoverageError, match="ledger and holes") as caught:
+            proven(ledger, [], missing, 30)
+        assert caught.value.offset == at
+
+
+class TestProof:
+    @given(cuts=st.sets(st.integers(1, len(LOG) - 1), max_size=6), piece=st.integers(1, len(LOG)))
+    def test_the_masters_bytes_pass_in_whatever_pieces(self, cuts: set[int], piece: int) -> None:
+        edges = [0, *sorted(cuts), len(LOG)]
+        proof = Proof(BROKER_A, [row(start, end) for start, end in pairwise(edges)])
+        for at in range(0, len(LOG), piece):
+            proof.take(memoryview(LOG[at : at + piece]))
+
+    def test_another_byte_stops_at_the_end_of_its_range(self) -> None:
+        proof = Proof(BROKER_A, [row(0, 100), row(100, 200), row(200, 300)])
+        changed = bytearray(LOG[:300])
+        changed[150] ^= 1
+        proof.take(memoryview(changed)[:199])
+        with pytest.raises(Divergent, match=r"\[100, 200\)") as caught:
+            proof.take(memoryview(changed)[199:200])
+        assert caught.value.offset == 100
+        assert caught.value.log == "rocketmq/broker-a"
+
+
+def records(*places: tuple[int, int]) -> pa.RecordBatch:
+    offsets, sizes = zip(*places, strict=True)
+    return pa.RecordBatch.from_arrays([pa.array(offsets), pa.array(sizes, pa.int32())], ["offset", "size"])
+
+
+def test_records_that_follow_each_other_pass() -> None:
+    check_joined(BROKER_A, records((5, 10), (15, 7), (22, 1)), Offset(5))
+
+
+@pytest.mark.parametrize(
+    ("places", "at"),
+    [(((6, 9), (15, 7)), 5), (((5, 10), (16, 7)), 15), (((5, 10), (5, 10), (15, 7)), 15)],
+    ids=["late", "missing", "twice"],
+)
+def test_records_that_do_not_are_named(places: tuple[tuple[int, int], ...], at: int) -> None:
+    with pytest.raises(Divergent, match="missing, or there twice") as caught:
+        check_joined(BROKER_A, records(*places), Offset(5))
+    assert caught.value.offset == at

@@ -1,0 +1,155 @@
+"""Rows of a replica come back in the order of their offsets, however its files lie."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
+
+from sinks.files import FileWriter, new_name
+from sinks.kernel import KernelTable
+from sinks.proof import stored
+from sinks.proof.stored import Part
+from sinks.tables import LOG
+from sources.errors import ReplicaError
+from sources.offsets import LogId, Offset, OffsetRange
+from tests.sinks.batches import opened, ranges
+from tests.sinks.memory_master import BROKER_A, SCHEMA, MemoryMaster
+
+MASTER = MemoryMaster((100,) * 40)  # one record at each hundred, 0 to 3900
+ROWS = MASTER.records()
+BROKER_B = LogId("rocketmq", "broker-b")
+
+
+def between(start: int, end: int) -> OffsetRange:
+    return OffsetRange(Offset(start), Offset(end))
+
+
+def rows_of(log_id: LogId, numbers: Sequence[int]) -> pa.RecordBatch:
+    rows = [{"log_id": str(log_id), "epoch": 0, **ROWS[number]} for number in numbers]
+    return pa.RecordBatch.from_pylist(rows, schema=LOG.schema.remove_metadata())
+
+
+def part(folder: Path, *groups: pa.RecordBatch) -> Part:
+    """A file of these row groups, with its statistics."""
+    offsets = [offset for group in groups for offset in group.column("offset").to_pylist()]
+    with FileWriter(LOG, str(folder), new_name(offsets[0])) as writer:
+        for group in groups:
+            writer.write(group)
+        file = writer.finish()
+    return Part(file.name, between(min(offsets), max(offsets) + 1), file.records, file.size_bytes)
+
+
+def found(folder: Path, parts: Sequence[Part], wanted: OffsetRange, log_id: LogId = BROKER_A) -> list[int]:
+    """Numbers of the records that are read."""
+    return [
+        row["offset"] // 100 for batch in stored.read(str(folder), parts, log_id, wanted) for row in batch.to_pylist()
+    ]
+
+
+def test_rows_are_what_was_written(tmp_path: Path) -> None:
+    one = pickle.loads(pickle.dumps(part(tmp_path, rows_of(BROKER_A, range(40)))))  # noqa: S301 - ours
+    batches = list(stored.read(str(tmp_path), [one], BROKER_A, between(0, 4000)))
+    assert pa.Table.from_batches(batches).equals(pa.Table.from_pylist(ROWS, schema=SCHEMA))
+
+
+def test_only_the_columns_asked_for(tmp_path: Path) -> None:
+    one = part(tmp_path, rows_of(BROKER_A, range(40)))
+    (batch,) = stored.read(str(tmp_path), [one], BROKER_A, between(0, 4000), columns=("offset", "body"))
+    assert batch.schema.names == ["offset", "body"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "numbers"),
+    [
+        (between(0, 4000), range(40)),
+        (between(1000, 2000), range(10, 20)),  # the end is not in it
+        (between(1001, 2001), range(11, 21)),  # a record belongs where it starts
+        (between(1501, 1600), ()),
+        (between(4000, 5000), ()),
+        (between(700, 700), ()),
+    ],
+)
+def test_a_range_of_several_files(tmp_path: Path, wanted: OffsetRange, numbers: Sequence[int]) -> None:
+    first = part(tmp_path, rows_of(BROKER_A, range(7)), rows_of(BROKER_A, range(7, 15)))
+    second = part(tmp_path, rows_of(BROKER_A, range(15, 40)))
+    assert found(tmp_path, [second, first], wanted) == list(numbers)
+
+
+def test_files_that_interleave_come_in_order(tmp_path: Path) -> None:
+    parts = [part(tmp_path, rows_of(BROKER_A, range(at, 40, 3))) for at in (2, 0, 1)]
+    assert found(tmp_path, parts, between(500, 3000)) == list(range(5, 30))
+
+
+def test_rows_that_a_file_has_in_another_order(tmp_path: Path) -> None:
+    numbers = list(range(40))
+    random.Random(5).shuffle(numbers)
+    shuffled = part(tmp_path, rows_of(BROKER_A, numbers[:25]), rows_of(BROKER_A, numbers[25:]))
+    assert found(tmp_path, [shuffled], between(0, 4000)) == list(range(40))
+
+
+def test_other_logs_in_the_same_file_are_left_out(tmp_path: Path) -> None:
+    a, b = rows_of(BROKER_A, range(0, 40, 2)), rows_of(BROKER_B, range(40))
+    mixed = part(tmp_path, pa.Table.from_batches([b, a]).combine_chunks().to_batches()[0])
+    assert found(tmp_path, [mixed], between(0, 1000)) == [0, 2, 4, 6, 8]
+    assert found(tmp_path, [mixed], between(0, 500), BROKER_B) == [0, 1, 2, 3, 4]
+    assert found(tmp_path, [mixed], between(0, 1000), LogId("rocketmq", "broker-c")) == []
+
+
+def test_a_record_that_is_there_twice_comes_twice(tmp_path: Path) -> None:
+    parts = [part(tmp_path, rows_of(BROKER_A, numbers)) for numbers in (range(10), range(9, 20))]
+    assert found(tmp_path, parts, between(700, 1200)) == [7, 8, 9, 9, 10, 11]
+
+
+def test_row_groups_outside_are_not_touched(tmp_path: Path) -> None:
+    """They are damaged, and nobody notices until they are wanted."""
+    one = part(tmp_path, rows_of(BROKER_A, range(20)), rows_of(BROKER_A, range(20, 40)))
+    path = tmp_path / one.path
+    column = pq.ParquetFile(path).metadata.row_group(0).column(2)
+    with path.open("r+b") as file:
+        file.seek(column.data_page_offset)
+        file.write(b"\xff" * column.total_compressed_size)
+    assert found(tmp_path, [one], between(2000, 4000)) == list(range(20, 40))
+    with pytest.raises(ReplicaError, match=one.path):
+        found(tmp_path, [one], between(1900, 4000))
+
+
+def test_a_file_that_is_missing_or_none_is_named(tmp_path: Path) -> None:
+    one, other = (part(tmp_path, rows_of(BROKER_A, numbers)) for numbers in (range(20), range(20, 40)))
+    (tmp_path / one.path).unlink()
+    (tmp_path / other.path).write_bytes(b"PAR1 is how it begins, and no Parquet file at all PAR1")
+    for broken, wanted in ((one, between(0, 2000)), (other, between(2000, 4000))):
+        with pytest.raises(ReplicaError, match=broken.path) as caught:
+            found(tmp_path, [one, other], wanted)
+        assert (caught.value.log, caught.value.offset) == (str(BROKER_A), broken.range.start)
+
+
+@pytest.mark.spark
+def test_parts_of_a_table_before_and_after_optimize(spark: SparkSession, tmp_path: Path) -> None:
+    other = MemoryMaster((100,) * 40, log_id=BROKER_B)
+    for master in (MASTER, other):
+        replica = opened(spark, tmp_path, master)
+        replica(ranges(spark, 0, 2000, split=1000, log_id=str(master.log_id)), 0)
+        replica(ranges(spark, 2000, 4000, log_id=str(master.log_id)), 1)
+    table = KernelTable(spark, LOG.path(str(tmp_path)))
+
+    def read(wanted: OffsetRange) -> tuple[int, pa.Table]:
+        """How many files, and what is in them."""
+        snapshot = table.snapshot()
+        assert snapshot is not None
+        parts = stored.parts(table, snapshot, BROKER_A, wanted)
+        return len(parts), pa.Table.from_batches(stored.read(table.path, parts, BROKER_A, wanted), SCHEMA)
+
+    expected = pa.Table.from_pylist(ROWS, schema=SCHEMA)
+    assert read(between(0, 4000)) == (3, expected)
+    assert read(between(1000, 2000)) == (1, expected.slice(10, 10))
+    DeltaTable.forPath(spark, table.path).optimize().executeCompaction()
+    assert read(between(0, 4000)) == (1, expected)
+    assert read(between(1000, 2000)) == (1, expected.slice(10, 10))

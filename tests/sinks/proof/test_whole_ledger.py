@@ -1,0 +1,117 @@
+"""The ledger read whole: from statistics where a file has one row, from the file where it has more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from sinks.files import FileWriter
+from sinks.kernel import KernelTable
+from sinks.ledger import Ledger, LedgerRow, app_id
+from sinks.proof.completeness import COLUMNS
+from sinks.proof.whole_ledger import Owed, read_ledger
+from sinks.tables import LEDGER, LEDGER_SCHEMA
+from sinks.warehouse import ensure_tables
+from sources.errors import ReplicaError
+from sources.offsets import LogId, Offset, Position
+
+pytestmark = pytest.mark.spark
+
+LOG = LogId("rocketmq", "a" * 30)
+LONGER = LogId("rocketmq", "a" * 31)  # statistics cut both ids to the same 32 characters
+SHORT = LogId("rocketmq", "a")
+NOON_US = 1_769_860_800_123_000
+
+
+def row(start: int, end: int, stored_us: int | None = NOON_US, deleted_at: int | None = None) -> LedgerRow:
+    return LedgerRow(
+        start=Offset(start),
+        end=Offset(end),
+        records=1,
+        bytes=end - start,
+        checksum="sha256:00",
+        first_store_timestamp=stored_us,
+        last_store_timestamp=None if stored_us is None else stored_us + 1000,
+        committed_at=9,
+        deleted_at=deleted_at,
+    )
+
+
+def as_tuple(one: LedgerRow) -> tuple[int | None, ...]:
+    values = one.as_dict()
+    return tuple(values[name] for name in COLUMNS)
+
+
+def found(spark: SparkSession, warehouse: Path, owed: Sequence[Owed] = (), log: LogId = LOG) -> list[tuple[int, ...]]:
+    table = read_ledger(spark, str(warehouse), log, owed)
+    assert table.schema == pa.schema([LEDGER_SCHEMA.field(name) for name in COLUMNS]).remove_metadata()
+    return sorted(zip(*(column.cast(pa.int64()).to_pylist() for column in table.columns), strict=True))
+
+
+@pytest.fixture
+def warehouse(spark: SparkSession, tmp_path: Path) -> Path:
+    ensure_tables(spark, str(tmp_path))
+    return tmp_path
+
+
+def test_one_row_or_several_a_file_and_rows_that_are_deleted(spark: SparkSession, warehouse: Path) -> None:
+    ledger = Ledger(spark, LEDGER.path(str(warehouse)))
+    mine = [row(0, 10), row(10, 20, None), row(20, 30, deleted_at=7000), row(30, 40), row(40, 50, None)]
+    for one in mine[:3]:
+        ledger.append(Position(LOG, 0, one.end), [one])
+        ledger.append(Position(SHORT, 0, one.end), [one])
+    ledger.append(Position(LOG, 0, mine[-1].end), mine[3:])
+    ledger.append(Position(LONGER, 0, Offset(70)), [row(60, 70)])
+    ledger.append(Position(LogId("rocketmq", "b"), 0, Offset(90)), [row(80, 90)])
+    assert found(spark, warehouse) == [as_tuple(one) for one in mine]
+    assert found(spark, warehouse, log=SHORT) == [as_tuple(one) for one in mine[:3]]
+    assert found(spark, warehouse, log=LONGER) == [as_tuple(row(60, 70))]
+    # files of several logs, as maintenance leaves them
+    spark.sql(f"OPTIMIZE delta.`{LEDGER.path(str(warehouse))}`")
+    assert found(spark, warehouse) == [as_tuple(one) for one in mine]
+    assert found(spark, warehouse, log=SHORT) == [as_tuple(one) for one in mine[:3]]
+    assert found(spark, warehouse, log=LONGER) == [as_tuple(row(60, 70))]
+
+
+def test_what_is_owed_counts_until_it_is_there(spark: SparkSession, warehouse: Path) -> None:
+    position = Position(LOG, 0, Offset(10))
+    owed = Owed(app_id(position), position.offset, [row(0, 5), row(5, 10)])
+    expected = [as_tuple(one) for one in owed.rows]
+    assert found(spark, warehouse, [owed]) == expected
+    Ledger(spark, LEDGER.path(str(warehouse))).append(position, owed.rows)
+    assert found(spark, warehouse, [owed]) == expected
+    assert found(spark, warehouse) == expected
+
+
+def test_a_file_of_one_row_is_not_opened(spark: SparkSession, warehouse: Path) -> None:
+    path = LEDGER.path(str(warehouse))
+    Ledger(spark, path).append(Position(SHORT, 0, Offset(10)), [row(0, 10)])
+    for file in Path(path).glob("*.parquet"):
+        file.unlink()
+    assert found(spark, warehouse, log=SHORT) == [as_tuple(row(0, 10))]
+
+
+def test_a_file_that_is_gone_is_an_error(spark: SparkSession, warehouse: Path) -> None:
+    path = LEDGER.path(str(warehouse))
+    Ledger(spark, path).append(Position(SHORT, 0, Offset(10)), [row(0, 5), row(5, 10)])
+    for file in Path(path).glob("*.parquet"):
+        file.unlink()
+    with pytest.raises(ReplicaError, match="ledger cannot be read"):
+        found(spark, warehouse, log=SHORT)
+
+
+def test_a_file_without_statistics_is_opened(spark: SparkSession, warehouse: Path) -> None:
+    table = KernelTable(spark, LEDGER.path(str(warehouse)))
+    values = {"log_id": str(LOG), "epoch": 0, **row(0, 10).as_dict()}
+    with FileWriter(LEDGER, table.path, "part-bare.zstd.parquet") as writer:
+        writer.write(pa.RecordBatch.from_pylist([values], schema=LEDGER_SCHEMA.remove_metadata()))
+        file = writer.finish()
+    snapshot = table.snapshot()
+    assert snapshot is not None
+    bare = type(file)(file.name, file.size_bytes, file.modified_ms, file.records, '{"numRecords":1}')
+    table.commit(snapshot, [bare])
+    assert found(spark, warehouse) == [as_tuple(row(0, 10))]
