@@ -90,19 +90,14 @@ DIVERGED: list[tuple[Callable[[FaultyLog], int], int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("fault", "code", "error"), DIVERGED, ids=lambda one: getattr(one, "__name__", ""))
-def test_a_master_that_diverged_is_refused_and_repaired_by_path(
-    spark: SparkSession,
-    operator: Operator,
-    log: FaultyLog,
-    fault: Callable[[FaultyLog], int],
-    code: int,
-    error: str,
+def test_a_master_of_files_that_was_rewritten_is_refused_and_repaired(
+    spark: SparkSession, operator: Operator, log: FaultyLog
 ) -> None:
+    """The rows that go are kept; those below the common record are not touched."""
     operator.replicates()
     before = log_table(spark, operator.lake).count()
-    common = fault(log)
-    operator.fails(code, error)
+    common = rewrite_from_the_middle(log)
+    operator.fails(4, "Rewritten")
     assert log_table(spark, operator.lake).count() == before
     operator.must("repair")
     removed = spark.read.format("delta").load(f"{operator.lake}/removed")
@@ -114,7 +109,7 @@ def test_a_master_that_diverged_is_refused_and_repaired_by_path(
 
 
 @pytest.mark.parametrize(("fault", "code", "error"), DIVERGED, ids=lambda one: getattr(one, "__name__", ""))
-def test_nothing_is_acknowledged_to_a_master_that_diverged(
+def test_a_master_that_diverged_is_told_nothing_wrong_and_repaired_over_ha(
     spark: SparkSession,
     operator: Operator,
     log: FaultyLog,

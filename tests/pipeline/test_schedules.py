@@ -12,6 +12,6 @@ from tests.pipeline.schedules import Schedule
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 def test_coverage_and_bytes_hold_at_the_end(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     Schedule(spark, tmp_path, seed).run()
