@@ -108,7 +108,7 @@ class MaintainConfig(BaseModel):
         168.0, description="unnamed files younger than a week may be of a batch under way, or of a query"
     )
     log_hours: PositiveFloat = Field(
-        6.0, description="commits of the Delta log that stay, for who follows a table; each commit lists them all"
+        2.0, description="commits of the Delta log that stay, for who follows a table; each commit lists them all"
     )
     keep_days: PositiveFloat | None = Field(
         None, description="records that the master stored earlier are deleted; without it everything stays"

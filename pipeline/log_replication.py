@@ -40,7 +40,7 @@ from pipeline.master_watch import MasterWatch
 from pipeline.metadata_sync import MetadataSync
 from pipeline.progress import ENDED, Phase, Progress
 from pipeline.run_state import Publisher, RunFile
-from sinks.position import Writer
+from sinks.log_state import Writer
 from sinks.replica import BatchResult, Replica, Step
 from sources.errors import LogtwinError, ReplicaError, TakenOver, find_error
 from sources.master import MasterLog, Session

@@ -33,7 +33,7 @@ import pyarrow.fs as pafs
 
 from pipeline.progress import ENDED, Phase, Progress
 from sinks.files import open_folder
-from sinks.position import Writer
+from sinks.log_state import Writer
 from sinks.warehouse import absolute
 from sources.errors import AlreadyRunning, TakenOver
 

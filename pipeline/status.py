@@ -25,7 +25,8 @@ from pipeline.master_watch import until_loss
 from pipeline.progress import ENDED, Phase
 from pipeline.run_state import RunFile, RunState
 from pipeline.session import build_session, spark_log
-from sinks.position import LogState, LogTable
+from sinks.log_state import LogState
+from sinks.position import LogTable
 from sinks.tables import LOG
 from sinks.warehouse import absolute
 from sources.errors import LogError, MasterError

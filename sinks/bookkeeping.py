@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from sinks.incidents import Incident, IncidentsTable
 from sinks.ledger import Ledger
-from sinks.position import LogState
+from sinks.log_state import LogState
 from sinks.quarantine import Quarantine
 from sinks.tables import LEDGER, QUARANTINE
 from sources.offsets import LogId, Offset, Position

@@ -1,21 +1,6 @@
 """The position of one log, kept by the log table itself, and the right to move it.
 
-What a log's domain metadata (``logtwin.<log id>``) says, in JSON, is rewritten by every commit of that log:
-
-    epoch, offset   the position; `offset` equals the transaction version of `Position.app_id`, written in the same
-                    commit. null before the first data
-    first           where the replica begins
-    writer          the run that owns the log: run id, host, process, since when
-    commit          a random id of the commit, by which its maker knows it again
-    link            the last record below the position, by its checksum
-    ledger, incidents, quarantined
-                    what the newest commit of data owes to other tables: rows, and files that are written
-    branched_at     where this epoch's history left the one before
-    repair          a repair that was begun: where it will go back to
-
-Where the table lacks something below the position, the holes (`sinks/holes.py`) say so, in metadata of their own.
-
-Two invariants:
+What stands there is a `sinks.log_state.LogState`, and the holes (`sinks/holes.py`). Two invariants:
 
     at most one writer moves a position      every job start claims: it commits its own `writer`. Whoever finds
                                              another writer there has lost the log: the newest start owns it.
@@ -25,27 +10,20 @@ Two invariants:
 
 from __future__ import annotations
 
-import json
-import os
-import socket
-import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
-from typing import Any, NoReturn, TypeVar
+from dataclasses import dataclass
+from typing import NoReturn, TypeVar
 
 from pyspark.sql import SparkSession
 
-from sinks.continuity import Link
 from sinks.files import DataFile
 from sinks.healing.rewrite import Rows, TakingOut
 from sinks.holes import Holes
-from sinks.incidents import Incident
 from sinks.kernel import KernelConflict, KernelTable, Partition, Snapshot
 from sinks.ledger import LedgerRow
+from sinks.log_state import LogState, Writer
 from sinks.tables import LOG
 from sources.errors import RepairPending, ReplicaError, TakenOver
-from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange, Position
 
 _T = TypeVar("_T")
@@ -54,122 +32,6 @@ TAKEN_OVER_HINT = (
     "The job that started last owns the log, and this one wrote nothing more. Stop one of the two; "
     "start this one again only if it shall take the log back."
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Writer:
-    """Who writes a log: one run of a job."""
-
-    run: str
-    host: str
-    pid: int
-    since: str  # ISO 8601, UTC
-
-    @classmethod
-    def of_this_process(cls) -> Writer:
-        since = datetime.now(UTC).isoformat(timespec="seconds")
-        return cls(run=uuid.uuid4().hex, host=socket.gethostname(), pid=os.getpid(), since=since)
-
-    def __str__(self) -> str:
-        return f"run {self.run} (process {self.pid} on {self.host}, since {self.since})"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingRepair:
-    """A repair that was decided and marked: the log goes back to `to`, and `epoch` begins there.
-
-    Once that epoch is the log's own, the rows are out, and other tables have yet to follow. `found` is what it answers.
-    Where damage of the replica itself is taken out the log goes nowhere, and no epoch begins.
-    """
-
-    to: Offset
-    epoch: int
-    found: Incident | None = None
-
-    @property
-    def goes_back(self) -> bool:
-        return self.found is None or self.found.condition is not Condition.REPLICA_DAMAGED
-
-    def as_dict(self) -> dict[str, Any]:
-        found = None if self.found is None else self.found.as_dict()
-        return {"to": self.to, "epoch": self.epoch, "found": found}
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> PendingRepair:
-        found = _optional(Incident.from_dict, values.get("found"))
-        return cls(to=values["to"], epoch=values["epoch"], found=found)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogState:
-    """What the table says of one log; see the module's docstring."""
-
-    writer: Writer
-    commit: str
-    epoch: int = 0
-    offset: Offset | None = None
-    first: Offset | None = None
-    link: Link | None = None
-    ledger: tuple[LedgerRow, ...] = ()
-    incidents: tuple[Incident, ...] = ()
-    quarantined: tuple[DataFile, ...] = ()
-    branched_at: Offset | None = None
-    repair: PendingRepair | None = None
-
-    def as_json(self) -> str:
-        values = {**asdict(self), "incidents": [one.as_dict() for one in self.incidents]}
-        values["repair"] = None if self.repair is None else self.repair.as_dict()
-        return json.dumps(values, separators=(",", ":"))
-
-    @classmethod
-    def from_json(cls, text: str) -> LogState:
-        """The inverse of `as_json`. Raises KeyError, TypeError or ValueError for what it did not write."""
-        values = json.loads(text)
-        values["writer"] = Writer(**values["writer"])
-        values["ledger"] = tuple(LedgerRow.from_dict(row) for row in values["ledger"])
-        values["link"] = _optional(Link.from_dict, values.get("link"))
-        values["incidents"] = tuple(Incident.from_dict(one) for one in values.get("incidents", ()))
-        values["quarantined"] = tuple(DataFile(**one) for one in values.get("quarantined", ()))
-        values["repair"] = _optional(PendingRepair.from_dict, values.get("repair"))
-        return cls(**values)
-
-    @property
-    def newest_stored_us(self) -> int | None:
-        """When the master stored the newest message of the last commit, by its clock: µs since 1970, UTC.
-
-        The record at `offset` was not stored before that. None without a message in that commit.
-        """
-        stored = (row.last_store_timestamp for row in self.ledger)
-        return max((at_us for at_us in stored if at_us is not None), default=None)
-
-    def claimed_by(self, writer: Writer) -> LogState:
-        return replace(self, writer=writer, commit=uuid.uuid4().hex)
-
-    def moved_to(
-        self,
-        end: Offset,
-        *,
-        first: Offset,
-        ledger: Sequence[LedgerRow],
-        link: Link | None = None,
-        incidents: Sequence[Incident] = (),
-        quarantined: Sequence[DataFile] = (),
-    ) -> LogState:
-        """The state after a commit up to `end`; `first` counts only for a replica that begins."""
-        return replace(
-            self,
-            offset=end,
-            first=first if self.first is None else self.first,
-            ledger=tuple(ledger),
-            link=link,
-            incidents=tuple(incidents),
-            quarantined=tuple(quarantined),
-            commit=uuid.uuid4().hex,
-        )
-
-
-def _optional(parse: Callable[[dict[str, Any]], _T], values: dict[str, Any] | None) -> _T | None:
-    return None if values is None else parse(values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,44 +95,26 @@ class LogTable:
         position = self.position_of(state)
         if position is None:
             raise ValueError("a commit of data needs an offset")
-        for _ in range(_ATTEMPTS):
-            try:
-                self._table.commit(
-                    held.snapshot,
-                    files,
-                    transaction=(position.app_id, position.offset),
-                    domains={self._domain: state.as_json(), **self._lost(held, state, lost)},
-                )
-            except KernelConflict:
-                again = self.read()
-                if again.state == state:
-                    return
-                if again.state != held.state:
-                    raise self._taken_over(state.writer, again.state) from None
-                held = again  # a change of the table itself; the log stands where it stood
-                continue
-            return
-        self._fail("the table refuses the commit", f"a commit within {_ATTEMPTS} attempts", "a conflict each time")
+
+        def attempt(on: Held) -> None:
+            domains = {self._domain: state.as_json(), **self._lost(on, state, lost)}
+            self._table.commit(on.snapshot, files, transaction=(position.app_id, position.offset), domains=domains)
+
+        self._move(held, state, attempt)
 
     def mark(self, held: Held, state: LogState) -> None:
         """Say `state`, at the same position, instead of what `held` says. Raises TakenOver as `commit` does.
 
         The holes are written again as they are: a fill that does not know of `state` yet is refused then.
         """
-        for _ in range(_ATTEMPTS):
+
+        def attempt(on: Held) -> None:
             domains = {self._domain: state.as_json()}
             if state.first is not None:
-                domains[self._holes_domain] = held.holes.as_json()
-            try:
-                self._table.commit(held.snapshot, domains=domains)
-            except KernelConflict:
-                newest = self._unchanged(held, state)
-                if newest is None:
-                    return
-                held = newest
-                continue
-            return
-        self._refused(_ATTEMPTS)
+                domains[self._holes_domain] = on.holes.as_json()
+            self._table.commit(on.snapshot, domains=domains)
+
+        self._move(held, state, attempt)
 
     def cut(self, held: Held, state: LogState, out: OffsetRange, holes: Callable[[Holes], Holes]) -> None:
         """Take the rows that start in `out` from the table, and move the log from `held` to `state`, in one commit.
@@ -281,25 +125,19 @@ class LogTable:
         """
         position = None if held.state is None or held.state.epoch == state.epoch else self.position_of(state)
         taking = TakingOut(self._table, LOG, Rows.of_log(self._log_id, out))
-        for _ in range(_ATTEMPTS):
-            exchange = taking.on(held.snapshot)
-            try:
-                self._table.replace(
-                    held.snapshot,
-                    exchange.removed,
-                    [({}, file) for file in exchange.added],
-                    domains={self._domain: state.as_json(), self._holes_domain: holes(held.holes).as_json()},
-                    transaction=None if position is None else (position.app_id, position.offset),
-                    over_appends=True,  # nobody appends to this log without one of the two domains
-                )
-            except KernelConflict:
-                newest = self._unchanged(held, state)
-                if newest is None:
-                    return
-                held = newest
-                continue
-            return
-        self._refused(_ATTEMPTS)
+
+        def attempt(on: Held) -> None:
+            exchange = taking.on(on.snapshot)
+            self._table.replace(
+                on.snapshot,
+                exchange.removed,
+                [({}, file) for file in exchange.added],
+                domains={self._domain: state.as_json(), self._holes_domain: holes(on.holes).as_json()},
+                transaction=None if position is None else (position.app_id, position.offset),
+                over_appends=True,  # nobody appends to this log without one of the two domains
+            )
+
+        self._move(held, state, attempt)
 
     def forget(self, below: Offset) -> int:
         """Take the records that start below `below`, which lies under the position, from the table, for good.
@@ -325,6 +163,21 @@ class LogTable:
                 continue
             return exchange.rows
         return self._refused(_ATTEMPTS)
+
+    def _move(self, held: Held, state: LogState, attempt: Callable[[Held], None]) -> None:
+        """`attempt` a commit that leads from `held` to `state`, again where only the table itself has changed."""
+        on: Held | None = held
+        for _ in range(_ATTEMPTS):
+            if on is None:
+                return
+            try:
+                attempt(on)
+            except KernelConflict:
+                on = self._unchanged(held, state)
+            else:
+                return
+        if on is not None:
+            self._refused(_ATTEMPTS)
 
     def _unchanged(self, held: Held, state: LogState) -> Held | None:
         """After a conflict: the log as it stands where `held` found it, None where `state` has landed after all.

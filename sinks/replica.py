@@ -20,8 +20,9 @@ from pyspark.sql import DataFrame, SparkSession
 from sinks.batch_proof import ProvenBatch, prove_batch
 from sinks.bookkeeping import Bookkeeping
 from sinks.incidents import Incident
+from sinks.log_state import LogState, Writer
 from sinks.master_proof import prove_master
-from sinks.position import Held, LogState, LogTable, Writer
+from sinks.position import Held, LogTable
 from sinks.split_job import discard_files, run_splits
 from sinks.split_report import SplitReport
 from sinks.tables import LOG

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from sinks.files import discard, open_folder
 from sinks.kernel import KernelTable, Snapshot
-from sinks.position import LogState
+from sinks.log_state import LogState
 from sinks.quarantine import Quarantine
 from sinks.tables import LOG, QUARANTINE
 from sinks.warehouse import absolute

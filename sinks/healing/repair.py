@@ -20,7 +20,8 @@ from sinks.healing.repair_steps import RepairSteps, Step
 from sinks.holes import Holes, joined
 from sinks.incidents import IncidentRow, IncidentsTable, State
 from sinks.kernel import KernelTable
-from sinks.position import Held, LogState, LogTable, PendingRepair, Writer
+from sinks.log_state import LogState, PendingRepair, Writer
+from sinks.position import Held, LogTable
 from sinks.proof.stored_log import StoredLog
 from sinks.tables import LOG
 from sinks.warehouse import absolute

@@ -35,7 +35,8 @@ from sinks.healing.rewrite import Rows
 from sinks.incidents import Action, Incident, IncidentRow, IncidentsTable, State
 from sinks.kernel import KernelTable
 from sinks.ledger import Ledger, LedgerRow
-from sinks.position import Held, LogState, LogTable, PendingRepair, Writer
+from sinks.log_state import LogState, PendingRepair, Writer
+from sinks.position import Held, LogTable
 from sinks.proof.stored_log import StoredLog
 from sinks.tables import LEDGER, LOG
 from sources.loss import Condition, Way

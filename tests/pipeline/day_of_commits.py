@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 from pipeline.config import parse
 from pipeline.maintain import Maintenance, Step
 from sinks.kernel import KernelTable, Snapshot
-from sinks.position import LogTable, Writer
+from sinks.log_state import Writer
+from sinks.position import LogTable
 from sinks.tables import LOG
 from sinks.warehouse import ensure_tables
 from sources.offsets import Offset

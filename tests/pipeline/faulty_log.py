@@ -63,6 +63,25 @@ class FaultyLog:
                     opened.truncate(FILE_SIZE_BYTES)
         self._keep()
 
+    def lose_a_record(self) -> int:
+        """The last one; where it began."""
+        at = self.boundaries[-2]
+        self.cut_at(at)
+        return at
+
+    def lose_a_file(self) -> int:
+        """The last one that has data; where it began."""
+        at = (self.end - 1) // FILE_SIZE_BYTES * FILE_SIZE_BYTES
+        self.cut_at(at)
+        return at
+
+    def rewrite_from_the_middle(self) -> int:
+        """As `rewrite_from`; from where."""
+        boundaries = self.boundaries
+        at = boundaries[len(boundaries) // 2]
+        self.rewrite_from(at, random.Random(2))
+        return at
+
     def forget_front(self, files: int) -> None:
         """Retention: the oldest files go; the archive keeps them."""
         for file in self._files()[:files]:

@@ -16,11 +16,12 @@ from pipeline.config import Config
 from sinks.healing.repair import Repair, Repaired
 from sinks.healing.repair_steps import Step
 from sinks.incidents import Action, Incident, IncidentsTable
-from sinks.position import LogState, LogTable
+from sinks.log_state import LogState
+from sinks.position import LogTable
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.registry import open_log
-from tests.pipeline.faulty_log import FILE_SIZE_BYTES, FaultyLog
+from tests.pipeline.faulty_log import FaultyLog
 from tests.pipeline.running import job_config, replicate_now
 
 TEST, OTHER = LogId.parse("rocketmq/test"), LogId.parse("rocketmq/other")
@@ -117,25 +118,6 @@ class Bench:
             assert row["checksum"] == f"sha256:{hashlib.sha256(part).hexdigest()}"
             assert (row["bytes"], row["deleted_at"]) == (len(part), None)
         assert at == end
-
-
-def lose_a_record(log: FaultyLog) -> int:
-    at = log.boundaries[-2]
-    log.cut_at(at)
-    return at
-
-
-def lose_a_file(log: FaultyLog) -> int:
-    at = (log.end - 1) // FILE_SIZE_BYTES * FILE_SIZE_BYTES
-    log.cut_at(at)
-    return at
-
-
-def rewrite_from_the_middle(log: FaultyLog) -> int:
-    boundaries = log.boundaries
-    at = boundaries[len(boundaries) // 2]
-    log.rewrite_from(at, random.Random(2))
-    return at
 
 
 def rewrite_the_second_record(log: FaultyLog) -> int:

@@ -19,7 +19,8 @@ from pipeline.coverage import coverages
 from pipeline.wanted import Wanted
 from sinks.healing.hole_filler import FillStep, no_step
 from sinks.incidents import Action, Incident, IncidentsTable, State
-from sinks.position import Held, LogTable, PendingRepair
+from sinks.log_state import PendingRepair
+from sinks.position import Held, LogTable
 from sinks.replica import Replica
 from sources.errors import ConfigurationError, RepairPending, Rewritten
 from sources.loss import Condition

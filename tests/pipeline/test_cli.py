@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pipeline.cli import main
 from pipeline.progress import Phase
 from pipeline.run_state import RunFile, RunState
-from sinks.position import Writer
+from sinks.log_state import Writer
 from sources.rocketmq.address import Address
 from sources.rocketmq.client import RemotingClient
 from tests.pipeline.masters import embedded_master

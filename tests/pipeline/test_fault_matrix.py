@@ -64,29 +64,10 @@ def assert_equal(spark: SparkSession, operator: Operator, log: FaultyLog) -> Non
     operator.must("verify", "--restart")
 
 
-def truncate_by_a_record(log: FaultyLog) -> int:
-    at = log.boundaries[-2]
-    log.cut_at(at)
-    return at
-
-
-def truncate_by_a_file(log: FaultyLog) -> int:
-    at = (log.end - 1) // FILE_SIZE_BYTES * FILE_SIZE_BYTES
-    log.cut_at(at)
-    return at
-
-
-def rewrite_from_the_middle(log: FaultyLog) -> int:
-    boundaries = log.boundaries
-    at = boundaries[len(boundaries) // 2]
-    log.rewrite_from(at, random.Random(SEED + 1))
-    return at
-
-
 DIVERGED: list[tuple[Callable[[FaultyLog], int], int, str]] = [
-    (truncate_by_a_record, 3, "AboveMaximum"),
-    (truncate_by_a_file, 3, "AboveMaximum"),
-    (rewrite_from_the_middle, 4, "Rewritten"),
+    (FaultyLog.lose_a_record, 3, "AboveMaximum"),
+    (FaultyLog.lose_a_file, 3, "AboveMaximum"),
+    (FaultyLog.rewrite_from_the_middle, 4, "Rewritten"),
 ]
 
 
@@ -96,7 +77,7 @@ def test_a_master_of_files_that_was_rewritten_is_refused_and_repaired(
     """The rows that go are kept; those below the common record are not touched."""
     operator.replicates()
     before = log_table(spark, operator.lake).count()
-    common = rewrite_from_the_middle(log)
+    common = log.rewrite_from_the_middle()
     operator.fails(4, "Rewritten")
     assert log_table(spark, operator.lake).count() == before
     operator.must("repair")

@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 from pipeline.progress import Phase
 from pipeline.replicate import Job
 from sinks.incidents import Action, IncidentsTable
-from sinks.position import LogState, LogTable
+from sinks.log_state import LogState
+from sinks.position import LogTable
 from sources.datasource import register
 from sources.errors import AboveMaximum, BelowMinimum, ChecksumMismatch, LogtwinError, Recreated, Rewritten
 from sources.offsets import LogId, Offset, OffsetRange

@@ -17,7 +17,7 @@ from pipeline import repair as repairing
 from pipeline.progress import Phase
 from pipeline.run_state import RunFile, RunState, process_space
 from sinks.incidents import State
-from sinks.position import Writer
+from sinks.log_state import Writer
 from sources.errors import AlreadyRunning, ConfigurationError, Recreated
 from sources.loss import Condition
 from sources.offsets import Offset, OffsetRange
@@ -26,16 +26,18 @@ from tests.pipeline.repair_bench import (
     OTHER,
     TEST,
     Bench,
-    lose_a_file,
-    lose_a_record,
-    rewrite_from_the_middle,
     rewrite_the_second_record,
 )
 from tests.pipeline.running import assert_complete, job_config, replicate_now
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-FAULTS = [lose_a_record, lose_a_file, rewrite_from_the_middle, rewrite_the_second_record]
+FAULTS = [
+    FaultyLog.lose_a_record,
+    FaultyLog.lose_a_file,
+    FaultyLog.rewrite_from_the_middle,
+    rewrite_the_second_record,
+]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -66,7 +68,7 @@ def test_the_log_goes_back_to_the_last_common_record(bench: Bench, fault: Callab
     assert (incident.epoch, incident.found.range, incident.state) == (1, OffsetRange(common, position), State.HEALED)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("fault", [lose_a_file, rewrite_from_the_middle])
+@pytest.mark.parametrize("fault", [FaultyLog.lose_a_file, FaultyLog.rewrite_from_the_middle])
 def test_replication_goes_on_there_in_a_new_epoch(bench: Bench, fault: Callable[[FaultyLog], int]) -> None:
     common = fault(bench.log)
     bench.repair()
@@ -83,7 +85,7 @@ def test_a_batch_that_was_planned_before_is_not_repeated(bench: Bench) -> None:
         -1:
     ]
     mark.unlink()
-    lose_a_record(bench.log)
+    bench.log.lose_a_record()
     bench.repair()
     bench.replicate()
     assert_complete(bench.spark, bench.lake, bench.log.data())
@@ -103,7 +105,7 @@ def test_nothing_differs_and_nothing_is_done(bench: Bench) -> None:
 
 
 def test_a_look_changes_nothing_and_foretells_all(bench: Bench) -> None:
-    rewrite_from_the_middle(bench.log)
+    bench.log.rewrite_from_the_middle()
     versions = bench.versions()
     foretold = bench.look()
     assert bench.versions() == versions
@@ -112,7 +114,7 @@ def test_a_look_changes_nothing_and_foretells_all(bench: Bench) -> None:
 
 
 def test_few_ranges_are_compared(bench: Bench) -> None:
-    common = rewrite_from_the_middle(bench.log)
+    common = bench.log.rewrite_from_the_middle()
     rows = bench.rows("ledger")
     distance = sum(row["end"] > common for row in rows) + 1
     assert bench.repair().comparisons <= 2 * math.log2(distance) + 2
@@ -197,7 +199,7 @@ def test_of_two_logs_in_one_warehouse_one_is_touched(bench: Bench, tmp_path: Pat
         assert len(DeltaTable(f"{bench.lake}/log").file_uris()) == 1
     theirs = (bench.rows("log", OTHER), bench.rows("ledger", OTHER), bench.state(OTHER))
     before = bench.rows("log")
-    common = rewrite_from_the_middle(bench.log)
+    common = bench.log.rewrite_from_the_middle()
     bench.repair()
     assert bench.rows("log") == [row for row in before if row["offset"] < common]
     assert bench.offsets("removed") == [row["offset"] for row in before if row["offset"] >= common]
@@ -205,7 +207,7 @@ def test_of_two_logs_in_one_warehouse_one_is_touched(bench: Bench, tmp_path: Pat
 
 
 def test_a_log_that_a_job_replicates_is_refused(bench: Bench) -> None:
-    rewrite_from_the_middle(bench.log)
+    bench.log.rewrite_from_the_middle()
     live = RunState(
         writer=Writer.of_this_process(),
         process_space=process_space(),
@@ -231,7 +233,7 @@ def said(bench: Bench, *, take_over: bool = False, accept_master: bool = False, 
 def test_what_is_said(bench: Bench) -> None:
     end = bench.log.end
     assert said(bench) == [f"rocketmq/test: nothing that can be compared differs from the master, up to {end}"]
-    common = lose_a_record(bench.log)
+    common = bench.log.lose_a_record()
     assert said(bench, dry_run=True) == [
         f"rocketmq/test: above_maximum: the master's log ends at {common}, the replica at {end}",
         f"rocketmq/test: would go back from {end} to {common}; 1 record, {end - common} B, would go to the table "

@@ -14,7 +14,7 @@ from sources.errors import ReplicaError
 from sources.loss import Condition
 from sources.offsets import OffsetRange
 from tests.pipeline.faulty_log import FaultyLog
-from tests.pipeline.repair_bench import OTHER, Bench, newest_file, rewrite_from_the_middle, spoil
+from tests.pipeline.repair_bench import OTHER, Bench, newest_file, spoil
 from tests.pipeline.running import assert_complete, job_config, replicate_now
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -69,7 +69,7 @@ def test_what_was_taken_out_comes_from_the_master_again(bench: Bench) -> None:
 def test_what_cannot_be_read_is_no_obstacle_to_going_back(bench: Bench) -> None:
     """Nobody has found it before: the rows cannot be kept, and would have gone anyway."""
     before, lost = bench.rows("log"), bench.rows("ledger")[-1]
-    common = rewrite_from_the_middle(bench.log)
+    common = bench.log.rewrite_from_the_middle()
     newest_file(bench).write_bytes(b"no Parquet at all")
     done = bench.repair()
     assert done.back is not None

@@ -16,7 +16,7 @@ from sinks.healing.repair_steps import Step
 from sinks.incidents import State
 from sources.errors import RepairPending
 from sources.loss import Condition
-from tests.pipeline.repair_bench import Bench, Killed, dying_after, newest_file, outcome, rewrite_from_the_middle, spoil
+from tests.pipeline.repair_bench import Bench, Killed, dying_after, newest_file, outcome, spoil
 from tests.pipeline.running import assert_complete
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -25,7 +25,7 @@ PROJECT = Path(__file__).parents[2]
 
 
 def test_killed_after_any_step_it_ends_the_same(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> None:
-    common = rewrite_from_the_middle(bench.log)
+    common = bench.log.rewrite_from_the_middle()
     for number in range(3):  # other incidents, one of them below the common point
         bench.found(Condition.GAP, common - 10 + 10 * number, common + 10 * number)
     killed = {step: tmp_path_factory.mktemp(step.value) for step in Step}
@@ -49,7 +49,7 @@ def test_killed_after_any_step_it_ends_the_same(bench: Bench, tmp_path_factory: 
 
 
 def test_a_real_kill_between_cut_and_ledger(bench: Bench) -> None:
-    common = rewrite_from_the_middle(bench.log)
+    common = bench.log.rewrite_from_the_middle()
     command = [sys.executable, "-m", "tests.pipeline.killed_repair", str(bench.lake), str(bench.log.path), "cut"]
     process = subprocess.Popen(command, cwd=PROJECT, start_new_session=True, stderr=subprocess.PIPE, text=True)
     try:

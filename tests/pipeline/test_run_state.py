@@ -18,7 +18,7 @@ import pytest
 from pipeline import run_state
 from pipeline.progress import ENDED, Phase, Progress
 from pipeline.run_state import FRESH_S, Publisher, RunFile, RunState, check_free, is_gone, process_space
-from sinks.position import Writer
+from sinks.log_state import Writer
 from sources.errors import AlreadyRunning, MasterUnreachable, TakenOver
 from tests.patience import eventually
 from tests.pipeline.sample_progress import NOW, PROGRESS

@@ -14,7 +14,7 @@ from pipeline.progress import Phase
 from pipeline.run_state import RunState, facts_of, process_space
 from pipeline.status import Answer, LogStatus, status_blocks, status_of
 from sinks.ledger import LedgerRow
-from sinks.position import LogState, Writer
+from sinks.log_state import LogState, Writer
 from sources.errors import MasterUnreachable
 from sources.master import MasterView
 from sources.offsets import Offset, OffsetRange

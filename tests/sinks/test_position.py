@@ -14,7 +14,8 @@ from sinks.files import DataFile, FileWriter, new_name
 from sinks.incidents import Action, Incident
 from sinks.kernel import KernelTable
 from sinks.ledger import LedgerRow
-from sinks.position import Held, LogState, LogTable, Writer
+from sinks.log_state import LogState, Writer
+from sinks.position import Held, LogTable
 from sinks.tables import LOG
 from sinks.warehouse import ensure_tables
 from sources.errors import ReplicaError, TakenOver

@@ -17,7 +17,8 @@ from sinks.holes import Holes
 from sinks.incidents import Action, Incident, IncidentsTable
 from sinks.kernel import KernelTable
 from sinks.ledger import Ledger
-from sinks.position import Held, LogState, LogTable, PendingRepair, Writer
+from sinks.log_state import LogState, PendingRepair, Writer
+from sinks.position import Held, LogTable
 from sinks.quarantine import Quarantine
 from sinks.replica import Replica, Step
 from sinks.tables import LOG

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sinks.kernel import KernelTable
-from sinks.position import LogTable, Writer
+from sinks.log_state import Writer
+from sinks.position import LogTable
 from sinks.quarantine import open_quarantine, quarantine_row
 from sinks.split_report import Damaged
 from sinks.tables import LOG, QUARANTINE

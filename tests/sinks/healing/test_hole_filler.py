@@ -14,7 +14,8 @@ from sinks.continuity import Link
 from sinks.healing.hole_filler import FillStep, HoleFiller, no_step
 from sinks.incidents import Action, Incident
 from sinks.kernel import KernelConflict, KernelTable
-from sinks.position import Held, LogState, LogTable, PendingRepair
+from sinks.log_state import LogState, PendingRepair
+from sinks.position import Held, LogTable
 from sinks.tables import LOG
 from sources.errors import CoverageError, LogtwinError, RepairPending, Rewritten
 from sources.loss import Condition

@@ -16,7 +16,8 @@ from sinks.files import DataFile, FileWriter, new_name
 from sinks.healing.rewrite import Rows, TakingOut
 from sinks.holes import Holes
 from sinks.kernel import KernelTable
-from sinks.position import Held, LogState, LogTable, Writer
+from sinks.log_state import LogState, Writer
+from sinks.position import Held, LogTable
 from sinks.tables import LOG
 from sinks.warehouse import ensure_tables
 from sources.errors import TakenOver
