@@ -21,7 +21,7 @@ with DAG(
     "logtwin_maintain",
     description="compacts, cleans and trims the tables of a replica",
     doc_md=__doc__,
-    schedule="0 1 * * *",
+    schedule="15 * * * *",
     max_active_runs=1,
     params={
         "log": log_param(default=None, type=["null", "string"], description="one log's id; empty: all"),

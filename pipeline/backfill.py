@@ -28,7 +28,7 @@ from sinks.holes import Holes, joined
 from sinks.incidents import IncidentsTable, State
 from sinks.ledger import BACKFILL
 from sinks.position import Held, LogTable
-from sinks.proof.completeness import Completeness
+from sinks.proof.completeness import Completeness, Reason
 from sinks.proof.stored_log import StoredLog
 from sinks.retention import Retention
 from sinks.tables import LOG
@@ -124,11 +124,17 @@ def result_lines(result: BackfillResult, *, dry_run: bool) -> Iterator[str]:
 def _wanted_holes(
     spark: SparkSession, warehouse: str, options: ReadOptions, held: Held, wanted: Wanted
 ) -> tuple[OffsetRange, ...]:
-    """The wanted parts of the holes, in order."""
+    """The wanted parts of the holes, in order.
+
+    What the replica's own retention deleted nobody misses: it comes back only where a start is asked for.
+    """
     holes = held.holes.ranges
-    accounts = read_accounts(spark, warehouse, options.log_id) if holes and wanted.needs_times else None
+    needs_accounts = holes and (wanted.needs_times or wanted.start is None)
+    accounts = read_accounts(spark, warehouse, options.log_id) if needs_accounts else None
     if accounts is not None:
         complete = Completeness.of(accounts)
+        if wanted.start is None:
+            holes = joined(one.range for one in complete.missing if one.reason is not Reason.RETENTION)
         holes = tuple(hole for hole in holes if wanted.may_lie_between(*complete.times_around(hole)))
     return Holes(ranges=holes).within(wanted.offsets)
 

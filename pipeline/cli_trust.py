@@ -183,7 +183,10 @@ def coverage(
 def backfill(
     config: RequiredConfig,
     log: Annotated[str, typer.Option("--log", help="the log of the configuration, by its id")],
-    start: Annotated[str | None, typer.Option("--from", help="an offset, or a time; without it the beginning")] = None,
+    start: Annotated[
+        str | None,
+        typer.Option("--from", help="an offset, or a time; without it all that the replica's retention did not delete"),
+    ] = None,
     end: Annotated[str | None, typer.Option("--to", help="an offset, or a time; without it the position")] = None,
     path: Annotated[
         str | None, typer.Option(help="a directory of segment files to read, instead of the master")
@@ -191,9 +194,10 @@ def backfill(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="list the holes, and fill none")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object, for programs")] = False,
 ) -> None:
-    """Bring what the replica lacks: what lies before its beginning, what was lost or damaged, what was deleted.
+    """Bring what the replica lacks: what lies before its beginning, what was lost or damaged.
 
-    Safe to run twice, several times at once, and while the log is replicated.
+    What its own retention deleted comes back with --from. Safe to run twice, several times at once, and while the log
+    is replicated.
     """
     from pipeline.backfill import result_lines, run_backfill
     from pipeline.session import build_session, spark_log

@@ -332,14 +332,17 @@ def test_times_choose_whole_holes(spark: SparkSession, replicated: Replicated, l
     assert (result.holes, result.filled) == ((replicated.hole,), (replicated.hole,))
 
 
-def test_what_a_retention_deleted_comes_back(spark: SparkSession, replicated: Replicated, lake: Path) -> None:
+def test_what_a_retention_deleted_comes_back_only_when_it_is_asked_for(
+    spark: SparkSession, replicated: Replicated, lake: Path
+) -> None:
     """The retention was killed before the ledger said what it had deleted."""
     config = config_of(lake, replicated.fixture)
     LogTable(spark, f"{lake}/log", LOG).forget(Offset(replicated.hole.start))
     begun, lost = span(0, replicated.first), replicated.hole
     assert_accounted(spark, config, (begun, span(begun.end, lost.start), lost))
-    result = backfill(spark, config)
-    assert (result.filled, result.remaining) == ((span(0, lost.end),), ())
+    assert backfill(spark, config).filled == (begun, lost)
+    result = backfill(spark, config, "0")
+    assert (result.filled, result.remaining) == ((span(begun.end, lost.start),), ())
     assert_accounted(spark, config)
     assert bytes_of(spark, lake) == replicated.truth()
     deleted = ledger_table(spark, lake).where("deleted_at is not null").collect()

@@ -25,7 +25,10 @@ from tests.pipeline.masters import embedded_master
 from tests.truth import Fixture
 
 PROJECT = Path(__file__).parents[2]
-VERBS = ("replicate", "status", "master", "send", "demo", "coverage", "backfill", "rebuild")
+VERBS = (
+    "replicate", "status", "master", "send", "demo",
+    "coverage", "verify", "rebuild", "repair", "backfill", "maintain", "incidents",
+)  # fmt: skip
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
