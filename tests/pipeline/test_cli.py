@@ -27,7 +27,7 @@ from tests.truth import Fixture
 PROJECT = Path(__file__).parents[2]
 VERBS = (
     "replicate", "status", "master", "send", "demo",
-    "coverage", "verify", "rebuild", "repair", "backfill", "maintain", "incidents",
+    "coverage", "verify", "rebuild", "repair", "backfill", "maintain",
 )  # fmt: skip
 
 
