@@ -11,8 +11,8 @@ from pyspark.errors import UnsupportedOperationException
 from pyspark.sql import SparkSession
 
 from sinks.kernel import KernelTable, local_folder
-from sinks.tables import LEDGER, LOG, TableSpec, spark_schema
-from sinks.warehouse import absolute, ensure_tables
+from sinks.tables import LEDGER, LOG, QUARANTINE, TableSpec, spark_schema
+from sinks.warehouse import absolute, ensure_table, ensure_tables
 from sources.errors import ConfigurationError
 
 SPECS = (LOG, LEDGER)
@@ -102,13 +102,14 @@ def test_an_operator_may_keep_the_log_longer(spark: SparkSession, tmp_path: Path
 
 
 @pytest.mark.spark
-def test_rows_are_only_ever_added(spark: SparkSession, tmp_path: Path) -> None:
-    ensure_tables(spark, str(tmp_path))
-    row = ("rocketmq/broker-a", 0, 0, 1, 0, 1, "sha256:", None, None, None, "stream")
-    frame = spark.createDataFrame([row], spark_schema(LEDGER.schema))
-    frame.write.format("delta").mode("append").save(f"{tmp_path}/ledger")
+def test_what_was_kept_of_a_loss_is_never_changed(spark: SparkSession, tmp_path: Path) -> None:
+    path = QUARANTINE.path(str(tmp_path))
+    ensure_table(KernelTable(spark, path), QUARANTINE)
+    row = ("rocketmq/broker-a", 0, 100, 104, "undecodable", "zeros", b"\0\0\0\0")
+    frame = spark.createDataFrame([row], spark_schema(QUARANTINE.schema))
+    frame.write.format("delta").mode("append").save(path)
     with pytest.raises(UnsupportedOperationException, match="DELTA_CANNOT_MODIFY_APPEND_ONLY"):
-        DeltaTable.forPath(spark, f"{tmp_path}/ledger").delete()
+        DeltaTable.forPath(spark, path).delete()
 
 
 def test_a_warehouse_is_absolute_or_a_uri(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
