@@ -32,7 +32,7 @@ from sinks.files import DataFile
 from sinks.incidents import Incident
 from sinks.ledger import LedgerRow
 from sources.loss import Condition
-from sources.offsets import Offset
+from sources.offsets import END, Offset, OffsetRange
 
 _T = TypeVar("_T")
 
@@ -70,6 +70,11 @@ class PendingRepair:
     @property
     def goes_back(self) -> bool:
         return self.found is None or self.found.condition is not Condition.REPLICA_DAMAGED
+
+    @property
+    def out(self) -> OffsetRange:
+        """What goes where the log goes back: also what lies below, where nothing proves that it is of the same log."""
+        return OffsetRange(self.to if self.found is None else min(self.found.start, self.to), END)
 
     def as_dict(self) -> dict[str, Any]:
         found = None if self.found is None else self.found.as_dict()

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from sinks.continuity import Link
+from sinks.continuity import Link, written
 from sinks.healing.common_point import last_agreeing, last_equal
 from sinks.healing.ledger_rows import LedgerRows
 from sinks.ledger import LedgerRow
@@ -38,6 +38,11 @@ class Divergence:
     common: Offset
     end: Offset
     cause: str
+
+    @property
+    def out(self) -> OffsetRange:
+        """What has to go. Of another log that is everything: below its minimum, too, nothing proves the rows."""
+        return OffsetRange(Offset(0) if self.condition is Condition.RECREATED else self.common, self.end)
 
 
 class Comparison:
@@ -148,5 +153,5 @@ class Comparison:
             digest = hashlib.sha256()
             for piece in self._master.raw(row.range, committed=self._position):
                 digest.update(piece)
-            self._answers[row] = f"sha256:{digest.hexdigest()}" == row.checksum
+            self._answers[row] = written(digest) == row.checksum
         return self._answers[row]

@@ -194,7 +194,7 @@ class Repair:
         return comparison, found
 
     def _way_back(self, found: Divergence, since: Offset) -> WayBack:
-        records, size_bytes = self._stored.count(OffsetRange(found.common, END))
+        records, size_bytes = self._stored.count(OffsetRange(found.out.start, END))
         return WayBack(found=found, since=since, records=records, bytes=size_bytes)
 
     def _heal(self, held: Held, comparison: Comparison, *, is_same: bool) -> int:

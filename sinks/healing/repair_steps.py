@@ -94,7 +94,7 @@ class RepairSteps:
     def mark(self, found: Divergence) -> None:
         """Decide: from here on the log goes back to the common point."""
         held, state = self._held()
-        incident = _repaired(found.condition, OffsetRange(found.common, found.end), found.cause)
+        incident = _repaired(found.condition, found.out, found.cause)
         pending = PendingRepair(to=found.common, epoch=state.epoch + 1, found=incident)
         self._table.mark(held, replace(state, repair=pending, commit=uuid.uuid4().hex))
         self._on_step(Step.MARK)
@@ -128,7 +128,7 @@ class RepairSteps:
 
     def _go_back(self, held: Held, state: LogState, pending: PendingRepair) -> None:
         self._settle_fill(held, state)  # one may have come in just before the mark, which keeps others out
-        kept = self._kept_below(pending.to)
+        kept = self._kept_below(pending.out.start)
         out = Rows.of_log(self._log_id, OffsetRange(kept.end, END))
         self._removed.keep(
             out.files(self._files, held.snapshot),
@@ -142,7 +142,7 @@ class RepairSteps:
             state,
             epoch=pending.epoch,
             offset=pending.to,
-            first=pending.to if state.first is None else min(state.first, pending.to),
+            first=_first(state, pending),
             branched_at=pending.to,
             link=kept.link,
             ledger=kept.rest,
@@ -174,7 +174,7 @@ class RepairSteps:
             return
         self._settle_fill(held, state)
         if pending.goes_back:
-            self._ledger.take_out(OffsetRange(pending.to, END), pc.field("epoch") < pending.epoch)
+            self._ledger.take_out(pending.out, pc.field("epoch") < pending.epoch)
         elif pending.found is not None:
             self._ledger.take_out(pending.found.range, pc.field("deleted_at").is_null())
         self._books.settle(state)
@@ -211,12 +211,19 @@ def _repaired(condition: Condition, affected: OffsetRange, cause: str) -> Incide
     )
 
 
+def _first(state: LogState, pending: PendingRepair) -> Offset:
+    """Where the replica begins afterwards; anew, where nothing below the point it goes back to is kept."""
+    if state.first is None or pending.out.start < pending.to:
+        return pending.to
+    return min(state.first, pending.to)
+
+
 def _is_over(row: IncidentRow, pending: PendingRepair) -> bool:
     """Whether the repair took away what an incident of an older epoch is about.
 
     A hole or damage that begins below the common point is still there; where the two histories part is not.
     """
-    if row.epoch >= pending.epoch or row.found.end <= pending.to:
+    if row.epoch >= pending.epoch or row.found.end <= pending.out.start:
         return False
     is_divergence = row.found.condition.way is Way.REPAIR and row.found.condition is not Condition.REPLICA_DAMAGED
-    return is_divergence or row.found.start >= pending.to
+    return is_divergence or row.found.start >= pending.out.start
