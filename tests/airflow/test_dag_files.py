@@ -60,7 +60,7 @@ def test_when_they_run(api: Api) -> None:
     dags = api.ask("GET", "/api/v2/dags?tags=logtwin")["dags"]
     assert {dag["dag_id"]: dag["timetable_summary"] for dag in dags} == {
         "logtwin_backfill": None,
-        "logtwin_maintain": "0 1 * * *",
+        "logtwin_maintain": "15 * * * *",
         "logtwin_verify": "0 3 * * *",
         "logtwin_verify_whole": "0 5 * * 0",
     }

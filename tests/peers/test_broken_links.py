@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 
 LOG_ID = LogId("rocketmq", "b1")
 CUTS = 100
-JOB_CUTS = 20
+JOB_CUTS = 10
 LOG_BYTES = 4_000_000
 LONGEST_CUT_BYTES = LOG_BYTES // CUTS - 1_000  # so 100 connections cannot be enough for the whole log
 CHUNK_BYTES = 16 * 1024

@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 
 import pytest
 
+from sources.errors import MasterRefused
 from sources.master import Session
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.rocketmq.address import Address
@@ -23,7 +24,7 @@ from tests.peers.rocketmq import Broker
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 
 HOUSEKEEPING_MS = 3000
-MESSAGES = 400
+MESSAGES = 200
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +67,8 @@ def counting(broker: Broker) -> Iterator[list[int]]:
     def watch() -> None:
         with RemotingClient(Address("127.0.0.1", broker.port)) as client:
             while not is_over.is_set():
-                counts.append(listed(client))
+                with suppress(MasterRefused):  # 5.5.0 walks the list while others change it, and then answers code 1
+                    counts.append(listed(client))
 
     watcher = threading.Thread(target=watch)
     watcher.start()

@@ -64,20 +64,23 @@ def test_a_session_of_an_unproven_master_closes_without_a_word() -> None:
 def test_a_proof_takes_the_turn_of_the_session() -> None:
     """It may connect: to a master that counts connections not while tasks read."""
     proving, may_end, entered = threading.Event(), threading.Event(), threading.Event()
+    may_leave = threading.Event()
+    inside_at_the_end: list[bool] = []  # whether tasks were reading as a proof ended; each connection has one
 
     def prove() -> None:
         proving.set()
         assert may_end.wait(PATIENCE_S)
-        assert not entered.is_set()
+        inside_at_the_end.append(entered.is_set() and not may_leave.is_set())
 
     with (
-        ScriptedMaster(stay) as master,
+        ScriptedMaster(stay, stay) as master,
         session_of(Known(master.address, words=COUNTS_CONNECTIONS), prove=prove) as session,
     ):
 
         def read() -> None:
             with session.reading():
                 entered.set()
+                may_leave.wait(PATIENCE_S)
 
         session.acknowledge(Offset(100))
         assert proving.wait(PATIENCE_S)
@@ -86,5 +89,8 @@ def test_a_proof_takes_the_turn_of_the_session() -> None:
         assert not entered.wait(0.2)
         may_end.set()
         assert entered.wait(PATIENCE_S)
+        assert inside_at_the_end == [False]
+        may_leave.set()
         tasks.join(PATIENCE_S)
-        master.await_connection(1).await_report_of(100)
+        assert eventually(lambda: any(100 in connection.reports for connection in master.connections))
+    assert not any(inside_at_the_end)
