@@ -93,7 +93,9 @@ def run_backfill(
     held = filler.look()
     filled: list[Filled] = []
     if holes:
-        filled += _Backfill(spark, config.warehouse, filler, _from_path(options, path)).fill(holes)
+        filled += _Backfill(spark, config.warehouse, filler, options if path is None else options.by_path(path)).fill(
+            holes
+        )
         held = table.read()
     brought = joined(part for one in filled for part in one.ranges)
     return BackfillResult(
@@ -137,12 +139,6 @@ def _wanted_holes(
             holes = joined(one.range for one in complete.missing if one.reason is not Reason.RETENTION)
         holes = tuple(hole for hole in holes if wanted.may_lie_between(*complete.times_around(hole)))
     return Holes(ranges=holes).within(wanted.offsets)
-
-
-def _from_path(options: ReadOptions, path: str | None) -> ReadOptions:
-    if path is None:
-        return options
-    return options.model_copy(update={"path": path, "master": None, "remoting": None, "name_server": None})
 
 
 class _Backfill:

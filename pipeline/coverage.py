@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.config import Config
-from pipeline.display import number, size
+from pipeline.display import moment, number, size
 from sinks.incidents import IncidentRow, IncidentsTable
 from sinks.ledger import app_id, fill_app_id
 from sinks.position import Held, LogTable
@@ -189,4 +189,4 @@ def _between(start_us: int | None, end_us: int | None) -> str:
 
 
 def _moment(at_us: int | None) -> str:
-    return "…" if at_us is None else f"{datetime.fromtimestamp(at_us / 1e6, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return "…" if at_us is None else moment(datetime.fromtimestamp(at_us / 1e6, UTC))

@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
@@ -83,6 +84,11 @@ class Display:
             "acknowledged": number(progress.acknowledged),
             **_exceptions(progress),
         }
+
+
+def moment(at: datetime) -> str:
+    """A time for people, to the second."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def number(value: int | None) -> str:

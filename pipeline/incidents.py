@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.config import Config
-from pipeline.display import number, size
+from pipeline.display import moment, number, size
 from pipeline.session import build_session, spark_log
 from sinks.incidents import IncidentRow, IncidentsTable, State
 from sinks.position import LogTable
@@ -192,4 +192,4 @@ def _iso(at_us: int | None) -> str | None:
 
 
 def _moment(at_us: int) -> str:
-    return f"{datetime.fromtimestamp(at_us / 1e6, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return moment(datetime.fromtimestamp(at_us / 1e6, UTC))

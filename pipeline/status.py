@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.config import Config
-from pipeline.display import duration, number, size
+from pipeline.display import duration, moment, number, size
 from pipeline.lag import reached
 from pipeline.master_watch import until_loss
 from pipeline.progress import ENDED, Phase
@@ -248,5 +248,5 @@ def _moment(iso: str | None, now: datetime) -> str:
     """ISO 8601 -> ``2026-11-21 14:02:11 UTC (3 min ago)``."""
     if iso is None:
         return "–"
-    at = datetime.fromisoformat(iso).astimezone(UTC)
-    return f"{at:%Y-%m-%d %H:%M:%S} UTC ({duration(max(0.0, (now - at).total_seconds()))} ago)"
+    at = datetime.fromisoformat(iso)
+    return f"{moment(at)} ({duration(max(0.0, (now - at).total_seconds()))} ago)"

@@ -30,7 +30,8 @@ from pipeline.verification.summary import Summary, Tally, incident_of
 from pipeline.verification.task import SectionComparer
 from sinks.incidents import IncidentsTable
 from sinks.proof.verdicts import Compared, Verdict
-from sources.errors import ConfigurationError, LogError, ReplicaError, find_error
+from sinks.spark_jobs import job_failure
+from sources.errors import ConfigurationError, LogError
 from sources.offsets import OffsetRange
 from sources.options import ReadOptions
 from sources.registry import open_log
@@ -109,7 +110,7 @@ class _Verification:
         self._began_s = time.monotonic()
         self._spark = spark
         self._scope = scope
-        self._options = options if scope.path is None else _by_path(options, scope.path)
+        self._options = options if scope.path is None else options.by_path(scope.path)
         self._master = open_log(self._options)
         self._accounts = read_accounts(spark, warehouse, options.log_id, scope.start, scope.end)
         self._file = VerifyFile(warehouse, options.id)
@@ -198,7 +199,9 @@ class _Verification:
             try:
                 results = job.collect()
             except (PySparkException, Py4JError) as error:
-                raise self._failure(error) from error
+                hint = "What was compared before is remembered: run it again."
+                problem = "the Spark job that compares failed"
+                raise job_failure(error, problem, log=self._options.log_id, hint=hint) from error
             yield results
 
     def _record(self, found: Sequence[Compared]) -> None:
@@ -210,18 +213,6 @@ class _Verification:
         return jumps(
             self._spark, accounts.folder, accounts.version, self._options.log_id, accounts.position, accounts.holes
         )
-
-    def _failure(self, error: Exception) -> Exception:
-        return find_error(str(error)) or ReplicaError(
-            "the Spark job that compares failed",
-            log=self._options.log_id,
-            found=str(error).strip().partition("\n")[0],
-            hint="What was compared before is remembered: run it again.",
-        )
-
-
-def _by_path(options: ReadOptions, path: str) -> ReadOptions:
-    return options.model_copy(update={"path": path, "master": None, "remoting": None, "name_server": None})
 
 
 def _are_equal(compared: Sequence[Compared]) -> bool:

@@ -27,8 +27,8 @@ from sinks.file_statistics import lower_bound, upper_bound
 from sinks.files import DataFile
 from sinks.kernel import KernelConflict, KernelTable, Partition, Snapshot, StoredFile
 from sinks.merge import MERGED_SCHEMA, MERGES_SCHEMA, Merging, unpack
+from sinks.spark_jobs import job_failure
 from sinks.tables import IS_CURRENT, LOG_ID, TableSpec, spark_schema
-from sources.errors import LogtwinError, ReplicaError, find_error
 from sources.offsets import LogId
 
 _ORDERS = ("offset", "start", "valid_to")
@@ -121,9 +121,7 @@ class Compactor:
         return done
 
     def _groups(self) -> tuple[_Found, list[Group]]:
-        snapshot = self._table.snapshot()
-        if snapshot is None:
-            raise ReplicaError(f"the table {self._table.path} is gone", log=self._log_id, hint="Restore it.")
+        snapshot = self._table.existing(self._log_id)
         files = self._table.files(snapshot, self._partition or {LOG_ID.name: str(self._log_id)})
         candidates = [one for file in files if (one := self._candidate(file)) is not None]
         return _Found(snapshot, {file.path: file for file in files}), groups(candidates, self._sizes)
@@ -157,15 +155,8 @@ class Compactor:
             rows = frame.repartition(len(part)).mapInArrow(merge, spark_schema(MERGED_SCHEMA)).collect()
             return [unpack(row.asDict()) for row in sorted(rows, key=lambda row: row["number"])]
         except (PySparkException, Py4JError) as error:
-            raise self._job_failure(error) from error
-
-    def _job_failure(self, error: Exception) -> LogtwinError:
-        return find_error(str(error)) or ReplicaError(
-            f"the Spark job that merges files of {self._table.path} failed",
-            log=self._log_id,
-            found=str(error).strip().rpartition("\n")[2],
-            hint="Nothing was changed; run it again.",
-        )
+            problem = f"the Spark job that merges files of {self._table.path} failed"
+            raise job_failure(error, problem, log=self._log_id, hint="Nothing was changed; run it again.") from error
 
     def _commit(self, files: _Found, part: Sequence[Group], written: Sequence[DataFile]) -> bool:
         merged = [files.by_path[one.path] for group in part for one in group]

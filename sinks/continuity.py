@@ -20,8 +20,13 @@ from sources.offsets import Offset, OffsetRange
 
 
 def checksum_of(raw: bytes | memoryview) -> str:
-    """As the ledger writes it: ``sha256:`` and the hex digest."""
-    return f"sha256:{hashlib.sha256(raw).hexdigest()}"
+    """The checksum of bytes that are all there, as the ledger writes it."""
+    return written(hashlib.sha256(raw))
+
+
+def written(digest: hashlib._Hash) -> str:
+    """A SHA-256 of bytes that passed by, as the ledger writes it: ``sha256:`` and the hex digest."""
+    return f"sha256:{digest.hexdigest()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

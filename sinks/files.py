@@ -69,6 +69,13 @@ def open_folder(path: str) -> tuple[pafs.FileSystem, str]:
     return filesystem, inner
 
 
+def open_parquet(folder: str, name: str) -> pq.ParquetFile:
+    """A data file of the table in `folder`, to be closed. Raises OSError, ValueError, ArrowException: unreadable."""
+    filesystem, inner = open_folder(f"{folder.rstrip('/')}/{name}")
+    # Spark may have written timestamps as INT96
+    return pq.ParquetFile(inner, filesystem=filesystem, coerce_int96_timestamp_unit="us")
+
+
 def new_name(start: Offset) -> str:
     """A name that no other attempt of the same task will take; the offset in it is for people."""
     return f"part-{start:020d}-{uuid.uuid4()}.zstd.parquet"

@@ -1,7 +1,7 @@
 """Tables whose rows follow the commit to the log table that they belong to, once.
 
 They follow the acknowledgement too, because producers wait for data and not for bookkeeping. What a commit owes to such
-a table stands in its domain metadata (`sinks.position.LogState`), from where the next start takes it up again. An
+a table stands in its domain metadata (`sinks.log_state.LogState`), from where the next start takes it up again. An
 append is idempotent by a transaction version, which grows with every commit that owes something.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import SparkSession
 
 from sinks.files import DataFile
-from sinks.kernel import KernelConflict, KernelTable, Snapshot
+from sinks.kernel import KernelConflict, KernelTable
 from sinks.tables import TableSpec
 from sinks.warehouse import ensure_table
 from sources.errors import ReplicaError
@@ -34,7 +34,7 @@ class FollowingTable:
 
     def version(self, app_id: str) -> int | None:
         """How far `app_id` is in this table. Raises ReplicaError."""
-        return self._snapshot().transaction_version(app_id)
+        return self._table.existing().transaction_version(app_id)
 
     def append(self, app_id: str, version: int, files: Callable[[], Sequence[DataFile]]) -> bool:
         """Add what `files` gives in one commit with `app_id`'s transaction `version`, unless it is that far already.
@@ -43,7 +43,7 @@ class FollowingTable:
         """
         found: Sequence[DataFile] | None = None
         for _ in range(_ATTEMPTS):
-            snapshot = self._snapshot()
+            snapshot = self._table.existing()
             if (snapshot.transaction_version(app_id) or 0) >= version:
                 return False
             found = files() if found is None else found
@@ -65,9 +65,3 @@ class FollowingTable:
 
     def run_hooks(self) -> None:
         self._table.run_hooks()
-
-    def _snapshot(self) -> Snapshot:
-        snapshot = self._table.snapshot()
-        if snapshot is None:
-            raise ReplicaError(f"the table {self.path} is gone", hint="Restore it, or start with a new warehouse.")
-        return snapshot

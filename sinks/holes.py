@@ -83,7 +83,7 @@ class Holes:
 
     def hold(self, wanted: OffsetRange) -> bool:
         """Whether all of `wanted` is missing."""
-        return any(hole.start <= wanted.start and wanted.end <= hole.end for hole in self.ranges)
+        return any(hole.holds(wanted) for hole in self.ranges)
 
     def _changed(self, ranges: tuple[OffsetRange, ...]) -> Holes:
         return Holes(ranges=ranges, fills=self.fills, commit=uuid.uuid4().hex, ledger=self.ledger)
@@ -101,7 +101,7 @@ def joined(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
 
 
 def _without(holes: Sequence[OffsetRange], filled: OffsetRange) -> tuple[OffsetRange, ...]:
-    around = next((hole for hole in holes if hole.start <= filled.start and filled.end <= hole.end), None)
+    around = next((hole for hole in holes if hole.holds(filled)), None)
     if around is None:
         raise ValueError(f"{filled} lies in none of the holes {', '.join(map(str, holes)) or '(there are none)'}")
     rests = (OffsetRange(around.start, filled.start), OffsetRange(filled.end, around.end))

@@ -20,24 +20,19 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
-from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from sinks.files import DataFile, FileWriter, new_name, open_folder
+from sinks.files import DataFile, FileWriter, new_name, open_parquet
 from sinks.kernel import KernelConflict, KernelTable, Snapshot, StoredFile
-from sinks.tables import INCIDENTS, LOG_ID
+from sinks.retries import ATTEMPTS, until_it_takes
+from sinks.tables import INCIDENTS, LOG_ID, in_numbers
 from sinks.warehouse import absolute, ensure_table
 from sources.errors import ReplicaError
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
 
-_ATTEMPTS = 10
 _SCHEMA = INCIDENTS.schema.remove_metadata()
-_IN_NUMBERS = pa.schema(
-    [pa.field(field.name, pa.int64() if pa.types.is_timestamp(field.type) else field.type) for field in _SCHEMA]
-)
-"""Times as microseconds since 1970, as the rows here have them."""
+_IN_NUMBERS = in_numbers(_SCHEMA)
 
 
 class Action(Enum):
@@ -189,18 +184,12 @@ class IncidentsTable:
         return self._change(ended)
 
     def _change(self, change: Callable[[Rows], Rows]) -> int:
-        retrying = Retrying(
-            stop=stop_after_attempt(_ATTEMPTS),
-            wait=wait_random_exponential(multiplier=0.05, max=1.0),
-            retry=retry_if_exception_type(KernelConflict),
-        )
         try:
-            changed: int = retrying(self._exchange, change)
-        except RetryError as error:
-            raise self._failure("the incidents cannot be written", f"{_ATTEMPTS} conflicts") from error
+            return until_it_takes(lambda: self._exchange(change))
+        except KernelConflict as error:
+            raise self._failure("the incidents cannot be written", f"{ATTEMPTS} conflicts") from error
         except (OSError, pa.ArrowException, KeyError, ValueError) as error:
             raise self._failure("the incidents cannot be written", str(error)) from error
-        return changed
 
     def _exchange(self, change: Callable[[Rows], Rows]) -> int:
         snapshot = self._table.snapshot()
@@ -221,13 +210,10 @@ class IncidentsTable:
 
     def _read(self, files: Sequence[StoredFile]) -> tuple[Rows, pa.Table]:
         """The log's rows, and those of others, which OPTIMIZE may have put into the same files."""
-        filesystem, folder = open_folder(self._table.path)
         tables = [_SCHEMA.empty_table()]
         for file in files:
-            with filesystem.open_input_file(f"{folder.rstrip('/')}/{file.path}") as opened:
-                # Spark may have written timestamps as INT96
-                found = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us").read()
-                tables.append(found.select(_SCHEMA.names).cast(_SCHEMA))
+            with open_parquet(self._table.path, file.path) as opened:
+                tables.append(opened.read().select(_SCHEMA.names).cast(_SCHEMA))
         table = pa.concat_tables(tables)
         is_ours = pc.equal(table[LOG_ID.name], str(self._log_id))
         ours = [IncidentRow.from_dict(values) for values in table.filter(is_ours).cast(_IN_NUMBERS).to_pylist()]

@@ -143,6 +143,15 @@ class KernelTable:
                 raise
             return Snapshot(java.getVersion(), java, self._engine)
 
+    def existing(self, log: object = None) -> Snapshot:
+        """The newest version of a table that has to be there. Raises ReplicaError, naming `log`, where it is not."""
+        found = self.snapshot()
+        if found is None:
+            raise ReplicaError(
+                f"the table {self.path} is gone", log=log, hint="Restore it, or start with a new warehouse."
+            )
+        return found
+
     def create(
         self,
         schema: StructType,

@@ -13,9 +13,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from sinks.files import DataFile, FileWriter, new_name, open_folder
+from sinks.files import DataFile, FileWriter, new_name, open_parquet
 from sinks.kernel import Partition
 from sinks.tables import TableSpec
 from sources.errors import LogtwinError, ReplicaError, error_from
@@ -73,11 +72,9 @@ class Merging:
         return merged
 
     def _read(self, path: str) -> Iterator[pa.RecordBatch]:
-        filesystem, inner = open_folder(f"{self.folder.rstrip('/')}/{path}")
         names = [name for name in self.spec.schema.names if name not in self.partition]
         try:
-            # Spark may have written timestamps as INT96
-            with pq.ParquetFile(inner, filesystem=filesystem, coerce_int96_timestamp_unit="us") as parquet:
+            with open_parquet(self.folder, path) as parquet:
                 for batch in parquet.iter_batches(_ROWS_AT_ONCE, columns=names):
                     yield self._complete(batch)
         except (OSError, ValueError, pa.ArrowException) as error:

@@ -18,20 +18,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
-from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from sinks.files import DataFile, FileWriter, open_folder
+from sinks.files import DataFile, FileWriter, open_parquet
 from sinks.kernel import KernelConflict, KernelTable, Partition, Snapshot, StoredFile
 from sinks.metadata_versions import Change, Row, compare
+from sinks.retries import ATTEMPTS, until_it_takes
 from sinks.tables import IS_CURRENT, LOG_ID, metadata_table
 from sinks.warehouse import absolute, ensure_table
 from sources.errors import ReplicaError
 from sources.metadata import MetadataKind
 from sources.offsets import LogId
 
-_ATTEMPTS = 10
 _TICK = timedelta(microseconds=1)
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -57,18 +55,13 @@ class MetadataTable:
         if not self._is_ensured:
             ensure_table(self._table, self._spec)
             self._is_ensured = True
-        retrying = Retrying(
-            stop=stop_after_attempt(_ATTEMPTS),
-            wait=wait_random_exponential(multiplier=0.05, max=1.0),
-            retry=retry_if_exception_type(KernelConflict),
-        )
+        rows = items.to_pylist()
         try:
-            changed: int = retrying(self._record, items.to_pylist(), fetched_at)
-        except RetryError as error:
-            raise self._failure(f"a conflict at each of {_ATTEMPTS} attempts") from error
+            return until_it_takes(lambda: self._record(rows, fetched_at))
+        except KernelConflict as error:
+            raise self._failure(f"a conflict at each of {ATTEMPTS} attempts") from error
         except (OSError, pa.ArrowException) as error:
             raise self._failure(str(error)) from error
-        return changed
 
     def _record(self, items: Sequence[Row], fetched_at: datetime) -> int:
         snapshot = self._table.snapshot()
@@ -101,14 +94,12 @@ class MetadataTable:
 
     def _read(self, files: Sequence[StoredFile]) -> list[dict[str, Any]]:
         """The versions in `files`, without the partition columns: files that Spark wrote do not have them."""
-        filesystem, folder = open_folder(self._table.path)
         names = [name for name in self._schema.names if name not in self._spec.partitioning]
         schema = pa.schema([self._schema.field(name) for name in names])
         rows: list[dict[str, Any]] = []
         for file in files:
-            with filesystem.open_input_file(f"{folder.rstrip('/')}/{file.path}") as opened:
-                # Spark may have written timestamps as INT96
-                found = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us").read(names)
+            with open_parquet(self._table.path, file.path) as opened:
+                found = opened.read(names)
                 rows += found.select(names).cast(schema).to_pylist()
         return rows
 

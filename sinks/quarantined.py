@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from sinks.files import open_folder
+from sinks.files import open_parquet
 from sinks.kernel import KernelTable, Overlap
 from sinks.tables import LOG_ID, QUARANTINE
 from sinks.warehouse import absolute
@@ -42,21 +41,20 @@ def quarantined(
     if snapshot is None:
         return []
     files = table.files(snapshot, {LOG_ID.name: str(log_id)}, Overlap(wanted, "offset", "end"))
-    found = [piece for file in files for piece in _read(f"{table.path}/{file.path}", log_id, wanted, head_bytes)]
+    found = [piece for file in files for piece in _read(table.path, file.path, log_id, wanted, head_bytes)]
     return sorted(found, key=lambda piece: piece.range)
 
 
-def _read(path: str, log_id: LogId, wanted: OffsetRange, head_bytes: int) -> Iterator[Quarantined]:
+def _read(folder: str, name: str, log_id: LogId, wanted: OffsetRange, head_bytes: int) -> Iterator[Quarantined]:
     is_wanted = (pc.field(LOG_ID.name) == str(log_id)) & (pc.field("offset") < wanted.end)
     is_wanted &= pc.field("end") > wanted.start
-    filesystem, inner = open_folder(path)
     try:
-        with pq.ParquetFile(inner, filesystem=filesystem) as file:
+        with open_parquet(folder, name) as file:
             for batch in file.iter_batches(_PIECES_AT_ONCE, columns=_COLUMNS):
                 yield from _pieces(pa.Table.from_batches([batch]).filter(is_wanted), head_bytes)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise ReplicaError(
-            f"the data file {path} cannot be read",
+            f"the data file {folder}/{name} cannot be read",
             log=log_id,
             found=error,
             hint="Restore the file from a copy. The quarantine is to look at: no record and no position depends on it.",

@@ -15,14 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
-from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from sinks.files import DataFile, FileWriter, new_name, open_folder
+from sinks.files import DataFile, FileWriter, new_name
 from sinks.healing.rewrite import rows_of
 from sinks.kernel import KernelConflict, KernelTable, Overlap, Partition, Snapshot, StoredFile
 from sinks.position import Held, LogTable
+from sinks.retries import until_it_takes
 from sinks.tables import LEDGER, LOG, LOG_ID
 from sinks.warehouse import absolute
 from sources.errors import ReplicaError
@@ -99,14 +98,10 @@ class Retention:
         Raises ReplicaError.
         """
         _, gone, _ = self._front()
-        retrying = Retrying(
-            stop=stop_after_attempt(_ATTEMPTS),
-            wait=wait_random_exponential(multiplier=0.02, max=0.5),
-            retry=retry_if_exception_type(KernelConflict),
-        )
+        out = OffsetRange(Offset(0), gone)
         try:
-            settled: int = retrying(self._settle, OffsetRange(Offset(0), gone), now)
-        except RetryError as error:
+            return until_it_takes(lambda: self._settle(out, now), _ATTEMPTS)
+        except KernelConflict as error:
             raise ReplicaError(
                 "the ledger cannot be told what a retention deleted",
                 log=self._log_id,
@@ -114,14 +109,12 @@ class Retention:
                 found=f"a conflict at each of {_ATTEMPTS} attempts",
                 hint="The records are out of the table log. Run logtwin maintain again: it goes on where it stopped.",
             ) from error
-        return settled
 
     def _front(self) -> tuple[Held, Offset, Offset]:
         """The log, where what is left of it begins, and the position: both 0 of a log without any data."""
         held = self._log.read()
         position = Offset(0) if held.state is None or held.state.offset is None else held.state.offset
-        first = next((hole.end for hole in held.holes.ranges if hole.start == 0), Offset(0))
-        return held, min(first, position), position
+        return held, min(held.holes.front, position), position
 
     def _ranges(self, wanted: OffsetRange) -> pa.Table:
         """The ranges in `wanted` whose records are not deleted, as `boundary` wants them."""
@@ -140,9 +133,7 @@ class Retention:
         return sum(rows for _, rows in owing)
 
     def _files(self, wanted: OffsetRange) -> tuple[Snapshot, list[StoredFile]]:
-        snapshot = self._ledger.snapshot()
-        if snapshot is None:
-            raise ReplicaError(f"the table {self._ledger.path} is gone", log=self._log_id, hint="Restore it.")
+        snapshot = self._ledger.existing(self._log_id)
         if wanted.is_empty:
             return snapshot, []
         equal = {LOG_ID.name: str(self._log_id)}
@@ -151,17 +142,9 @@ class Retention:
 
     def _live(self, file: StoredFile, wanted: OffsetRange) -> pa.Table:
         """The ranges of a file that lie in `wanted` and are not deleted."""
-        path = f"{self._ledger.path.rstrip('/')}/{file.path}"
-        filesystem, inner = open_folder(path)
-        try:
-            # Spark may have written timestamps as INT96
-            options = {"filesystem": filesystem, "coerce_int96_timestamp_unit": "us"}
-            found = pq.read_table(inner, columns=_RANGES.names, filters=self._goes(wanted), **options)
-        except (OSError, pa.ArrowException) as error:
-            raise ReplicaError(
-                f"the data file {path} cannot be read", log=self._log_id, found=error, hint="Restore it from a copy."
-            ) from error
-        return found.cast(_RANGES)
+        rows = rows_of(self._ledger.path, LEDGER, file, self._log_id, (*_RANGES.names, LOG_ID.name, "deleted_at"))
+        found = pa.Table.from_batches(batch.filter(self._goes(wanted)) for batch in rows)
+        return found.select(_RANGES.names).cast(_RANGES)
 
     def _goes(self, out: OffsetRange) -> pc.Expression:
         lies_in = (pc.field("start") >= out.start) & (pc.field("end") <= out.end)

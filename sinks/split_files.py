@@ -12,7 +12,7 @@ from types import TracebackType
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinks.continuity import Link
+from sinks.continuity import Link, written
 from sinks.coverage import Covered, check_records, failure
 from sinks.files import FileWriter, new_name
 from sinks.quarantine import cause_of, open_quarantine, quarantine_row
@@ -114,7 +114,7 @@ class _Stretch:
 
     def finish(self) -> Written:
         covered = Covered(OffsetRange(self._start, self._end), self._last_record.start)
-        checksum, link = f"sha256:{self._digest.hexdigest()}", Link.of(self._last_record, self._last_raw)
+        checksum, link = written(self._digest), Link.of(self._last_record, self._last_raw)
         return Written(covered, checksum, link, self._first_store, self._last_store, self._file.finish())
 
     def _add_times(self, times: pa.Array) -> None:

@@ -9,10 +9,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from sinks.files import discard
+from sinks.spark_jobs import job_failure
 from sinks.split_report import REPORT_SCHEMA, SplitReport
 from sinks.tables import LOG, QUARANTINE, spark_schema
 from sinks.tasks import SplitWriter
-from sources.errors import ReplicaError, find_error
 from sources.master import RANGES_SCHEMA
 
 
@@ -22,11 +22,11 @@ def run_splits(batch: DataFrame, write: SplitWriter) -> list[SplitReport]:
         frame = batch.select(*RANGES_SCHEMA.names)
         rows = frame.mapInArrow(write, spark_schema(REPORT_SCHEMA)).collect()
     except (PySparkException, Py4JError) as error:
-        raise find_error(str(error)) or ReplicaError(
+        raise job_failure(
+            error,
             "the Spark job that writes the batch failed",
             log=write.master.log_id,
             offset=write.position,
-            found=_last_line(str(error)),
             hint="Nothing was committed; the batch is done again at the next start.",
         ) from error
     return [SplitReport.from_json(row["report"]) for row in rows]
@@ -42,9 +42,3 @@ def discard_files(warehouse: str, reports: Iterable[SplitReport]) -> None:
 def discard_quarantined(warehouse: str, reports: Iterable[SplitReport]) -> None:
     kept = [one.quarantined.name for one in reports if one.quarantined is not None]
     discard(QUARANTINE.path(warehouse), kept)
-
-
-def _last_line(trace: str) -> str:
-    """What a traceback, of Python or Java, comes to: its last line that is not indented."""
-    lines = [line for line in trace.splitlines() if line.strip() and not line[0].isspace()]
-    return lines[-1] if lines else trace

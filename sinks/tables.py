@@ -210,6 +210,12 @@ def metadata_table(kind: MetadataKind) -> TableSpec:
 METADATA_TABLES = tuple(map(metadata_table, KINDS))
 
 
+def in_numbers(schema: pa.Schema) -> pa.Schema:
+    """The same columns with times as microseconds since 1970, as the driver's values have them."""
+    kinds = (pa.int64() if pa.types.is_timestamp(field.type) else field.type for field in schema)
+    return pa.schema([pa.field(field.name, kind) for field, kind in zip(schema, kinds, strict=True)])
+
+
 def spark_schema(schema: pa.Schema) -> StructType:
     """An Arrow schema with comments as Spark's, every column with its comment."""
     return StructType([_spark_field(field) for field in schema])

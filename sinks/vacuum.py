@@ -4,7 +4,7 @@ Which they are says delta-spark's VACUUM, in a dry run: it commits nothing, so i
 while streams commit, and it prints nothing to standard output. A file younger than the horizon is left alone, because a
 batch under way writes files first and commits them later.
 
-Files of the quarantine are the exception: a commit to the table log owes them (`sinks.position.LogState`), and a job
+Files of the quarantine are the exception: a commit to the table log owes them (`sinks.log_state.LogState`), and a job
 that stopped right after it may stay down for longer than any horizon. They are committed before anything is looked at.
 """
 

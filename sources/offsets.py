@@ -49,6 +49,14 @@ class OffsetRange:
     def is_empty(self) -> bool:
         return self.start == self.end
 
+    def holds(self, other: OffsetRange) -> bool:
+        """Whether all of `other` lies in it."""
+        return self.start <= other.start and other.end <= self.end
+
+    def overlaps(self, other: OffsetRange) -> bool:
+        """Whether both have an offset in common, neither being empty."""
+        return self.start < other.end and other.start < self.end
+
     def starting_at(self, start: Offset) -> OffsetRange:
         """The part at or after `start`; empty, at `end`, where nothing is left."""
         return OffsetRange(Offset(min(max(self.start, start), self.end)), self.end)

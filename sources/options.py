@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator
 from pydantic.alias_generators import to_camel
@@ -79,6 +79,10 @@ class MasterOptions(BaseModel):
     @property
     def log_id(self) -> LogId:
         return LogId.parse(self.id)
+
+    def by_path(self, path: str) -> Self:
+        """The same log, read from the segment files in the directory `path` instead of its master."""
+        return self.model_copy(update={"path": path, "master": None, "remoting": None, "name_server": None})
 
 
 class ReadOptions(MasterOptions):

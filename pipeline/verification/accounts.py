@@ -18,10 +18,9 @@ from sinks.proof.verdicts import Claim
 from sinks.tables import LOG
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError, CoverageError
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.offsets import END, LogId, Offset, OffsetRange
 
 _LOOKS = 5
-_END = Offset(2**63 - 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +45,7 @@ def read_accounts(spark: SparkSession, warehouse: str, log_id: LogId, start: int
     """
     folder = LOG.path(absolute(warehouse))
     table = LogTable(spark, folder, log_id)
-    reach = OffsetRange(Offset(start or 0), _END if end is None else Offset(end))
+    reach = OffsetRange(Offset(start or 0), END if end is None else Offset(end))
     for look in range(_LOOKS):
         held = table.read()
         table.refuse_repair(held.state)
@@ -71,7 +70,7 @@ def _accounts(spark: SparkSession, warehouse: str, log_id: LogId, held: Held, re
     below = OffsetRange(Offset(0), state.offset)
     ledger = LedgerRows(spark, warehouse, log_id).overlapping(below)
     rows = proven_ranges(log_id, ledger, state.ledger + held.holes.ledger, held.holes, state.offset)
-    nothing_beyond = OffsetRange(state.offset, _END)
+    nothing_beyond = OffsetRange(state.offset, END)
     return Accounts(
         folder=folder,
         version=held.snapshot.version,

@@ -61,7 +61,7 @@ def claims_of(ledger: Iterable[LedgerRow], holes: Iterable[OffsetRange], wanted:
     """What the tables say of everything that touches `wanted`, in order."""
     rows = (Claim(row.range, row.checksum, row.records) for row in ledger)
     claims = (*rows, *(Claim(hole) for hole in holes))
-    return sorted((one for one in claims if _overlap(one.range, wanted)), key=lambda one: one.range)
+    return sorted((one for one in claims if one.range.overlaps(wanted)), key=lambda one: one.range)
 
 
 def sections(claims: Sequence[Claim], held: OffsetRange | None, parts: Sequence[Part]) -> list[Section]:
@@ -107,7 +107,7 @@ def _cut(claims: Sequence[Claim], held: OffsetRange | None, size_bytes: int) -> 
 def _at(claim: Claim, held: OffsetRange | None) -> At:
     if claim.is_hole:
         return At.HOLE
-    if held is None or (held.start <= claim.range.start and claim.range.end <= held.end):
+    if held is None or held.holds(claim.range):
         return At.MASTER
     return At.BEYOND if claim.range.end > held.end else At.GONE
 
@@ -121,7 +121,3 @@ def _with_parts(found: Iterable[Section], parts: Sequence[Part]) -> Iterator[Sec
             near.append(waiting.popleft())
         near = [part for part in near if part.range.end > section.range.start]
         yield replace(section, parts=tuple(near))
-
-
-def _overlap(one: OffsetRange, other: OffsetRange) -> bool:
-    return one.start < other.end and other.start < one.end

@@ -5,22 +5,18 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
-from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from sinks.healing.rewrite import Rows, TakingOut, rows_of
-from sinks.kernel import KernelConflict, KernelTable, Overlap, Snapshot
+from sinks.kernel import KernelConflict, KernelTable, Overlap
 from sinks.ledger import LedgerRow
-from sinks.tables import LEDGER, LOG_ID
+from sinks.retries import ATTEMPTS, until_it_takes
+from sinks.tables import LEDGER, LOG_ID, in_numbers
 from sinks.warehouse import absolute
 from sources.errors import ReplicaError
 from sources.offsets import LogId, OffsetRange
 
-_ATTEMPTS = 10
 _SCHEMA = LEDGER.schema.remove_metadata()
-_IN_NUMBERS = pa.schema(
-    [pa.field(field.name, pa.int64() if pa.types.is_timestamp(field.type) else field.type) for field in _SCHEMA]
-)
-"""Times as microseconds since 1970, as `LedgerRow` has them."""
+_IN_NUMBERS = in_numbers(_SCHEMA)
 
 
 class LedgerRows:
@@ -38,7 +34,7 @@ class LedgerRows:
         if wanted.is_empty:
             return []
         rows = self._rows(wanted, pc.field("deleted_at").is_null())
-        snapshot = self._snapshot()
+        snapshot = self._table.existing(self._log_id)
         batches = (
             batch.filter(rows.condition)
             for file in rows.files(self._table, snapshot)
@@ -52,25 +48,20 @@ class LedgerRows:
 
         Raises ReplicaError.
         """
-        retrying = Retrying(
-            stop=stop_after_attempt(_ATTEMPTS),
-            wait=wait_random_exponential(multiplier=0.02, max=0.5),
-            retry=retry_if_exception_type(KernelConflict),
-        )
+        taking = TakingOut(self._table, LEDGER, self._rows(wanted, condition))
         try:
-            removed: int = retrying(self._exchange, TakingOut(self._table, LEDGER, self._rows(wanted, condition)))
-        except RetryError as error:
+            return until_it_takes(lambda: self._exchange(taking))
+        except KernelConflict as error:
             raise ReplicaError(
                 "the rows of removed ranges cannot be taken out of the ledger",
                 log=self._log_id,
                 offset=wanted.start,
-                found=f"a conflict at each of {_ATTEMPTS} attempts",
+                found=f"a conflict at each of {ATTEMPTS} attempts",
                 hint="Run it again: it goes on where it stopped.",
             ) from error
-        return removed
 
     def _exchange(self, taking: TakingOut) -> int:
-        snapshot = self._snapshot()
+        snapshot = self._table.existing(self._log_id)
         exchange = taking.on(snapshot)
         if exchange.removed:
             self._table.replace(
@@ -88,9 +79,3 @@ class LedgerRows:
             condition=(pc.field(LOG_ID.name) == str(self._log_id)) & overlaps & condition,
             holds_all=lambda file: False,
         )
-
-    def _snapshot(self) -> Snapshot:
-        snapshot = self._table.snapshot()
-        if snapshot is None:
-            raise ReplicaError(f"the table {self._table.path} is gone", log=self._log_id, hint="Restore it.")
-        return snapshot

@@ -43,8 +43,10 @@ def compare(
     `committed` is the replica's position. Raises Rewritten where one of them is another one at the source, and what
     reading raises.
     """
-    before = [record for record in (_before(stored, hole.start),) if record and _holds(held, record)]
-    after = [record for record in stored.records(OffsetRange(hole.end, Offset(hole.end + 1))) if _holds(held, record)]
+    before = [record for record in (_before(stored, hole.start),) if record and held.holds(record.range)]
+    after = [
+        record for record in stored.records(OffsetRange(hole.end, Offset(hole.end + 1))) if held.holds(record.range)
+    ]
     for record in (*before, *after):
         _check(source, record, committed)
     return Neighbours(Link.of(before[0].range, before[0].raw) if before else None, bool(after))
@@ -66,10 +68,6 @@ def _sizes(end: Offset) -> Iterator[int]:
         size *= 4
     if end:
         yield end
-
-
-def _holds(held: OffsetRange, record: Record) -> bool:
-    return held.start <= record.range.start and record.range.end <= held.end
 
 
 def _check(source: MasterLog, record: Record, committed: Offset) -> None:

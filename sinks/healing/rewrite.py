@@ -14,9 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from sinks.files import DataFile, FileWriter, new_name, open_folder
+from sinks.files import DataFile, FileWriter, new_name, open_parquet
 from sinks.kernel import KernelTable, Overlap, Snapshot, StoredFile
 from sinks.tables import LOG_ID, TableSpec
 from sources.errors import ReplicaError
@@ -67,7 +66,7 @@ def offsets_of(file: StoredFile) -> OffsetRange | None:
 
 def _lies_in(file: StoredFile, wanted: OffsetRange) -> bool:
     offsets = offsets_of(file)
-    return offsets is not None and wanted.start <= offsets.start and offsets.end <= wanted.end
+    return offsets is not None and wanted.holds(offsets)
 
 
 def _bounds(file: StoredFile, column: str) -> tuple[Any, Any]:
@@ -149,11 +148,8 @@ def rows_of(
     folder: str, spec: TableSpec, file: StoredFile, log_id: LogId, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """All rows of a data file, of whatever log, as they lie there. Raises ReplicaError where it cannot be read."""
-    filesystem, inner = open_folder(f"{folder.rstrip('/')}/{file.path}")
     schema = pa.schema([spec.schema.field(name) for name in columns or spec.schema.names]).remove_metadata()
-    # Spark may have written timestamps as INT96
-    options = {"filesystem": filesystem, "coerce_int96_timestamp_unit": "us"}
-    with _naming(file, folder, log_id), pq.ParquetFile(inner, **options) as parquet:
+    with _naming(file, folder, log_id), open_parquet(folder, file.path) as parquet:
         batches = parquet.iter_batches(_ROWS_AT_ONCE, columns=schema.names)
         yield from (batch.select(schema.names).cast(schema) for batch in batches)
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from sinks.continuity import written
 from sinks.proof.verdicts import LISTED, Claim, Compared, Difference, Kind, Verdict
 from sources.errors import CorruptRecord
 from sources.offsets import Offset
@@ -107,7 +108,7 @@ class _Digests:
             self._master.update(rows if master is None else master)
 
     def verdict(self, checksum: str | None) -> Verdict:
-        rows, master = (f"sha256:{digest.hexdigest()}" for digest in (self._rows, self._master))
+        rows, master = map(written, (self._rows, self._master))
         if rows == master:
             return Verdict.EQUAL if rows == checksum else Verdict.LEDGER_WRONG
         if checksum == master:

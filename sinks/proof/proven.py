@@ -2,7 +2,7 @@
 
 At one version of the log table its rows are the ranges of the ledger below the position; these and the holes fill
 ``[0, position)``. The ledger is another table, so it may be a moment older, and lack what the newest commits owe to it
-(`sinks.position.LogState`, `sinks.holes.Holes`), or newer, and have what a backfill or the stream has added since.
+(`sinks.log_state.LogState`, `sinks.holes.Holes`), or newer, and have what a backfill or the stream has added since.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pyarrow as pa
 
+from sinks.continuity import written
 from sinks.holes import Holes, joined
 from sinks.ledger import LedgerRow
 from sources.errors import CoverageError, Divergent
@@ -75,7 +76,7 @@ class Proof:
         self._digest = hashlib.sha256()
 
     def _check(self) -> None:
-        found = f"sha256:{self._digest.hexdigest()}"
+        found = written(self._digest)
         if self._row is None:
             raise ValueError("more bytes than the ranges have")
         if found != self._row.checksum:

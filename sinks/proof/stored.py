@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sinks.files import open_folder
+from sinks.files import open_parquet
 from sinks.kernel import KernelTable, Overlap, Snapshot, StoredFile
 from sinks.tables import LOG_ID
 from sources.errors import ReplicaError
@@ -70,7 +70,7 @@ def read(
     Raises ReplicaError naming the file that cannot be read.
     """
     schema = pa.schema([RECORD_SCHEMA.field(name) for name in columns]).remove_metadata()
-    in_reach = [part for part in parts if _overlap(part.range, wanted)]
+    in_reach = [part for part in parts if part.range.overlaps(wanted)]
     for overlapping in _clusters(in_reach):
         with ExitStack() as opened:
             files = [opened.enter_context(_File(folder, part, log_id)) for part in overlapping]
@@ -101,23 +101,17 @@ def _clusters(pieces: Iterable[_R]) -> Iterator[list[_R]]:
         yield cluster
 
 
-def _overlap(one: OffsetRange, other: OffsetRange) -> bool:
-    return one.start < other.end and other.start < one.end
-
-
 class _File:
     """A data file, open for reading."""
 
     def __init__(self, folder: str, part: Part, log_id: LogId) -> None:
-        self._path = f"{folder.rstrip('/')}/{part.path}"
+        self._folder = folder
         self._part = part
         self._log_id = log_id
 
     def __enter__(self) -> _File:
-        filesystem, inner = open_folder(self._path)
         with self._named():
-            # Spark may have written timestamps as INT96
-            self._parquet = pq.ParquetFile(inner, filesystem=filesystem, coerce_int96_timestamp_unit="us")
+            self._parquet = open_parquet(self._folder, self._part.path)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -131,7 +125,7 @@ class _File:
             metadata = self._parquet.metadata
             numbers = range(metadata.num_row_groups)
             found = [self._group(number, metadata.row_group(number), log_id, offset) for number in numbers]
-        return [group for group in found if _overlap(group.range, wanted)]
+        return [group for group in found if group.range.overlaps(wanted)]
 
     def rows(self, group: _RowGroup, wanted: OffsetRange, schema: pa.Schema) -> pa.Table:
         """The wanted records of one row group, as they lie there."""
@@ -161,7 +155,7 @@ class _File:
             yield
         except (OSError, ValueError, pa.ArrowException) as error:
             raise ReplicaError(
-                f"the data file {self._path} cannot be read",
+                f"the data file {self._folder.rstrip('/')}/{self._part.path} cannot be read",
                 log=self._log_id,
                 offset=self._part.range.start,
                 expected=f"{self._part.records} rows with offsets in {self._part.range}",

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from sinks.continuity import Link
+from sinks.continuity import Link, written
 from sinks.kernel import KernelTable
 from sinks.ledger import REPAIR, LedgerRow
 from sinks.proof.stored import Part, parts, read
@@ -60,7 +60,7 @@ class StoredLog:
                 digest.update(record.raw)
         except (ReplicaError, LogError):
             return False
-        return f"sha256:{digest.hexdigest()}" == row.checksum
+        return written(digest) == row.checksum
 
     def rest(self, row: LedgerRow, end: Offset) -> tuple[LedgerRow, Link] | None:
         """What is left of `row` without the records that reach beyond `end`, and its last record; None if nothing.
@@ -82,7 +82,7 @@ class StoredLog:
             end=last.range.end,
             records=len(stored),
             bytes=last.range.end - row.start,
-            checksum=f"sha256:{digest.hexdigest()}",
+            checksum=written(digest),
             first_store_timestamp=min(times, default=None),
             last_store_timestamp=max(times, default=None),
             origin=REPAIR,
@@ -90,10 +90,8 @@ class StoredLog:
         return left, Link.of(last.range, last.raw)
 
     def _parts(self, wanted: OffsetRange) -> list[Part]:
-        snapshot = self._table.snapshot()
-        if snapshot is None:
-            raise ReplicaError(f"the table {self._table.path} is gone", log=self._master.log_id, hint="Restore it.")
-        return parts(self._table, snapshot, self._master.log_id, wanted)
+        log_id = self._master.log_id
+        return parts(self._table, self._table.existing(log_id), log_id, wanted)
 
     def _read(self, files: Sequence[Part], wanted: OffsetRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         return read(self._table.path, files, self._master.log_id, wanted, columns)

@@ -12,7 +12,7 @@ from delta.tables import DeltaTable as SparkDeltaTable
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from sinks import incidents
+from sinks import retries
 from sinks.incidents import Action, Incident, IncidentRow, IncidentsTable, State, with_found
 from sinks.kernel import KernelConflict, KernelTable
 from sources.errors import ConfigurationError, ReplicaError
@@ -206,7 +206,7 @@ def test_conflicts_without_end_are_an_error(table: IncidentsTable, monkeypatch: 
         raise KernelConflict("no")
 
     monkeypatch.setattr(KernelTable, "replace", refused)
-    monkeypatch.setattr(incidents, "_ATTEMPTS", 2)
+    monkeypatch.setattr(retries, "ATTEMPTS", 2)
     with pytest.raises(ReplicaError, match="cannot be written") as caught:
         table.record(0, [lost(0, 10)])
     assert caught.value.log == "rocketmq/broker-a"

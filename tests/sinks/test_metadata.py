@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from sinks import metadata
+from sinks import retries
 from sinks.kernel import KernelConflict, KernelTable
 from sinks.metadata import MetadataTable
 from sinks.tables import METADATA_TABLES, TableSpec, spark_schema
@@ -316,7 +316,7 @@ def test_conflicts_without_end_are_an_error(table: MetadataTable, monkeypatch: p
         raise KernelConflict("no")
 
     monkeypatch.setattr(KernelTable, "replace", refused)
-    monkeypatch.setattr(metadata, "_ATTEMPTS", 2)
+    monkeypatch.setattr(retries, "ATTEMPTS", 2)
     with pytest.raises(ReplicaError, match="topics") as caught:
         table.record(topics(orders=6), NOON)
     assert caught.value.log == "rocketmq/broker-a"
