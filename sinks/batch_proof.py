@@ -128,7 +128,7 @@ def _ledger_row(piece: Written, committed_at_us: int, origin: str) -> LedgerRow:
         start=piece.covered.range.start,
         end=piece.covered.range.end,
         records=piece.file.records,
-        bytes=piece.covered.range.size,
+        bytes=piece.bytes,
         checksum=piece.checksum,
         first_store_timestamp=piece.first_store_us,
         last_store_timestamp=piece.last_store_us,

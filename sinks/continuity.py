@@ -9,14 +9,20 @@ between.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from sources.errors import CorruptRecord, Rewritten
 from sources.loss import Condition
 from sources.master import Chunk, Damage
 from sources.offsets import Offset, OffsetRange
+
+Lengths = Callable[[pa.RecordBatch], npt.NDArray[np.int64]]
 
 
 def checksum_of(raw: bytes | memoryview) -> str:
@@ -66,9 +72,10 @@ class Link:
         )
 
 
-def first_behind(link: Link, pieces: Iterator[Chunk | Damage]) -> Chunk:
+def first_behind(link: Link, pieces: Iterator[Chunk | Damage], lengths: Lengths) -> Chunk:
     """What the first of `pieces`, read from the link's record on, holds behind that record; it may be nothing.
 
+    `lengths` is the master's (`MasterLog.lengths`).
     Raises Rewritten where they do not begin with that record, and what reading them raises.
     """
     try:
@@ -79,6 +86,6 @@ def first_behind(link: Link, pieces: Iterator[Chunk | Damage]) -> Chunk:
         raise link.broken(f"no sound record: {error.problem}") from error
     if not isinstance(first, Chunk):
         raise link.broken("nothing" if first is None else f"no sound record: {first.error.problem}")
-    size = link.range.size
-    link.check(first.raw[:size])
-    return Chunk(OffsetRange(link.end, first.covered.end), first.records.slice(1), first.raw[size:])
+    length = int(lengths(first.records.slice(0, 1))[0])
+    link.check(first.raw[:length])
+    return Chunk(OffsetRange(link.end, first.covered.end), first.records.slice(1), first.raw[length:])

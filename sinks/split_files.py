@@ -12,22 +12,23 @@ from types import TracebackType
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinks.continuity import Link, written
+from sinks.continuity import Lengths, Link, written
 from sinks.coverage import Covered, check_records, failure
 from sinks.files import FileWriter, new_name
 from sinks.quarantine import cause_of, open_quarantine, quarantine_row
 from sinks.split_report import Damaged, SplitReport, Written
 from sinks.tables import LOG, QUARANTINE
 from sources.loss import condition_of
-from sources.master import Chunk, Damage
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.master import Chunk, Damage, MasterLog
+from sources.offsets import Offset, OffsetRange
 
 
 class SplitFiles:
     """What one split is written into. Use as a context manager: leaving it by an exception removes every file."""
 
-    def __init__(self, log_id: LogId, epoch: int, warehouse: str) -> None:
-        self._log_id = log_id
+    def __init__(self, master: MasterLog, epoch: int, warehouse: str) -> None:
+        self._log_id = master.log_id
+        self._lengths = master.lengths
         self._epoch = epoch
         self._warehouse = warehouse
         self._files = ExitStack()
@@ -59,7 +60,7 @@ class SplitFiles:
         if self._stretch is None:
             start = chunk.covered.start
             file = FileWriter(LOG, LOG.path(self._warehouse), new_name(start))
-            self._stretch = _Stretch(start, self._files.enter_context(file))
+            self._stretch = _Stretch(start, self._files.enter_context(file), self._lengths)
         self._stretch.add(chunk, self._with_identity(chunk.records))
 
     def _add_damage(self, damage: Damage) -> None:
@@ -93,7 +94,9 @@ class SplitFiles:
 class _Stretch:
     """What consecutive chunks add up to. Checks that they join and that records fill what they claim to."""
 
-    def __init__(self, start: Offset, file: FileWriter) -> None:
+    def __init__(self, start: Offset, file: FileWriter, lengths: Lengths) -> None:
+        self._lengths = lengths
+        self._bytes = 0
         self._start = start
         self._end = start
         self._file = file
@@ -105,17 +108,21 @@ class _Stretch:
 
     def add(self, chunk: Chunk, rows: pa.RecordBatch) -> None:
         self._check(chunk)
+        lengths = self._lengths(chunk.records)
+        self._check_bytes(chunk, int(lengths.sum()))
         self._file.write(rows)
         self._digest.update(chunk.raw)
+        self._bytes += len(chunk.raw)
         self._end = chunk.covered.end
         self._last_record = OffsetRange(chunk.records.column("offset")[-1].as_py(), self._end)
-        self._last_raw = bytes(chunk.raw[-self._last_record.size :])
+        self._last_raw = bytes(chunk.raw[len(chunk.raw) - int(lengths[-1]) :])
         self._add_times(chunk.records.column("store_timestamp"))
 
     def finish(self) -> Written:
         covered = Covered(OffsetRange(self._start, self._end), self._last_record.start)
         checksum, link = written(self._digest), Link.of(self._last_record, self._last_raw)
-        return Written(covered, checksum, link, self._first_store, self._last_store, self._file.finish())
+        times = (self._first_store, self._last_store)
+        return Written(covered, checksum, self._bytes, link, *times, self._file.finish())
 
     def _add_times(self, times: pa.Array) -> None:
         found = pc.min_max(times.cast(pa.int64())).as_py()
@@ -126,8 +133,8 @@ class _Stretch:
     def _check(self, chunk: Chunk) -> None:
         if chunk.covered.start != self._end:
             raise failure("the master's chunks do not join", self._end, self._end, chunk.covered.start)
-        if len(chunk.raw) != chunk.covered.size:
-            raise failure(
-                "a chunk holds other bytes than it covers", self._end, f"{chunk.covered.size} bytes", len(chunk.raw)
-            )
         check_records(chunk.records, chunk.covered)
+
+    def _check_bytes(self, chunk: Chunk, expected: int) -> None:
+        if len(chunk.raw) != expected:
+            raise failure("a chunk holds other bytes than its records", self._end, f"{expected} bytes", len(chunk.raw))

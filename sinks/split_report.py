@@ -23,13 +23,14 @@ REPORT_SCHEMA = pa.schema([("report", pa.string())])
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A stretch of records, read and written: what it covers, the checksum of those bytes, its last record, the file.
+    """A stretch of records, read and written: what it covers, checksum and number of its bytes, last record, file.
 
     Times are microseconds since 1970, UTC; None without a message.
     """
 
     covered: Covered
     checksum: str
+    bytes: int
     link: Link
     first_store_us: int | None
     last_store_us: int | None
@@ -42,7 +43,8 @@ class Written:
     def from_dict(cls, values: dict[str, Any]) -> Written:
         covered = Covered(OffsetRange(**values["covered"]["range"]), values["covered"]["last_record_start"])
         link, file = Link.from_dict(values["link"]), DataFile(**values["file"])
-        return cls(covered, values["checksum"], link, values["first_store_us"], values["last_store_us"], file)
+        times = (values["first_store_us"], values["last_store_us"])
+        return cls(covered, values["checksum"], values["bytes"], link, *times, file)
 
 
 @dataclass(frozen=True, slots=True)

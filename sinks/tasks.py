@@ -67,7 +67,7 @@ class SplitWriter:
         owned = clip(split, decision.range)
         if owned.is_empty:
             return SplitReport(split, batch)
-        with SplitFiles(self.master.log_id, self.epoch, self.warehouse) as files:
+        with SplitFiles(self.master, self.epoch, self.warehouse) as files:
             for piece in self._read(owned, is_first=owned.start == decision.range.start):
                 files.add(piece)
             return files.finish(split, batch)
@@ -81,6 +81,6 @@ class SplitWriter:
     def _read_linked(self, owned: OffsetRange, link: Link) -> Iterator[Chunk | Damage]:
         pieces = self.master.read(OffsetRange(link.start, owned.end), committed=self.position, boundary=True)
         try:
-            return chain([first_behind(link, pieces)], pieces)
+            return chain([first_behind(link, pieces, self.master.lengths)], pieces)
         except BelowMinimum:  # the master's retention took the record: there is nothing to compare with any more
             return self.master.read(owned, committed=self.position, boundary=True)

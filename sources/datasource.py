@@ -171,9 +171,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadAllAvailable):
             return end
         most = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._options.max_bytes_per_trigger
-        if end - start <= most:
-            return end
-        return self._log.boundary_after(Offset(start + most), end)
+        return self._log.end_of_batch(start, end, most)
 
 
 def to_json(offset: Offset) -> dict[str, int]:

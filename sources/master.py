@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from sources.errors import LogtwinError
@@ -33,8 +35,10 @@ def _field(name: str, kind: pa.DataType, comment: str) -> pa.Field:
 
 RECORD_SCHEMA = pa.schema(
     [
-        _field("offset", pa.int64(), "physical offset of the record's first byte in the master's log"),
-        _field("size", pa.int32(), "bytes the record takes in the master's log; offset + size is the next record"),
+        _field(
+            "offset", pa.int64(), "where the record begins: RocketMQ the byte, dister the entry id before it plus 1"
+        ),
+        _field("size", pa.int64(), "offset + size is where the next record begins; RocketMQ: the bytes it takes"),
         _field("kind", pa.string(), "message, or blank: the filler that ends a segment file"),
         _field("topic", pa.string(), "topic as stored; delayed and half messages wait in system topics"),
         _field("queue_id", pa.int32(), "queue of the topic"),
@@ -78,8 +82,9 @@ RANGES_SCHEMA = pa.schema(
 class Chunk:
     """Consecutive whole records, decoded.
 
-    `records` has RECORD_SCHEMA, one row a record, in log order. `raw` is the master's own bytes of exactly `covered`;
-    it may be a view of a buffer that is reused, so it is good only until the next chunk is asked for.
+    `records` has RECORD_SCHEMA, one row a record, in log order. `raw` is the master's own bytes of exactly `covered`,
+    as long as `MasterLog.lengths` of the records; it may be a view of a buffer that is reused, so it is good only until
+    the next chunk is asked for.
     """
 
     covered: OffsetRange
@@ -199,6 +204,12 @@ class MasterLog(Protocol):
         Planners cut there, so that no reader has to search for its first record, and none can skip one unseen.
         """
 
+    def end_of_batch(self, start: Offset, maximum: Offset, max_bytes: int) -> Offset:
+        """Where a batch ends that begins at `start` and takes about `max_bytes` of the master's log; up to `maximum`.
+
+        Past `start` wherever `maximum` is. Raises as `boundary_after` does.
+        """
+
     def plan(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
         """`wanted` as the consecutive pieces that tasks may read side by side, cut by `boundary_after`."""
 
@@ -236,6 +247,20 @@ class MasterLog(Protocol):
         """The master's own bytes of `records`, one after the other: the inverse of `read`.
 
         Raises CorruptRecord for a row that `read` cannot have made.
+        """
+
+    @property
+    def measured_by(self) -> Sequence[str]:
+        """The columns of RECORD_SCHEMA that `lengths` needs."""
+
+    def lengths(self, records: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        """How many bytes each of `records` takes of what `raw`, `read` and `restore` give."""
+
+    @property
+    def proves_all(self) -> bool:
+        """Whether all that was replicated is compared with the master before it is followed, not its last record alone.
+
+        So it has to be where another master may have the same last record behind another past.
         """
 
     def metadata(self) -> Iterator[Fetched]:

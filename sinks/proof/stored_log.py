@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from sinks.continuity import Link, written
@@ -41,16 +40,18 @@ class StoredLog:
 
     def records(self, wanted: OffsetRange) -> Iterator[Record]:
         """Those that start in `wanted`, in order. Raises ReplicaError, and CorruptRecord for a row that is none."""
-        columns = dict.fromkeys(("offset", "size", "store_timestamp", *self._master.restored_from))
+        master = self._master
+        columns = dict.fromkeys(("offset", "size", "store_timestamp", *master.restored_from, *master.measured_by))
         files = self._parts(wanted)
         for piece in wanted.in_pieces(_AT_ONCE_BYTES):
             for batch in self._read(files, piece, tuple(columns)):
-                yield from _records(batch, self._master.restore(batch))
+                yield from _records(batch, master.restore(batch), master.lengths(batch).tolist())
 
     def count(self, wanted: OffsetRange) -> tuple[int, int]:
         """How many records start in `wanted`, and how many bytes they are at the master. Raises ReplicaError."""
-        sizes = [batch.column("size") for batch in self._read(self._parts(wanted), wanted, ("offset", "size"))]
-        return sum(map(len, sizes)), sum(pc.sum(column).as_py() for column in sizes)
+        columns = tuple(dict.fromkeys(("offset", *self._master.measured_by)))
+        lengths = [self._master.lengths(batch) for batch in self._read(self._parts(wanted), wanted, columns)]
+        return sum(map(len, lengths)), sum(int(part.sum()) for part in lengths)
 
     def is_whole(self, row: LedgerRow) -> bool:
         """Whether the rows of its range give the bytes that were replicated."""
@@ -67,12 +68,13 @@ class StoredLog:
 
         Raises as `records` does.
         """
-        digest, stored, last = hashlib.sha256(), [], None
+        digest, stored, size_bytes, last = hashlib.sha256(), [], 0, None
         for record in self.records(OffsetRange(row.start, end)):
             if record.range.end > end:
                 break
             digest.update(record.raw)
             stored.append(record.stored_us)
+            size_bytes += len(record.raw)
             last = record
         if last is None:
             return None
@@ -81,7 +83,7 @@ class StoredLog:
             row,
             end=last.range.end,
             records=len(stored),
-            bytes=last.range.end - row.start,
+            bytes=size_bytes,
             checksum=written(digest),
             first_store_timestamp=min(times, default=None),
             last_store_timestamp=max(times, default=None),
@@ -97,10 +99,10 @@ class StoredLog:
         return read(self._table.path, files, self._master.log_id, wanted, columns)
 
 
-def _records(batch: pa.RecordBatch, raw: bytes) -> Iterator[Record]:
+def _records(batch: pa.RecordBatch, raw: bytes, lengths: Sequence[int]) -> Iterator[Record]:
     at = 0
     stored = batch.column("store_timestamp").cast(pa.int64())
     columns = (batch.column("offset"), batch.column("size"), stored)
-    for offset, size, stored_us in zip(*(column.to_pylist() for column in columns), strict=True):
-        yield Record(OffsetRange(offset, Offset(offset + size)), raw[at : at + size], stored_us)
-        at += size
+    for offset, size, stored_us, length in zip(*(column.to_pylist() for column in columns), lengths, strict=True):
+        yield Record(OffsetRange(offset, Offset(offset + size)), raw[at : at + length], stored_us)
+        at += length

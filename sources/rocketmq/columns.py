@@ -131,7 +131,7 @@ def _records(view: memoryview, start: Offset, messages: Messages, bodies: BodyCo
     tags = properties.values_of(TAGS)
     columns = {
         "offset": pa.array(start + messages.starts),
-        "size": pa.array((messages.properties_ends - messages.starts).astype(np.int32)),
+        "size": pa.array((messages.properties_ends - messages.starts).astype(np.int64)),
         "kind": pa.repeat(MESSAGE, count),
         "topic": topics,
         "tags": tags,
@@ -210,7 +210,7 @@ def _with_blanks(messages: pa.RecordBatch, view: memoryview, start: Offset, head
     rests = [_rest(view[at + HEAD.size : end]) for at, end in zip(starts[is_blank], ends[is_blank], strict=True)]
     filled = {
         "offset": pa.array(start + starts),
-        "size": pa.array((ends - starts).astype(np.int32)),
+        "size": pa.array((ends - starts).astype(np.int64)),
         "kind": pc.if_else(blank, BLANK, MESSAGE),
         "magic": pc.if_else(blank, pa.scalar(BLANK_MAGIC, pa.int32()), rows.column("magic")),
         "stored_body": pc.replace_with_mask(rows.column("stored_body"), blank, pa.array(rests, pa.binary())),

@@ -35,7 +35,6 @@ from sources.errors import LogtwinError, ProtocolViolation
 from sources.metadata import (
     CONSUMER_OFFSETS,
     DELAY_OFFSETS,
-    KINDS,
     MESSAGE_REQUEST_MODES,
     SUBSCRIPTION_GROUPS,
     TIMER_CHECKPOINT,
@@ -88,7 +87,7 @@ def fetch(ask: Callable[[Command], Command]) -> Iterator[Fetched]:
 
     What goes wrong with one kind is in its result; the others are asked for all the same.
     """
-    for kind in KINDS:
+    for kind in _REQUESTS:
         try:
             yield Fetched(kind, _fetch(kind, ask))
         except LogtwinError as error:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from sources.bounds import check_within
@@ -72,6 +74,16 @@ class MemoryMaster:
 
     def restore(self, records: pa.RecordBatch) -> bytes:
         return b"".join(raw_bytes(row) for row in records.to_pylist())
+
+    measured_by = ("size",)
+    proves_all = False
+
+    def lengths(self, records: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        lengths: npt.NDArray[np.int64] = records.column("size").to_numpy()
+        return lengths
+
+    def end_of_batch(self, start: Offset, maximum: Offset, max_bytes: int) -> Offset:
+        return Offset(min(start + max_bytes, maximum))
 
     def metadata(self) -> Iterator[Fetched]:
         return iter(())

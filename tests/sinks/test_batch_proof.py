@@ -24,7 +24,8 @@ def span(start: int, end: int) -> OffsetRange:
 def records(start: int, end: int, size: int = 10) -> Written:
     last = span(end - size, end)
     file = DataFile(f"{start}.parquet", 1, 2, (end - start) // size, "{}")
-    return Written(Covered(span(start, end), last.start), f"sum of {start}", Link.of(last, b"last"), 5, 6, file)
+    covered, link = Covered(span(start, end), last.start), Link.of(last, b"last")
+    return Written(covered, f"sum of {start}", end - start, link, 5, 6, file)
 
 
 def damage(start: int, end: int, condition: Condition = BAD, *, is_kept: bool = True) -> Damaged:
