@@ -7,7 +7,7 @@ stay open as long as the job runs (the acknowledging side of a replication proto
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sources.errors import LogtwinError
+from sources.keyed_state import KeyedState
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.retention import Retention
 
@@ -254,7 +255,7 @@ class MasterLog(Protocol):
         """The columns of RECORD_SCHEMA that `lengths` needs."""
 
     def lengths(self, records: pa.RecordBatch) -> npt.NDArray[np.int64]:
-        """How many bytes each of `records` takes of what `raw`, `read` and `restore` give."""
+        """How many bytes each of `records` takes of what `raw`, `read` and `restore` give; 0 where nobody can say."""
 
     @property
     def proves_all(self) -> bool:
@@ -262,6 +263,25 @@ class MasterLog(Protocol):
 
         So it has to be where another master may have the same last record behind another past.
         """
+
+    @property
+    def overrules(self) -> bool:
+        """Whether what this master says replaces what was replicated, without anybody being asked.
+
+        So a job that finds the two apart takes the replica back by itself, unless the master is empty.
+        """
+
+    def common_offset(self, records: Iterable[tuple[OffsetRange, bytes]]) -> Offset | None:
+        """Up to where a replica that holds `records` has the same history, by the rule that the master itself has.
+
+        `records` are all of the replica's, in order: the range of each, and the master's bytes of it. The answer is
+        where one of them ends, or 0 where they differ from the first one on. A master without such a rule says None,
+        and takes no record: the checksums of the ledger are compared then. Raises as `read` does.
+        """
+
+    @property
+    def keyed_state(self) -> KeyedState | None:
+        """How the records make a map of keys and values, which the replica keeps, too; None of a log without one."""
 
     def metadata(self) -> Iterator[Fetched]:
         """What the master knows beside its log, kind by kind, asked for as the results are taken.

@@ -18,13 +18,18 @@ from sources.master import TIMESTAMP
 
 @dataclass(frozen=True, slots=True)
 class MetadataKind:
-    """A set of items of one shape. `name` is the table's too; of a kind without `key` there is one item at most."""
+    """A set of items of one shape. `name` is the table's too; of a kind without `key` there is one item at most.
+
+    `lasting` is a column and a value that some item always has: where a fetch has no such item, masters leave it out
+    of what they tell, and the one that is recorded stays.
+    """
 
     name: str
     comment: str
     key: tuple[pa.Field, ...]
     compared: tuple[pa.Field, ...]
     noted: tuple[pa.Field, ...] = ()
+    lasting: tuple[str, str | int] | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -38,10 +43,13 @@ class Fetched:
 
     Every item there is now, in the kind's schema, null where this master's version has no such value, maps with their
     keys sorted; or None, where the master has no such kind; or why nobody knows.
+
+    `version` is the master's own number for this state of all items: it grows with each change. 0 where it has none.
     """
 
     kind: MetadataKind
     items: pa.Table | LogtwinError | None
+    version: int = 0
 
 
 def _field(name: str, kind: pa.DataType, comment: str) -> pa.Field:
@@ -140,6 +148,40 @@ TIMER_CHECKPOINT: Final = MetadataKind(
     # the wheel turns every second, with or without messages
     noted=(_field("last_read_at", TIMESTAMP, "where the wheel stood as this version was first seen; master's clock"),),
 )
+DISTER_SERVICES: Final = MetadataKind(
+    "dister_services",
+    "every version of every node of dister's service registry",
+    key=(_field("service_key", pa.string(), "key in the registry: index, name and service.dister, joined by dots"),),
+    compared=(
+        _field("name", pa.string(), "service; null where the key has another form"),
+        _field("index", pa.int64(), "index of the node among those of its service; null as name"),
+        _field("type", pa.string(), "how its health is checked: mysql, pgsql, web, tcp, custom"),
+        _field("node", pa.string(), "the node's own values, JSON with sorted keys"),
+        _field("status", pa.int32(), "health as the leader found it: 1 alive, 0 dead; null before the first check"),
+    ),
+    # all items have the registry's, and it moves with each change of any of them
+    noted=(_field("service_log_id", pa.int64(), "LastServiceLogId of the registry as this version was first seen"),),
+)
+DISTER_PEERS: Final = MetadataKind(
+    "dister_peers",
+    "every version of every node of a dister group, as its leader tells",
+    key=(_field("id", pa.string(), "node id; of a node that was added and has not spoken yet, its ip"),),
+    compared=(
+        _field("name", pa.string(), "name of the node"),
+        _field("group_name", pa.string(), "group that it belongs to (group); empty until it has spoken"),
+        _field("ip", pa.string(), "its address"),
+        _field("status", pa.int32(), "1 alive, 0 dead"),
+        _field("role", pa.int32(), "0 server, 1 client, 2 monitor"),
+        _field("raft", pa.int32(), "0 follower, 1 candidate, 2 leader"),
+        _field("version", pa.string(), "version of dister that it runs"),
+    ),
+    # they move with every entry
+    noted=(
+        _field("last_log_id", pa.int64(), "logid: its last entry id as this version was first seen"),
+        _field("last_service_log_id", pa.int64(), "serviceid: its LastServiceLogId as this version was first seen"),
+    ),
+    lasting=("raft", 2),  # a leader's own list of peers lacks the leader
+)
 KINDS: Final = (
     TOPICS,
     SUBSCRIPTION_GROUPS,
@@ -148,4 +190,7 @@ KINDS: Final = (
     MESSAGE_REQUEST_MODES,
     TIMER_METRICS,
     TIMER_CHECKPOINT,
+    DISTER_SERVICES,
+    DISTER_PEERS,
 )
+"""Of every kind of master; each master has some."""

@@ -1,8 +1,9 @@
 """Where in a log: offsets, half-open ranges of them, log ids, replica positions. The one definition of "next".
 
-An offset has one meaning in logtwin: **the next thing to read**. For RocketMQ that is a byte of the commit log. A
-range is half-open, ``[start, end)``: it holds ``start`` and not ``end``, so two ranges join exactly when the end of
-one is the start of the next. A range **owns** the records that start in it; the last of them may reach past ``end``.
+An offset has one meaning in logtwin: **the next thing to read**. For RocketMQ that is a byte of the commit log, for
+dister an entry id: `LogId.counts_bytes` says which. A range is half-open, ``[start, end)``: it holds ``start`` and not
+``end``, so two ranges join exactly when the end of one is the start of the next. A range **owns** the records that
+start in it; the last of them may reach past ``end``.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, NewType
 
 Offset = NewType("Offset", int)
-"""The next thing to read, at or above 0. RocketMQ: a byte position of the commit log."""
+"""The next thing to read, at or above 0. RocketMQ: a byte position of the commit log; dister: an entry id."""
 
 END: Final = Offset(2**63 - 1)
 """Above every offset of any log."""
@@ -42,7 +43,7 @@ class OffsetRange:
 
     @property
     def size(self) -> int:
-        """How many offsets it holds (RocketMQ: bytes)."""
+        """How many offsets it holds: bytes where the log counts these, else ids, of which most may be free."""
         return self.end - self.start
 
     @property
@@ -87,6 +88,11 @@ class LogId:
 
     def __str__(self) -> str:
         return f"{self.kind}/{self.name}"
+
+    @property
+    def counts_bytes(self) -> bool:
+        """Whether an offset of the log is a byte of it. Else it is an id, and two of them say nothing of bytes."""
+        return self.kind == "rocketmq"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ MIB = 1024 * KIB
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 StartingOffset = Literal["earliest", "latest"] | int
+CheckAndFix = Literal["safe", "faithful", "off"]
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -32,7 +33,9 @@ class MasterOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    id: str = Field(description="log id: rocketmq/<broker name>; names the log in tables, errors and transactions")
+    id: str = Field(
+        description="log id: rocketmq/<broker name> or dister/<group>; names the log in tables, errors and transactions"
+    )
     master: str | None = Field(None, description="HA address host:port (haListenPort, by default listenPort + 1)")
     remoting: str | None = Field(None, description="remoting address host:port (listenPort), asked for the log's range")
     name_server: str | None = Field(
@@ -40,7 +43,24 @@ class MasterOptions(BaseModel):
         description="instead of master and remoting: host:port, several joined by ;, asked at each connection for the "
         "master of the broker that the id names",
     )
-    path: str | None = Field(None, description="a directory of segment files, instead of master and remoting")
+    path: str | None = Field(
+        None,
+        description="a directory of segment files, instead of master and remoting; of dister the folder that holds "
+        "dister.entry.log",
+    )
+    peers: str | None = Field(
+        None,
+        description="dister: its nodes as /node lists them, a file or an http URL; says of which group and version "
+        "the leader is",
+    )
+    max_entries_per_trigger: PositiveInt = Field(
+        10_000, description="dister: bounds a batch beside max_bytes_per_trigger; what its leader sends at once"
+    )
+    check_and_fix: CheckAndFix = Field(
+        "safe",
+        description="dister: a leader with another past overrules the replica. safe goes back to the last position "
+        "where both agree, faithful to the one that dister's own rule finds, off stops",
+    )
     split_bytes: PositiveInt = Field(
         64 * MIB,
         description="what one task reads at most; large enough that a file is worth its open, small enough "
@@ -82,7 +102,9 @@ class MasterOptions(BaseModel):
 
     def by_path(self, path: str) -> Self:
         """The same log, read from the segment files in the directory `path` instead of its master."""
-        return self.model_copy(update={"path": path, "master": None, "remoting": None, "name_server": None})
+        return self.model_copy(
+            update={"path": path, "master": None, "remoting": None, "name_server": None, "peers": None}
+        )
 
 
 class ReadOptions(MasterOptions):

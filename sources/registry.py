@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sources.dister.log import DisterLog
 from sources.errors import ConfigurationError
 from sources.master import MasterLog
 from sources.options import MasterOptions
@@ -14,10 +15,12 @@ def open_log(options: MasterOptions) -> MasterLog:
     kind = options.log_id.kind
     if kind == "rocketmq":
         return _rocketmq(options)
+    if kind == "dister":
+        return _dister(options)
     raise ConfigurationError(
         f"this version speaks to no master of kind {kind!r}",
         log=options.id,
-        expected="rocketmq/<broker name>",
+        expected="rocketmq/<broker name> or dister/<group>",
         found=options.id,
     )
 
@@ -38,4 +41,25 @@ def _rocketmq(options: MasterOptions) -> RocketMQLog:
         silence_timeout_ms=options.silence_timeout_ms,
         max_frame_bytes=options.max_frame_bytes,
         max_record_bytes=options.max_record_bytes,
+    )
+
+
+def _dister(options: MasterOptions) -> DisterLog:
+    if options.path is None or options.master or options.remoting or options.name_server:
+        raise ConfigurationError(
+            "a dister log is read from its leader's folder, and nowhere else",
+            log=options.id,
+            expected="path, without master, remoting and name_server",
+            found=f"path {options.path}, master {options.master}, remoting {options.remoting}, name_server "
+            f"{options.name_server}",
+            hint="Give path, the folder that holds dister.entry.log.",
+        )
+    return DisterLog(
+        log_id=options.log_id,
+        path=options.path,
+        peers=options.peers,
+        chunk_bytes=options.chunk_bytes,
+        max_entries_per_trigger=options.max_entries_per_trigger,
+        check_and_fix=options.check_and_fix,
+        past_damage=options.on_loss == "record",
     )

@@ -13,7 +13,7 @@ have ended before another one begins.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 
@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from sources.bounds import check_within
 from sources.errors import ConfigurationError, LogtwinError
+from sources.keyed_state import KeyedState
 from sources.master import Chunk, Damage, MasterView, Session
 from sources.metadata import Fetched
 from sources.offsets import LogId, Offset, OffsetRange
@@ -36,8 +37,9 @@ from sources.rocketmq.ha_client import ReadOptions, read_stream
 from sources.rocketmq.metadata import fetch
 from sources.rocketmq.remote_broker import BrokerAt, NamedBroker, RemoteBroker
 from sources.rocketmq.segments import SETTLE_S, Segments
-from sources.rocketmq.session import HASession, SilentSession
+from sources.rocketmq.session import HASession
 from sources.rocketmq.stream_chunks import LogEnd, StreamReader
+from sources.silent_session import SilentSession
 
 MIB = 1024 * 1024
 
@@ -174,13 +176,25 @@ class RocketMQLog:
         return ("size",)
 
     def lengths(self, records: pa.RecordBatch) -> npt.NDArray[np.int64]:
-        lengths: npt.NDArray[np.int64] = records.column("size").to_numpy()
+        lengths: npt.NDArray[np.int64] = records.column("size").fill_null(0).to_numpy()
         return lengths
 
     @property
     def proves_all(self) -> bool:
         """Offsets that count bytes: a rewritten past of the same lengths is for `verify` to find."""
         return False
+
+    @property
+    def overrules(self) -> bool:
+        """A slave of RocketMQ would cut its log; but a wrong address is likelier than a master that lost its own."""
+        return False
+
+    def common_offset(self, records: Iterable[tuple[OffsetRange, bytes]]) -> Offset | None:
+        return None
+
+    @property
+    def keyed_state(self) -> KeyedState | None:
+        return None
 
     def metadata(self) -> Iterator[Fetched]:
         broker = self._broker()

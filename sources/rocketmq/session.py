@@ -31,7 +31,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
@@ -291,24 +291,3 @@ def _loss(sock: socket.socket) -> OSError:
     """How a connection went whose other side is gone: a ConnectionResetError where that side ended it."""
     code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     return OSError(code, os.strerror(code)) if code else ConnectionResetError("the master closed the connection")
-
-
-class SilentSession:
-    """The session of a log that is read from files: nobody there takes a promise, so none is ever made."""
-
-    @property
-    def acknowledged(self) -> Offset | None:
-        return None
-
-    @property
-    def state(self) -> SessionState:
-        return SessionState(None, None, 0, None)
-
-    def reading(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def acknowledge(self, committed: Offset) -> None:
-        """Nobody listens."""
-
-    def close(self) -> None:
-        """Nothing is open."""

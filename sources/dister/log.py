@@ -1,0 +1,173 @@
+"""dister's log as a master log: the entry log in its leader's folder.
+
+Nobody at the leader knows of a reader: there is nothing to acknowledge, and no session. An offset is an entry id plus
+1, so that the leader with other ids before the same id is another one: all that was replicated is compared with it
+(`proves_all`), not the last record alone. What ids do not tell their lines do.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sources.dister import columns
+from sources.dister.check_and_fix import Line, faithful_point, lines_of, safe_point
+from sources.dister.entry_log import EntryLog
+from sources.dister.metadata import fetch
+from sources.dister.peers import check_nodes
+from sources.dister.snapshots import read_nodes
+from sources.dister.state import KEY_VALUES
+from sources.errors import LogtwinError
+from sources.keyed_state import KeyedState
+from sources.master import Chunk, Damage, MasterView, Session
+from sources.metadata import Fetched
+from sources.offsets import LogId, Offset, OffsetRange
+from sources.options import CheckAndFix
+from sources.silent_session import SilentSession
+
+MIB = 1024 * 1024
+MAX_ENTRIES_PER_TRIGGER = 10_000
+"""What dister's leader sends to a follower at once."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisterLog:
+    """`sources.master.MasterLog` of the leader that keeps its data in the folder `path`.
+
+    `peers` is where its nodes are listed, a file or an http URL; None where nobody lists them. `past_damage` says that
+    `read` hands damage over instead of raising it, and that what is wrong behind the last entry is not in the log yet.
+    """
+
+    log_id: LogId
+    path: str
+    peers: str | None = None
+    chunk_bytes: int = 8 * MIB
+    max_entries_per_trigger: int = MAX_ENTRIES_PER_TRIGGER
+    check_and_fix: CheckAndFix = "safe"
+    past_damage: bool = False
+
+    @property
+    def place(self) -> str:
+        return self.path
+
+    @property
+    def role(self) -> str:
+        return "reader"
+
+    def check(self) -> None:
+        """Refuse the leader of another group or version. Without `peers` nobody can tell."""
+        if self.peers is None:
+            log.warning("%s: without peers nothing tells which group and version %s is of", self.log_id, self.path)
+            return
+        with self._naming_the_log():
+            check_nodes(read_nodes(self.peers), self.log_id.name)
+
+    def bounds(self, known: Offset | None = None) -> OffsetRange:
+        """As the contract says: up to behind the last entry."""
+        with self._naming_the_log():
+            return self._entries().bounds(known)
+
+    def look(self) -> MasterView:
+        """As the contract says. dister deletes nothing."""
+        return MasterView(role="leader", bounds=self.bounds(), retention=None)
+
+    @property
+    def cuts_at_records(self) -> bool:
+        return True
+
+    def boundary_after(self, offset: Offset, maximum: Offset) -> Offset:
+        with self._naming_the_log():
+            return self._entries().boundary_after(offset, maximum)
+
+    def end_of_batch(self, start: Offset, maximum: Offset, max_bytes: int) -> Offset:
+        """As the contract says; behind `max_entries_per_trigger` entries at the latest."""
+        most = self.max_entries_per_trigger
+        with self._naming_the_log():
+            return self._entries().end_of_batch(start, maximum, entries=most, size_bytes=max_bytes)
+
+    def plan(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
+        """In one piece: a batch has few entries."""
+        return () if wanted.is_empty else (wanted,)
+
+    def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
+        if owned.is_empty:
+            return
+        chunks = self._entries().chunks(owned, boundary, self.chunk_bytes)
+        with self._naming_the_log(), closing(chunks) as pieces:
+            for piece in pieces:
+                yield piece if isinstance(piece, Chunk) else replace(piece, error=piece.error.at(self.log_id))
+
+    def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Generator[memoryview]:
+        if wanted.is_empty:
+            return
+        with self._naming_the_log():
+            yield from self._entries().raw(wanted, self.chunk_bytes)
+
+    @property
+    def restored_from(self) -> Sequence[str]:
+        return columns.COLUMNS
+
+    def restore(self, records: pa.RecordBatch) -> bytes:
+        return columns.restore(records)
+
+    @property
+    def measured_by(self) -> Sequence[str]:
+        return columns.COLUMNS
+
+    def lengths(self, records: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        return columns.lengths(records)
+
+    @property
+    def proves_all(self) -> bool:
+        """The faithful rule believes what lies before the last entry, as dister does."""
+        return self.check_and_fix != "faithful"
+
+    @property
+    def overrules(self) -> bool:
+        return self.check_and_fix != "off"
+
+    def common_offset(self, records: Iterable[tuple[OffsetRange, bytes]]) -> Offset | None:
+        """As the contract says, by the rule of `check_and_fix`; with "off" by the safe one."""
+        bounds = self.bounds()
+        if self.check_and_fix != "faithful":
+            return safe_point(records, self._lines(bounds), bounds.start)
+        common, walk = faithful_point(records, self._lines(bounds))
+        log.info("%s: check and fix, faithful: %d windows, the same up to %d", self.log_id, walk.windows, common)
+        return common
+
+    @property
+    def keyed_state(self) -> KeyedState | None:
+        return KEY_VALUES
+
+    def metadata(self) -> Iterator[Fetched]:
+        return fetch(self.path, self.peers)
+
+    def open_session(self, prove: Callable[[], None] | None = None) -> Session:
+        return SilentSession()
+
+    def acknowledged_by_master(self) -> Offset | None:
+        """Nobody counts."""
+        return None
+
+    def _lines(self, wanted: OffsetRange) -> Iterator[Line]:
+        for piece in self.read(wanted, committed=None, boundary=False):
+            if isinstance(piece, Chunk):
+                yield from lines_of(piece, self.lengths(piece.records))
+
+    def _entries(self) -> EntryLog:
+        return EntryLog(self.path, past_damage=self.past_damage)
+
+    @contextmanager
+    def _naming_the_log(self) -> Iterator[None]:
+        try:
+            yield
+        except LogtwinError as error:
+            raise error.at(self.log_id) from error

@@ -1,0 +1,88 @@
+"""What stands beside a dister log as rows: its services and its nodes, each the whole of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from sources.dister import whole_states
+from sources.dister.peers import NodeInfo
+from sources.dister.services import Node, Registry, Service, parse_key
+from sources.dister.snapshots import read_nodes, read_services
+from sources.errors import LogtwinError
+from sources.metadata import DISTER_PEERS, DISTER_SERVICES, Fetched, MetadataKind
+
+_STATUSES: Final = range(-(2**31), 2**31)
+
+_Row = dict[str, Any]
+
+
+def fetch(path: str, peers: str | None) -> Iterator[Fetched]:
+    """Both kinds, in turn: the services of the leader that keeps its data in `path`, and the nodes listed in `peers`.
+
+    What goes wrong with one is in its result. Without `peers` nobody knows of nodes.
+    """
+    yield _fetched(DISTER_SERVICES, lambda: services_of(read_services(Path(path))))
+    yield _fetched(DISTER_PEERS, lambda: Fetched(DISTER_PEERS, None) if peers is None else nodes_of(read_nodes(peers)))
+
+
+def services_of(registry: Registry) -> Fetched:
+    """A registry as rows. Raises ProtocolViolation for text that is none."""
+    rows = (_service(key, one, registry.id) for key, one in registry.services.items())
+    return Fetched(DISTER_SERVICES, _table(DISTER_SERVICES, rows), registry.id)
+
+
+def nodes_of(nodes: Iterable[NodeInfo]) -> Fetched:
+    """Nodes as rows. Raises ProtocolViolation for text that is none."""
+    return Fetched(DISTER_PEERS, _table(DISTER_PEERS, map(_node, nodes)))
+
+
+def _fetched(kind: MetadataKind, ask: Callable[[], Fetched]) -> Fetched:
+    try:
+        return ask()
+    except LogtwinError as error:
+        return Fetched(kind, error)
+
+
+def _table(kind: MetadataKind, rows: Iterable[_Row]) -> pa.Table:
+    try:
+        return pa.Table.from_pylist(list(rows), schema=kind.schema)
+    except (pa.ArrowException, ValueError) as error:  # half a surrogate pair
+        raise whole_states.other_shape(kind.name, f"rows of {', '.join(kind.schema.names)}", error) from error
+
+
+def _service(key: str, service: Service, registry_id: int) -> _Row:
+    index, name = parse_key(key)
+    return {
+        "service_key": key,
+        "name": name,
+        "index": index,
+        "type": service.type,
+        "node": whole_states.sorted_text(service.node),
+        "status": _status(service.node),
+        "service_log_id": registry_id,
+    }
+
+
+def _status(node: Node) -> int | None:
+    """As the leader's health check left it; what a custom check gave may be no number."""
+    found = node.get("status")
+    return found if type(found) is int and found in _STATUSES else None
+
+
+def _node(node: NodeInfo) -> _Row:
+    return {
+        "id": node.id,
+        "name": node.name,
+        "group_name": node.group,
+        "ip": node.ip,
+        "status": node.status,
+        "role": node.role,
+        "raft": node.raft,
+        "version": node.version,
+        "last_log_id": node.logid,
+        "last_service_log_id": node.serviceid,
+    }

@@ -1,0 +1,78 @@
+"""Whole states that stand beside a leader's log, as they are now: its services and its nodes.
+
+Each look opens the file, or asks the node, anew; nothing is kept.
+"""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from http.client import HTTPException
+from pathlib import Path
+from typing import Final
+
+from sources.dister import peers, services
+from sources.dister.peers import NodeInfo
+from sources.dister.services import SERVICE_FILE, Registry
+from sources.errors import MasterError, MasterRefused, MasterSilent, MasterUnreachable
+
+TIMEOUT_S: Final = 6.0
+"""dister's own read timeout."""
+
+
+def read_services(folder: Path) -> Registry:
+    """The registry of the leader that keeps its data in `folder`; that of no change where it has no service file.
+
+    Raises MasterSilent (half-written), MasterUnreachable (unreadable), ProtocolViolation.
+    """
+    try:
+        data = (folder / SERVICE_FILE).read_bytes()
+    except FileNotFoundError:
+        return Registry()
+    except OSError as error:
+        raise _unreadable(folder / SERVICE_FILE, error) from error
+    return services.decode(data)
+
+
+def read_nodes(where: str, timeout_s: float = TIMEOUT_S) -> tuple[NodeInfo, ...]:
+    """The nodes listed `where`: a file, or the http URL of a node's ``/node``.
+
+    Raises MasterUnreachable, MasterSilent (no answer in time, or half-written), MasterRefused, ProtocolViolation.
+    """
+    is_url = where.startswith(("http://", "https://"))
+    return peers.decode(_asked(where, timeout_s) if is_url else _read(Path(where)), where)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _asked(url: str, timeout_s: float) -> bytes:
+    try:
+        with urllib.request.urlopen(url, timeout=timeout_s) as answer:  # noqa: S310  (http only: the caller looked)
+            return bytes(answer.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            raise MasterRefused(f"{url} does not list its peers", expected="200", found=error.code) from error
+    except (HTTPException, OSError, ValueError) as error:  # a URLError is an OSError; ValueError: no usable URL
+        raise _unanswered(url, timeout_s, error) from error
+
+
+def _unanswered(url: str, timeout_s: float, error: Exception) -> MasterError:
+    reason = getattr(error, "reason", error)  # of a URLError
+    if isinstance(reason, TimeoutError):
+        return MasterSilent(f"no answer from {url}", expected=f"one within {timeout_s:g} s", found=reason)
+    return MasterUnreachable(
+        f"{url} cannot be asked for the nodes",
+        found=reason,
+        hint="Check `peers`: dister answers REST at port 4168, on its own host only.",
+    )
+
+
+def _unreadable(path: Path, error: OSError) -> MasterUnreachable:
+    return MasterUnreachable(
+        f"{path} cannot be read", found=error.strerror, hint="Check `path` and `peers`, and who may read there."
+    )

@@ -1,0 +1,167 @@
+"""Logs of any lines, read in any way, against the naive reader."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sources.dister.log import DisterLog
+from sources.errors import CorruptRecord, MissingSegment
+from sources.offsets import Offset
+from tests.sources.dister.entry_logs import log_of, owned, pieces, raw, write
+from tests.sources.dister.naive_reader import BATCH, Naive, naive
+
+NUMBERS = st.integers(1, 60)
+GOOD = NUMBERS.map(lambda at: b'%d,300,{"k":"v%d"}\n' % (at * 7, at))
+BAD = st.one_of(
+    NUMBERS.map(lambda at: b'%d,300,{"k":"oth\n' % (at * 7)),
+    NUMBERS.map(lambda at: b'%d,300,{"k":%d}\n' % (at * 7, at)),
+    NUMBERS.map(lambda at: b'%d,310,{"k":"v"}\n' % (at * 7)),
+    NUMBERS.map(lambda at: b'%d,300,{"other":"content"}\n' % (at * 7)),
+    NUMBERS.map(lambda at: b'%d00%d,300,{"k":"v"}\n' % (at, at)),
+    st.just(b"no entry at all, but long enough\n"),
+    st.just(b"%d,300,{}        \n" % BATCH),
+)
+ODD = st.one_of(
+    st.just(b"\n"),
+    st.just(b"short\n"),
+    NUMBERS.map(lambda at: b'%d,310,["k"]\n' % (at * 7)),
+    NUMBERS.map(lambda at: b'00%d,0300,{"k": "v"}\n' % (at * 7)),
+    NUMBERS.map(lambda at: b'%d,999,[1, {"any": null}]\n' % (at * 7)),
+)
+ANY = st.one_of(GOOD, GOOD, GOOD, BAD, ODD)
+ASCENDING = st.sets(NUMBERS, max_size=30).map(
+    lambda some: [b'%d,300,{"k":"v%d"}\n' % (at * 7, at) for at in sorted(some)]
+)
+LINES = st.one_of(
+    st.lists(ANY, max_size=30),
+    st.tuples(ASCENDING, st.lists(ANY, max_size=5), ASCENDING).map(lambda parts: [*parts[0], *parts[1], *parts[2]]),
+)
+TORN = st.one_of(st.just(b""), st.just(b""), st.just(b'4200,300,{"k":"v"}'), st.just(b"42"))
+
+
+def moved(line: bytes, number: int) -> bytes:
+    """The same line with an id of another batch, if it has one."""
+    digits = len(line) - len(line.lstrip(b"0123456789"))
+    return b"%d%s" % (int(line[:digits]) + number * BATCH, line[digits:]) if digits and number else line
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> dict[int, bytes]:
+    first = draw(st.sampled_from([0, 0, 0, 1, 99]))
+    files = draw(st.lists(st.tuples(LINES, TORN), min_size=0, max_size=3))
+    return {
+        first + at: b"".join(moved(line, first + at) for line in lines) + torn for at, (lines, torn) in enumerate(files)
+    }
+
+
+@contextmanager
+def written(files: dict[int, bytes], **options: object) -> Iterator[tuple[DisterLog, Naive]]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield log_of(write(Path(folder), files), past_damage=True, **options), naive(files)
+
+
+def has_room(truth: Naive) -> bool:
+    return all(start < end for _, start, end, _ in truth.pieces)
+
+
+@settings(deadline=None, max_examples=100)
+@given(logs(), st.sampled_from([1, 50, 10_000]))
+def test_all_of_a_log(files: dict[int, bytes], chunk_bytes: int) -> None:
+    with written(files, chunk_bytes=chunk_bytes) as (log, truth):
+        bounds = log.bounds()
+
+        assert bounds == owned(min(files, default=0) * BATCH, truth.end)
+        if has_room(truth):
+            assert pieces(log, bounds.start, bounds.end) == truth.pieces
+        else:
+            with pytest.raises(CorruptRecord, match="follow one another"):
+                pieces(log, bounds.start, bounds.end)
+
+
+@settings(deadline=None, max_examples=60)
+@given(logs(), st.data())
+def test_cut_anywhere_it_joins(files: dict[int, bytes], data: st.DataObject) -> None:
+    with written(files) as (log, truth):
+        bounds = log.bounds()
+        if not has_room(truth):
+            return
+        ends = [end for _, _, end, _ in truth.pieces]
+        cuts = sorted({bounds.start, bounds.end, *data.draw(st.lists(st.sampled_from(ends)) if ends else st.just([]))})
+
+        parts = [pieces(log, start, end) for start, end in pairwise(cuts)]
+
+        assert [piece for part in parts for piece in part] == truth.pieces
+
+
+@settings(deadline=None, max_examples=60)
+@given(logs(), st.data())
+def test_cut_inside_of_ranges_each_is_read_where_it_begins(files: dict[int, bytes], data: st.DataObject) -> None:
+    with written(files) as (log, truth):
+        bounds = log.bounds()
+        if not has_room(truth) or bounds.is_empty:
+            return
+        cuts = sorted({bounds.start, bounds.end, *data.draw(st.lists(st.integers(bounds.start, bounds.end)))})
+
+        found = [piece for start, end in pairwise(cuts) for piece in pieces(log, start, end, boundary=False)]
+
+        assert [one for one in found if one[0] == "entry"] == [one for one in truth.pieces if one[0] == "entry"]
+        assert sum(end - start for _, start, end, _ in found) == bounds.size
+        assert all(before[2] == after[1] for before, after in pairwise(found))
+
+
+@settings(deadline=None, max_examples=60)
+@given(logs(), st.data())
+def test_raw_has_the_lines_of_the_ids(files: dict[int, bytes], data: st.DataObject) -> None:
+    with written(files) as (log, truth):
+        bounds = log.bounds()
+        start, end = sorted(data.draw(st.tuples(*[st.integers(bounds.start, bounds.end)] * 2)))
+
+        expected = [line for kind, _, after, line in truth.pieces if kind == "entry" and start <= after - 1 < end]
+        assert raw(log, start, end) == b"".join(expected)
+
+
+@settings(deadline=None, max_examples=60)
+@given(logs(), st.data())
+def test_boundaries_and_ends_of_batches(files: dict[int, bytes], data: st.DataObject) -> None:
+    with written(files, max_entries_per_trigger=3) as (log, truth):
+        bounds = log.bounds()
+        offset = Offset(data.draw(st.integers(bounds.start, bounds.end)))
+        ends = [bounds.start, *(Offset(end) for _, _, end, _ in truth.pieces)]
+
+        assert log.boundary_after(offset, bounds.end) == min(end for end in ends if end >= offset)
+        start = data.draw(st.sampled_from(ends))
+        following = [end for _, begin, end, _ in truth.pieces if begin >= start]
+        assert log.end_of_batch(start, bounds.end, 10**6) == ([start, *following][:4])[-1]
+
+
+@settings(deadline=None, max_examples=60)
+@given(logs())
+def test_without_past_damage_the_first_stops_the_log(files: dict[int, bytes]) -> None:
+    with written(files) as (log, truth):
+        strict = log_of(Path(log.path))
+        if truth.is_open:
+            with pytest.raises(CorruptRecord):
+                strict.bounds()
+        else:
+            assert strict.bounds() == log.bounds()
+        if any(kind == "damage" for kind, _, _, _ in truth.pieces):
+            with pytest.raises(CorruptRecord):
+                pieces(strict, min(files) * BATCH, truth.end)
+
+
+def test_a_gap_in_files_is_no_end(tmp_path: Path) -> None:
+    files = {0: b'7,300,{"k":"v"}\n', 2: b'2000000007,300,{"k":"v"}\n'}
+    log = log_of(write(tmp_path, files))
+
+    for ask in (lambda: log.bounds(), lambda: pieces(log, 0, 8), lambda: raw(log, 0, 8)):
+        with pytest.raises(MissingSegment, match=r"dister.entry.log/0/1 is missing") as raised:
+            ask()
+        assert raised.value.offset == BATCH

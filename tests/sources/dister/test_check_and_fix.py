@@ -1,0 +1,195 @@
+"""The two rules of check and fix: the scenario table, and for random histories what the rules say, written plainly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sources.dister.check_and_fix import Line, Walk, faithful_point, safe_point, walk_back
+from sources.offsets import Offset, OffsetRange
+from tests.dister_folders import RND, dirty, leader
+
+
+def lines(ids: Sequence[int], changed: Sequence[int] = (), at: int = 0) -> Iterator[Line]:
+    """A log of these ids from offset `at` on, in which those of the indexes `changed` say something else."""
+    for entry_id in ids:
+        value = b"other" if entry_id // 10_000 in changed else b"value"
+        yield OffsetRange(Offset(at), Offset(entry_id + 1)), b'%d,300,{"k":"%s"}\n' % (entry_id, value)
+        at = entry_id + 1
+
+
+def index_of(end: Offset) -> int:
+    return (end - 1) // 10_000 if end else 0
+
+
+# scenario: the replica; how many entries the leader has; the index that faithful keeps, 0 for a full resync; the index
+# that safe keeps; checks
+MISSING_5 = [one for one in leader(50) if one // 10_000 != 5]
+TABLE = {
+    "21": (leader(10) + dirty(11, 5), 500, 1, 10, 1),
+    "22": (leader(10) + dirty(11, 9999), 500, 0, 10, 2),
+    "23": (leader(999) + dirty(1000, 5), 1049, 1, 999, 1),
+    "24": (leader(999) + dirty(1000, 9999), 1049, 0, 999, 2),
+    "25": (leader(1000) + dirty(1001, 5), 1050, 1, 1000, 1),
+    "26": (leader(1000) + dirty(1001, 9999), 1050, 0, 1000, 3),
+    "27": (leader(1001) + dirty(1002, 5), 1051, 2, 1001, 1),
+    "28 low": (leader(2000) + dirty(2001, 5), 2050, 1001, 2000, 1),
+    "28 high": (leader(2000) + dirty(2001, 9999), 2050, 3, 2000, 2),
+    "29 low": (leader(3000) + dirty(3001, 5, 20), 3100, 1021, 3000, 2),
+    "29 high": (leader(3000) + dirty(3001, 9999, 20), 3100, 1022, 3000, 2),
+    "30": (leader(3000) + dirty(3001, 5, 1500), 5000, 1502, 3000, 3),
+    "31": (leader(2) + dirty(3, 5), 10, 0, 2, 2),
+    "32 low": (leader(3) + dirty(4, 5), 10, 1, 3, 1),
+    "32 high": (leader(3) + dirty(4, 9999), 10, 0, 3, 2),
+    "33": (dirty(1, 5, 2500), 2600, 0, 0, 4),
+    "34 differs": (sorted(MISSING_5 + dirty(5, 5) + dirty(51, 5)), 100, 6, 4, 1),
+    "34 missing": (MISSING_5 + dirty(51, 5), 100, 6, 4, 1),
+}
+
+
+@pytest.mark.parametrize("scenario", TABLE)
+def test_the_table(scenario: str) -> None:
+    """DI-83."""
+    replica, count, faithful, safe, checks = TABLE[scenario]
+    theirs = leader(count)
+    assert walk_back(theirs, replica) == Walk(faithful * 10_000 + RND if faithful else None, checks)
+    end, walk = faithful_point(lines(replica), lines(theirs))
+    assert (index_of(end), walk.windows) == (faithful, checks)
+    assert index_of(safe_point(lines(replica), lines(theirs), Offset(0))) == safe
+
+
+def test_35_same_ids_other_content_is_for_safe_to_find() -> None:
+    replica, theirs = leader(20), leader(30)
+    assert index_of(safe_point(lines(replica, changed=[7]), lines(theirs), Offset(0))) == 6
+    assert faithful_point(lines(replica, changed=[7]), lines(theirs)) == (Offset(replica[-1] + 1), Walk(replica[-1], 0))
+
+
+def test_36_a_replica_that_is_ahead() -> None:
+    replica, theirs = leader(10) + dirty(11, 7), leader(10)
+    assert index_of(safe_point(lines(replica), lines(theirs), Offset(0))) == 10
+    assert walk_back(theirs, replica) == Walk(theirs[0], 1)
+
+
+def test_37_ahead_by_a_long_tail() -> None:
+    replica, theirs = leader(3000) + dirty(3001, 5, 12_000), leader(3000)
+    assert index_of(safe_point(lines(replica), lines(theirs), Offset(0))) == 3000
+    found, windows = walk_back(theirs, replica).found, walk_back(theirs, replica).windows
+    assert (found, windows) == by_the_book(theirs, replica)
+
+
+@pytest.mark.parametrize("theirs", [[], leader(5)])
+def test_of_an_empty_replica_nothing_differs(theirs: list[int]) -> None:
+    assert safe_point(iter(()), lines(theirs), Offset(0)) == 0
+    assert faithful_point(iter(()), lines(theirs)) == (0, Walk(None, 0))
+
+
+def test_an_empty_leader_has_nothing_in_common() -> None:
+    assert safe_point(lines(leader(5)), iter(()), Offset(0)) == 0
+    assert faithful_point(lines(leader(5)), iter(())) == (0, Walk(None, 1))
+
+
+def test_the_last_entry_counts_with_what_is_before_it_and_what_it_says() -> None:
+    """A replica that goes on there would be read from that entry on, and must meet the same."""
+    theirs = leader(30)
+    end, walk = faithful_point(lines(leader(20), changed=[20]), lines(theirs))
+    assert (index_of(end), walk.windows) == (1, 1)
+    end, walk = faithful_point(lines([one for one in leader(20) if one // 10_000 != 19]), lines(theirs))
+    assert (index_of(end), walk.windows) == (0, 2)  # what is missing ends the window
+
+
+def test_what_one_side_does_not_have_is_not_compared() -> None:
+    theirs = leader(40)
+    begun_later = list(lines(leader(20, first=10), at=9 * 10_000 + RND + 1))
+    assert index_of(safe_point(begun_later, lines(theirs), Offset(0))) == 29
+    with_a_hole = begun_later[:5] + begun_later[8:]
+    assert index_of(safe_point(with_a_hole, lines(theirs), Offset(0))) == 29
+    minimum = Offset(25 * 10_000)
+    assert index_of(safe_point(begun_later, lines(theirs[24:], at=minimum), minimum)) == 29
+
+
+def test_below_the_minimum_is_believed_unless_what_follows_differs() -> None:
+    minimum = Offset(25 * 10_000)
+    later = list(lines(leader(10, first=25), at=minimum))
+    assert index_of(safe_point(lines(leader(20)), later, minimum)) == 20
+    assert safe_point(lines(leader(24) + dirty(25, 5)), later, minimum) == 0
+
+
+# --- random histories
+
+
+def by_the_book(theirs: Sequence[int], mine: Sequence[int]) -> tuple[int | None, int]:
+    """The rule as it is written down, window by window and pair by pair; the id and the checks."""
+    cursor, checks = (mine[-1] if mine else 0), 0
+    while True:
+        window = [one for one in theirs if one > cursor - 1000 * 10_000][:1000]
+        ids = [one for one in window if one < cursor]
+        checks += 1
+        if not ids:
+            return None, checks
+        own = [one for one in mine if one >= ids[0]][: len(ids)]
+        for at, one in enumerate(ids):
+            if one in own:
+                other, left = own.index(one), len(ids) - at
+                if left >= 3 and len(own) - other >= 3 and own[other : other + left] == ids[at:]:
+                    return one, checks
+        cursor = window[0]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[list[int], list[int]]:
+    """The ids of a leader and of a replica that have some in common; as sparse as failed writes can make them."""
+    index, common = 0, []
+    for _ in range(draw(st.integers(0, 12))):
+        index += draw(st.sampled_from([1, 1, 2, 40, 400, 999, 1000, 1001, 2500]))
+        for _ in range(draw(st.sampled_from([1, 2, 3, 5, 30]))):
+            common.append(index * 10_000 + draw(st.sampled_from([0, 1111, 9999])))
+            index += 1
+    one_side = st.lists(st.integers(1, 10_000 * (index + 1500)), max_size=6)
+    kept = draw(st.integers(0, len(common)))
+    dropped = set(draw(st.lists(st.sampled_from(common), max_size=2))) if common else set()
+    mine = sorted({*(one for one in common[:kept] if one not in dropped), *draw(one_side)})
+    return sorted({*common, *draw(one_side)}), mine
+
+
+@given(histories())
+def test_faithful_is_the_rule_as_it_is_written_down(case: tuple[list[int], list[int]]) -> None:
+    """DI-73, DI-74, DI-75, DI-76, DI-79."""
+    theirs, mine = case
+    found = walk_back(theirs, mine)
+    assert (found.found, found.windows) == by_the_book(theirs, mine)
+
+
+@given(histories())
+def test_it_ends_and_keeps_what_both_have(case: tuple[list[int], list[int]]) -> None:
+    theirs, mine = case
+    walk = walk_back(theirs, mine)
+    span = max([*theirs, *mine], default=0) // 10_000 + 1
+    assert walk.windows <= 2 * -(-span // 1000) + 1  # where entries are sparse, a window may be short
+    assert walk.found is None or (walk.found in theirs and walk.found in mine)
+
+
+@given(
+    count=st.integers(1, 4000), common=st.integers(0, 4000), tail=st.integers(1, 1200), rnd=st.sampled_from([5, 9999])
+)
+def test_41_the_number_of_windows(count: int, common: int, tail: int, rnd: int) -> None:
+    common = min(count, common)
+    mine = leader(common) + dirty(common + 1, rnd, tail)
+    span = max(count, common + tail)
+    assert walk_back(leader(count), mine).windows <= -(-span // 1000) + 1
+
+
+@given(histories(), st.sets(st.integers(0, 40), max_size=2))
+def test_safe_is_the_longest_equal_prefix(case: tuple[list[int], list[int]], changed: set[int]) -> None:
+    theirs, mine = (
+        list(lines(case[0])),
+        list(lines(case[1], changed=[case[1][at] // 10_000 for at in changed if at < len(case[1])])),
+    )
+    common = 0
+    for one, other in zip(mine, theirs, strict=False):
+        if one != other:
+            break
+        common = one[0].end
+    assert safe_point(iter(mine), iter(theirs), Offset(0)) == common

@@ -1,0 +1,119 @@
+"""Lines of the log <-> values."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sources.dister.entries import ACT_REMOVE, ACT_SET, MAX_ID, Entry, decode_line, encode_line, index_of
+from sources.errors import CorruptRecord
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@pytest.mark.parametrize(
+    ("line", "entry_id", "act", "items"),
+    [
+        (b'10007,300,{"a":"x"}', 10007, 300, {"a": "x"}),
+        (b'20001,310,["a"]', 20001, 310, ["a"]),
+        (b'30001,300,{"a":"1","b":"2"}', 30001, 300, {"a": "1", "b": "2"}),
+        (b"30001,300,{}", 30001, 300, {}),
+        (b"30001,310,[]", 30001, 310, []),
+    ],
+)
+def test_lines_as_dister_writes_them(line: bytes, entry_id: int, act: int, items: dict[str, str] | list[str]) -> None:
+    assert decode_line(line) == Entry(entry_id, act, line, items)
+    assert encode_line(entry_id, act, items) == line + b"\n"
+
+
+def test_the_encoder_escapes_as_gos_does() -> None:
+    value = '<b>&\u2028\u2029"\\\n\r\t\b\f\x01\x7fé😀\ud800'
+
+    assert encode_line(10001, ACT_SET, {"k": value}) == (
+        rb'10001,300,{"k":"\u003cb\u003e\u0026\u2028\u2029\"\\\n\r\t\u0008\u000c\u0001'
+        + b"\x7f\xc3\xa9\xf0\x9f\x98\x80"
+        + rb'\ufffd"}'
+        + b"\n"
+    )
+
+
+def test_the_encoder_sorts_keys_by_their_bytes() -> None:
+    assert encode_line(10001, ACT_SET, {"é": "", "b": "", "": "", "B": "", "😀": "", "\uffff": ""}) == (
+        '10001,300,{"":"","B":"","b":"","é":"","\uffff":"","😀":""}\n'.encode()
+    )
+
+
+@given(st.integers(1, MAX_ID), st.dictionaries(TEXTS, TEXTS) | st.lists(TEXTS))
+def test_what_is_written_is_read(entry_id: int, items: dict[str, str] | list[str]) -> None:
+    act = ACT_SET if isinstance(items, dict) else ACT_REMOVE
+    line = encode_line(entry_id, act, items)
+
+    entry = decode_line(line[:-1])
+
+    assert line.count(b"\n") == 1
+    assert (entry.id, entry.act, entry.items) == (entry_id, act, items)
+    assert entry.head + entry.items_json == entry.line == line[:-1]
+
+
+def test_of_a_key_that_stands_twice_the_last_counts() -> None:
+    entry = decode_line(b'10001,300,{"a":"1","b":"2","a":"3"}')
+
+    assert entry.items == {"a": "3", "b": "2"}
+    assert decode_line(b'10001,310,["a","a"]').keys == ["a", "a"]
+
+
+def test_half_a_surrogate_pair_is_read_as_go_reads_it() -> None:
+    assert decode_line(rb'10001,300,{"\ud800":"a\udc00b\ud83d\ude00"}').items == {"\ufffd": "a\ufffdb😀"}
+
+
+def test_an_unknown_act_is_an_entry_without_items() -> None:
+    for text in (b'10001,999,{"a":1}', b"10001,999,[null]", b"10001,0,17  ", b'10001,301,"text"'):
+        assert decode_line(text).items is None
+
+
+def test_lines_that_are_written_otherwise_are_entries_too() -> None:
+    entry = decode_line(b'00010001,0300, {"a" : "x"} \r')
+
+    assert (entry.id, entry.act, entry.items) == (10001, 300, {"a": "x"})
+    assert (entry.head, entry.items_json) == (b"00010001,0300,", b' {"a" : "x"} \r')
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (b"no entry at all", "no entry"),
+        (b'10001;300,{"a":"x"}', "no entry"),
+        (b'-10001,300,{"a":"x"}', "no entry"),
+        (b' 10001,300,{"a":"x"}', "no entry"),
+        (b"10001,300", "no entry"),
+        ("١٠٠٠١,300,{}".encode(), "no entry"),
+        (b'10001,300,{"a":"x"', "no JSON"),
+        (b'10001,300,{"a":"x"}20001,300,{"a":"y"}', "no JSON"),
+        (b'10001,300,{"a":"\xff"}', "no JSON"),
+        (b"10001,999,NaN", "no JSON"),
+        (b"10001,300,", "no JSON"),
+        (b"10001,999," + b"[" * 100_000, "no JSON"),
+        (b'10001,300,{"a":1}', "no strings"),
+        (b'10001,300,{"a":null}', "no strings"),
+        (b'10001,300,["a"]', "no strings"),
+        (b"10001,300,null", "no strings"),
+        (b'10001,310,{"a":"x"}', "no keys"),
+        (b"10001,310,[1]", "no keys"),
+        (b'%d,300,{"a":"x"}' % (MAX_ID + 1), "id is out of range"),
+        (b'10001,2147483648,{"a":"x"}', "act is out of range"),
+        (b"0" * 5000 + b'1,300,{"a":"x"}', "id is out of range"),
+    ],
+)
+def test_what_is_no_entry_is_refused(line: bytes, problem: str) -> None:
+    """DI-32."""
+    with pytest.raises(CorruptRecord, match=problem) as raised:
+        decode_line(line)
+
+    assert raised.value.expected
+    assert raised.value.found
+    assert len(raised.value.found) < 300
+
+
+def test_the_index_of_an_id() -> None:
+    assert [index_of(one) for one in (0, 9999, 10_000, 10_007, 999_999_999)] == [0, 0, 1, 1, 99_999]

@@ -1,0 +1,519 @@
+"""A dister log as a master log."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from sources.dister import entry_log
+from sources.dister.layout import BatchFile
+from sources.dister.log import DisterLog
+from sources.dister.log_walk import Start, start_at
+from sources.errors import (
+    AboveMaximum,
+    BelowMinimum,
+    ConfigurationError,
+    CorruptRecord,
+    LogError,
+    MasterSilent,
+    MasterUnreachable,
+    MissingSegment,
+)
+from sources.master import Chunk, Damage, MasterView, SessionState
+from sources.offsets import Offset
+from sources.options import MasterOptions
+from sources.registry import open_log
+from tests.sources.dister.entry_logs import LOG_ID, ids, leader, log_of, owned, pieces, raw, set_line, write
+
+ONE, TWO, THREE = set_line(10_007), set_line(20_001), set_line(30_005)
+
+
+def test_an_empty_leader_has_an_empty_log(tmp_path: Path) -> None:
+    log = log_of(tmp_path)
+
+    assert log.bounds() == owned(0, 0)
+    assert pieces(log, 0, 0) == []
+    assert raw(log, 0, 0) == b""
+    assert log.boundary_after(Offset(0), Offset(0)) == 0
+    assert log.plan(owned(0, 0)) == ()
+
+    leader(tmp_path, ONE)
+    assert log.bounds() == owned(0, 10_008)
+    assert pieces(log, 0, 10_008) == [("entry", 0, 10_008, ONE)]
+
+
+def test_a_folder_that_is_not_there_is_a_wrong_path(tmp_path: Path) -> None:
+    """DI-01."""
+    with pytest.raises(ConfigurationError, match="leader's folder") as raised:
+        log_of(tmp_path / "none").bounds()
+    assert raised.value.log == "dister/g"
+
+
+def test_an_entry_takes_the_range_from_the_one_before(tmp_path: Path) -> None:
+    """DI-36: ids that are far apart are no gap."""
+    far = set_line(90_000)
+    log = leader(tmp_path, ONE, THREE, far)
+
+    assert pieces(log, 0, 90_001) == [
+        ("entry", 0, 10_008, ONE),
+        ("entry", 10_008, 30_006, THREE),
+        ("entry", 30_006, 90_001, far),
+    ]
+    assert pieces(log, 10_008, 30_006) == [("entry", 10_008, 30_006, THREE)]
+
+
+def test_entries_with_ids_that_the_log_is_above_are_expired(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """DI-35."""
+    log = leader(tmp_path, ONE, TWO, ONE, set_line(15_000), TWO, THREE, set_line(25_000))
+
+    with caplog.at_level(logging.WARNING):
+        assert log.bounds() == owned(0, 30_006)
+        assert ids(log, 0, 30_006) == [10_007, 20_001, 30_005]
+    assert raw(log, 0, 30_006) == ONE + TWO + THREE
+    assert ids(log, 10_008, 30_006) == [20_001, 30_005]
+    assert "3 entries below 30006 are expired" in caplog.text
+
+
+def test_an_id_that_stands_twice_and_says_something_else_is_corrupt(tmp_path: Path) -> None:
+    other = set_line(10_007, value="other")
+    lines = (ONE, TWO, other, THREE)
+
+    with pytest.raises(CorruptRecord, match=r"0/0, line 3, byte \d+: the id 10007 stands here again") as raised:
+        pieces(leader(tmp_path, *lines), 0, 30_006)
+    assert raised.value.offset == 20_002
+    assert raised.value.expected == repr(ONE[:-1])[1:]
+    assert raised.value.found == repr(other[:-1])[1:]
+    assert pieces(log_of(tmp_path, past_damage=True), 10_008, 30_006) == [
+        ("entry", 10_008, 20_002, TWO),
+        ("damage", 20_002, 30_005, other),
+        ("entry", 30_005, 30_006, THREE),
+    ]
+
+
+def test_an_unknown_act_is_in_the_log(tmp_path: Path) -> None:
+    unknown = b'20001,999,{"any":["thing"]}\n'
+    log = leader(tmp_path, ONE, unknown)
+
+    (chunk,) = log.read(owned(0, 20_002), committed=None, boundary=True)
+
+    assert isinstance(chunk, Chunk)
+    assert chunk.records.column("topic").to_pylist() == ["set", "act 999"]
+    assert chunk.records.column("keys").to_pylist() == [["k"], None]
+    assert log.bounds().end == 20_002
+
+
+@pytest.mark.parametrize("bad", [b'{"k":1}', b'{"k":null}', b'["k"]', b'"k"', b'{"k":{"a":"b"}}'])
+def test_items_that_are_no_strings_are_damage(tmp_path: Path, bad: bytes) -> None:
+    """DI-46."""
+    broken = b"20001,300," + bad + b"\n"
+    log = leader(tmp_path, ONE, broken, THREE)
+
+    with pytest.raises(CorruptRecord, match=f"{tmp_path}.*0/0, line 2, byte {len(ONE)}: ") as raised:
+        pieces(log, 0, 30_006)
+    assert (raised.value.log, raised.value.offset) == ("dister/g", 10_008)
+    assert raised.value.hint is not None
+    assert pieces(log_of(tmp_path, past_damage=True), 0, 30_006) == [
+        ("entry", 0, 10_008, ONE),
+        ("damage", 10_008, 20_002, broken),
+        ("entry", 20_002, 30_006, THREE),
+    ]
+
+
+@pytest.mark.parametrize("size", [5_000, 70_000, 5_000_000])
+def test_values_of_any_length(tmp_path: Path, size: int) -> None:
+    long = set_line(20_001, value='é<>&\\n\\"' * (size // 10))
+    log = leader(tmp_path, ONE, long, THREE, chunk_bytes=1000)
+
+    assert pieces(log, 0, 30_006) == [
+        ("entry", 0, 10_008, ONE),
+        ("entry", 10_008, 20_002, long),
+        ("entry", 20_002, 30_006, THREE),
+    ]
+    assert pieces(log, 20_002, 30_006) == [("entry", 20_002, 30_006, THREE)]
+    assert log.end_of_batch(Offset(0), Offset(30_006), 100) == 20_002
+    assert len(list(log.read(owned(0, 30_006), committed=None, boundary=True))) == 2
+
+
+def test_a_torn_line_is_not_yet_written(tmp_path: Path) -> None:
+    for length in range(len(TWO)):
+        log = leader(tmp_path, ONE, TWO[:length])
+        assert log.bounds() == owned(0, 10_008)
+        assert pieces(log, 0, 10_008) == [("entry", 0, 10_008, ONE)]
+
+    leader(tmp_path, ONE, TWO)
+    assert log.bounds(Offset(10_008)) == owned(0, 20_002)
+    assert pieces(log, 10_008, 20_002) == [("entry", 10_008, 20_002, TWO)]
+
+
+def test_a_torn_line_that_the_next_was_written_behind_is_damage(tmp_path: Path) -> None:
+    """Torn inside of its id it makes a longer number, which nothing tells from an id."""
+    for length in range(len(b"20001"), len(TWO)):
+        glued = TWO[:length] + THREE
+        log = leader(tmp_path, ONE, glued)
+        with pytest.raises(CorruptRecord, match="line 2"):
+            log.bounds()
+        assert log_of(tmp_path, past_damage=True).bounds() == owned(0, 10_008)
+
+        log = leader(tmp_path, ONE, glued, set_line(40_001))
+        with pytest.raises(CorruptRecord, match="line 2"):
+            pieces(log, 10_008, 40_002)
+        (damage, entry) = pieces(log_of(tmp_path, past_damage=True), 10_008, 40_002)
+        assert (damage[0], damage[1], damage[3]) == ("damage", 10_008, glued)
+        assert entry == ("entry", damage[2], 40_002, set_line(40_001))
+
+
+def test_a_torn_line_at_the_end_of_a_file_that_is_not_the_last_is_damage(tmp_path: Path) -> None:
+    later = set_line(1_000_000_007)
+    log = log_of(write(tmp_path, {0: ONE + TWO[:15], 1: later}))
+
+    with pytest.raises(CorruptRecord, match=r"0/0, line 2.* has no end"):
+        pieces(log, 0, 1_000_000_008)
+    assert pieces(log_of(tmp_path, past_damage=True), 10_008, 1_000_000_008) == [
+        ("damage", 10_008, 20_002, TWO[:15]),
+        ("entry", 20_002, 1_000_000_008, later),
+    ]
+
+
+def test_blank_and_short_lines_are_passed(tmp_path: Path) -> None:
+    log = leader(tmp_path, b"\n", ONE, b"\n\n", b"123456789\n", b"1,300,{}\n", TWO, b"\n")
+
+    assert log.bounds() == owned(0, 20_002)
+    assert pieces(log, 0, 20_002) == [("entry", 0, 10_008, ONE), ("entry", 10_008, 20_002, TWO)]
+    assert raw(log, 0, 20_002) == ONE + TWO
+
+
+@pytest.mark.parametrize("number", [1, 100])
+def test_the_log_goes_on_in_the_next_file(tmp_path: Path, number: int) -> None:
+    before, after = set_line(number * 10**9 - 1), set_line(number * 10**9)
+    last = set_line(number * 10**9 + 10_000)
+    log = log_of(write(tmp_path, {number - 1: before, number: after + last}))
+    start, end = number * 10**9, number * 10**9 + 10_001
+
+    assert log.bounds() == owned((number - 1) * 10**9, end)
+    assert pieces(log, start, end) == [
+        ("entry", start, start + 1, after),
+        ("entry", start + 1, end, last),
+    ]
+    assert raw(log, start - 1, end) == before + after + last
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_a_file_that_is_missing_is_no_end_of_the_log(tmp_path: Path, number: int) -> None:
+    later, end = set_line(number * 10**9 + 7), number * 10**9 + 8
+    log = log_of(write(tmp_path, {0: ONE, number: later}))
+
+    with pytest.raises(MissingSegment, match="0/1 is missing"):
+        log.bounds()
+    recording = log_of(tmp_path, past_damage=True)
+    assert recording.bounds() == owned(0, end)
+    assert pieces(recording, 0, end) == [
+        ("entry", 0, 10_008, ONE),
+        ("damage", 10_008, end - 1, None),
+        ("entry", end - 1, end, later),
+    ]
+    assert raw(recording, 0, 10_008) == ONE
+    with pytest.raises(MissingSegment):
+        raw(recording, 0, 20_000)
+
+
+def test_a_log_whose_first_files_are_missing_begins_later(tmp_path: Path) -> None:
+    first, second = set_line(2_000_000_000), set_line(2_000_010_000)
+    log = log_of(write(tmp_path, {2: first + second}))
+
+    assert log.bounds() == owned(2_000_000_000, 2_000_010_001)
+    assert pieces(log, 2_000_000_000, 2_000_010_001) == [
+        ("entry", 2_000_000_000, 2_000_000_001, first),
+        ("entry", 2_000_000_001, 2_000_010_001, second),
+    ]
+    with pytest.raises(BelowMinimum):
+        pieces(log, 1_999_999_999, 2_000_010_001)
+
+
+def test_a_file_that_a_leader_is_writing_anew_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    later = set_line(2_000_000_007)
+    log = log_of(write(tmp_path, {0: ONE, 2: later}))
+    monkeypatch.setattr(time, "sleep", lambda seconds: write(tmp_path, {1: set_line(1_000_000_007)}))
+
+    assert ids(log, 0, 2_000_000_008) == [10_007, 1_000_000_007, 2_000_000_007]
+
+
+def test_a_file_that_goes_or_shrinks_meanwhile_is_asked_for_again(tmp_path: Path) -> None:
+    log = leader(
+        tmp_path, *(set_line(number * 10_000, value="v" * 90) for number in range(1, 20_000)), chunk_bytes=1000
+    )
+    reading = log.read(owned(0, 199_990_001), committed=None, boundary=True)
+    next(reading)
+    (tmp_path / "dister.entry.log" / "0" / "0").write_bytes(ONE)
+
+    with pytest.raises(MasterSilent, match="lost bytes") as raised:
+        list(reading)
+    assert raised.value.log == "dister/g"
+    assert raised.value.is_transient
+    (tmp_path / "dister.entry.log" / "0" / "0").unlink()
+    assert log.bounds() == owned(0, 0)
+
+
+def test_an_entry_in_a_file_that_is_not_its_own_is_damage(tmp_path: Path) -> None:
+    with pytest.raises(CorruptRecord, match="belongs into another batch file"):
+        leader(tmp_path, ONE, set_line(1_000_000_007)).bounds()
+
+
+def test_what_the_leader_does_not_hold_cannot_be_read(tmp_path: Path) -> None:
+    log = leader(tmp_path, ONE, TWO)
+
+    for start, end in ((0, 20_003), (20_002, 30_000), (25_000, 30_000)):
+        with pytest.raises(AboveMaximum):
+            pieces(log, start, end)
+        with pytest.raises(AboveMaximum):
+            raw(log, start, end)
+
+
+@pytest.mark.parametrize("past_damage", [False, True])
+@pytest.mark.parametrize("start", [1, 10_007, 10_009, 20_001])
+def test_reading_begins_behind_an_entry(tmp_path: Path, start: int, past_damage: bool) -> None:
+    log = leader(tmp_path, ONE, TWO, THREE, past_damage=past_damage)
+
+    with pytest.raises(CorruptRecord, match="no entry that ends where reading is to begin") as raised:
+        pieces(log, start, 30_006)
+    assert raised.value.offset == start
+    assert raised.value.expected == f"an entry with id {start - 1}"
+
+
+def test_consecutive_broken_lines_are_one_damage(tmp_path: Path) -> None:
+    """What is wrong with the first is said."""
+    broken = [b"no entry at all\n", b'20001,300,{"k"\n', b"\n", b'15000,300,{"k"\n', b'15001,300,{"k"\n']
+    log = leader(tmp_path, ONE, *broken, THREE, past_damage=True)
+
+    assert pieces(log, 0, 30_006) == [
+        ("entry", 0, 10_008, ONE),
+        ("damage", 10_008, 20_002, b"".join(line for line in broken if line != b"\n")),
+        ("entry", 20_002, 30_006, THREE),
+    ]
+
+    with pytest.raises(CorruptRecord, match=r"line 2, .* the line is no entry"):
+        pieces(log_of(tmp_path), 0, 30_006)
+
+
+def test_a_broken_entry_right_behind_another(tmp_path: Path) -> None:
+    broken = b'10008,300,{"k"\n'
+    log = leader(tmp_path, ONE, broken, THREE, past_damage=True)
+
+    assert pieces(log, 10_008, 30_006) == [
+        ("damage", 10_008, 10_009, broken),
+        ("entry", 10_009, 30_006, THREE),
+    ]
+
+
+def test_id_0_is_none(tmp_path: Path) -> None:
+    log = leader(tmp_path, b'0,300,{"k":"v"}\n', ONE)
+
+    assert pieces(log, 0, 10_008) == [("entry", 0, 10_008, ONE)]
+
+
+def test_the_shortest_entry_has_ten_bytes(tmp_path: Path) -> None:
+    log = leader(tmp_path, b"1,301,[1]\n", b"2,301,[12]\n")
+
+    assert pieces(log, 0, 3) == [("entry", 0, 3, b"2,301,[12]\n")]
+
+
+def test_damage_is_cut_to_what_is_read_and_its_bytes_go_with_its_beginning(tmp_path: Path) -> None:
+    broken = b"no entry at all\n"
+    log = leader(tmp_path, ONE, broken, THREE, past_damage=True)
+
+    assert pieces(log, 0, 15_000)[1:] == [("damage", 10_008, 15_000, broken)]
+    assert pieces(log, 15_000, 30_006) == [("damage", 15_000, 30_005, None), ("entry", 30_005, 30_006, THREE)]
+
+
+def test_behind_damage_that_was_passed_a_stricter_reader_goes_on(tmp_path: Path) -> None:
+    log = leader(tmp_path, ONE, b'20001,300,{"k"\n', THREE)
+
+    assert pieces(log, 20_002, 30_006) == [("entry", 20_002, 30_006, THREE)]
+
+
+def test_damage_between_ids_that_follow_one_another_stops_the_log(tmp_path: Path) -> None:
+    log = leader(tmp_path, set_line(19_999), b"no entry at all\n", set_line(20_000), past_damage=True)
+
+    assert pieces(log, 0, 20_000) == [("entry", 0, 20_000, set_line(19_999))]
+    for start in (0, 20_000):
+        with pytest.raises(CorruptRecord, match="follow one another") as raised:
+            pieces(log, start, 20_001)
+        assert raised.value.offset == 20_000
+
+
+def test_of_damage_the_error_goes_along(tmp_path: Path) -> None:
+    log = leader(tmp_path, ONE, b'20001,300,{"k"\n', THREE, past_damage=True)
+
+    (_, damage, _) = log.read(owned(0, 30_006), committed=None, boundary=True)
+
+    assert isinstance(damage, Damage)
+    assert isinstance(damage.error, LogError)
+    assert (damage.error.log, damage.error.offset) == ("dister/g", 10_008)
+    assert f"line 2, byte {len(ONE)}" in damage.error.problem
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, len(ONE) + 1, 10**6])
+def test_chunks_have_about_the_size_that_is_asked_for(tmp_path: Path, chunk_bytes: int) -> None:
+    lines = [set_line(number * 10_000) for number in range(1, 100)]
+    log = leader(tmp_path, *lines, chunk_bytes=chunk_bytes)
+
+    sizes = [len(piece.raw or b"") for piece in log.read(owned(0, 990_001), committed=None, boundary=True)]
+    parts = [len(piece) for piece in log.raw(owned(0, 990_001), committed=None)]
+
+    assert sizes == parts
+    assert sum(sizes) == len(b"".join(lines))
+    assert all(chunk_bytes <= size < chunk_bytes + 2 * len(lines[-1]) for size in sizes[:-1])
+    assert pieces(log, 0, 990_001) == pieces(log_of(tmp_path), 0, 990_001)
+
+
+def test_a_batch_has_so_many_entries_at_most(tmp_path: Path) -> None:
+    lines = [set_line(number * 10_000) for number in range(1, 26)]
+    log = leader(tmp_path, *lines, max_entries_per_trigger=10)
+    end = log.bounds().end
+
+    ends, at = [], Offset(0)
+    while at < end:
+        at = log.end_of_batch(at, end, 10**6)
+        ends.append(at)
+
+    assert ends == [100_001, 200_001, 250_001]
+    assert log.end_of_batch(Offset(0), Offset(50_001), 10**6) == 50_001
+    assert log.end_of_batch(Offset(0), end, 2 * len(lines[0])) == 20_001
+    assert log.end_of_batch(Offset(0), end, 1) == 10_001
+    assert log.end_of_batch(end, end, 1) == end
+
+
+def test_a_boundary_is_the_end_of_an_entry(tmp_path: Path) -> None:
+    log = leader(tmp_path, ONE, TWO, THREE)
+
+    asked = [0, 1, 10_007, 10_008, 10_009, 20_002, 30_005, 30_006]
+    found = [log.boundary_after(Offset(offset), Offset(30_006)) for offset in asked]
+
+    assert found == [0, 10_008, 10_008, 10_008, 20_002, 20_002, 30_006, 30_006]
+    assert log.boundary_after(Offset(10_009), Offset(15_000)) == 15_000
+    assert log.cuts_at_records
+    assert log.plan(owned(0, 30_006)) == (owned(0, 30_006),)
+
+
+def test_a_leader_that_wrote_its_log_anew_while_it_is_read(tmp_path: Path) -> None:
+    lines = [set_line(number * 10_000) for number in range(1, 200)]
+    log = leader(tmp_path, *lines, chunk_bytes=1)
+    reading = log.read(owned(0, 1_990_001), committed=None, boundary=True)
+    first = next(reading)
+    path = tmp_path / "dister.entry.log" / "0" / "0"
+
+    path.unlink()
+    path.write_bytes(ONE)
+    rest = list(reading)
+
+    assert b"".join(bytes(piece.raw or b"") for piece in [first, *rest]) == b"".join(lines)
+    assert log.bounds(Offset(1_990_001)) == owned(0, 10_008)
+    with pytest.raises(AboveMaximum):
+        next(log.read(owned(0, 1_990_001), committed=None, boundary=True))
+
+
+def test_a_log_that_ends_earlier_by_the_time_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = leader(tmp_path, ONE, TWO)
+
+    def rewritten_first(batches: Sequence[BatchFile], offset: Offset) -> Start:
+        leader(tmp_path, ONE)
+        return start_at(batches, offset)
+
+    monkeypatch.setattr(entry_log, "start_at", rewritten_first)
+    with pytest.raises(AboveMaximum):
+        pieces(log, 0, 20_002)
+
+
+def test_a_log_travels_to_the_tasks(tmp_path: Path) -> None:
+    log: DisterLog = pickle.loads(pickle.dumps(leader(tmp_path, ONE, peers="nodes.json")))  # noqa: S301
+
+    assert log == log_of(tmp_path, peers="nodes.json")
+    assert pieces(log, 0, 10_008) == [("entry", 0, 10_008, ONE)]
+
+
+def test_nobody_there_takes_a_promise(tmp_path: Path) -> None:
+    log = leader(tmp_path, ONE)
+    session = log.open_session()
+    session.acknowledge(Offset(5))
+    with session.reading():
+        pass
+    session.close()
+
+    assert session.state == SessionState(None, None, 0, None)
+    assert session.acknowledged is None
+    assert log.acknowledged_by_master() is None
+    assert log.look() == MasterView(role="leader", bounds=owned(0, 10_008), retention=None)
+    assert (log.place, log.role) == (str(tmp_path), "reader")
+    assert log.proves_all
+
+
+def node(**other: object) -> dict[str, object]:
+    return {
+        "name": "n", "group": "g", "id": "A1", "ip": "10.0.0.1", "status": 1, "role": 0, "raft": 2, "logid": 10_007,
+        "serviceid": 0, "version": "1.6", **other,
+    }  # fmt: skip
+
+
+def test_a_leader_of_this_group_and_version_is_taken(tmp_path: Path) -> None:
+    peers = tmp_path / "nodes.json"
+    peers.write_text(json.dumps([node()]))
+
+    log_of(tmp_path, peers=str(peers)).check()
+
+
+@pytest.mark.parametrize("other", [{"group": "h"}, {"version": "1.5"}])
+def test_a_leader_of_another_group_or_version_is_refused(tmp_path: Path, other: dict[str, str]) -> None:
+    """DI-02, DI-03."""
+    peers = tmp_path / "nodes.json"
+    peers.write_text(json.dumps([node(**other)]))
+
+    with pytest.raises(ConfigurationError) as raised:
+        log_of(tmp_path, peers=str(peers)).check()
+    assert raised.value.log == "dister/g"
+    assert next(iter(other.values())) in str(raised.value.found)
+
+
+def test_without_a_list_of_nodes_nothing_is_checked_and_that_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log_of(tmp_path).check()
+
+    assert "without peers nothing tells" in caplog.text
+    with pytest.raises(MasterUnreachable):
+        log_of(tmp_path, peers=str(tmp_path / "none.json")).check()
+
+
+def test_what_stands_beside_the_log_is_metadata(tmp_path: Path) -> None:
+    kinds = [fetched.kind.name for fetched in log_of(tmp_path).metadata()]
+
+    assert kinds == ["dister_services", "dister_peers"]
+
+
+def test_an_operators_options_open_it(tmp_path: Path) -> None:
+    options = MasterOptions(
+        id=str(LOG_ID),
+        path=str(tmp_path),
+        peers="nodes.json",
+        max_entries_per_trigger=7,
+        chunk_bytes=8,
+        on_loss="record",
+    )
+
+    assert open_log(options) == log_of(
+        tmp_path, peers="nodes.json", max_entries_per_trigger=7, chunk_bytes=8, past_damage=True
+    )
+    assert (options.check_and_fix, MasterOptions(id="dister/g").max_entries_per_trigger) == ("safe", 10_000)
+    copy = options.by_path("/copy")
+    assert (copy.path, copy.peers) == ("/copy", None)
+
+
+@pytest.mark.parametrize("options", [{}, {"path": "/l", "remoting": "h:1"}, {"name_server": "h:1"}])
+def test_there_is_one_way_to_it(options: dict[str, str]) -> None:
+    """DI-01."""
+    with pytest.raises(ConfigurationError, match="leader's folder"):
+        open_log(MasterOptions(id="dister/g", **options))

@@ -1,0 +1,119 @@
+"""What entries do to the map: seed behaviours DI-43 to DI-47, scenarios 2, 8 and 10."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sources.dister.state import KEY_VALUES, changes_of
+from sources.errors import CorruptRecord
+from sources.keyed_state import Change, Changes
+from sources.master import RECORD_SCHEMA
+
+SET, REMOVE, UNKNOWN = 300, 310, 999
+SCHEMA = pa.schema([RECORD_SCHEMA.field(name) for name in KEY_VALUES.made_from]).remove_metadata()
+
+Act = tuple[int, Any]
+
+
+def rows(*acts: Act) -> pa.RecordBatch:
+    """Entries with the ids 10007, 20007, …: each continues the one before, the first the empty log."""
+    ids = [index * 10_000 + 7 for index in range(len(acts) + 1)]
+    ids[0] = -1
+    values = [
+        {"offset": before + 1, "size": entry_id - before, "flag": act, "body": json.dumps(items).encode()}
+        for before, entry_id, (act, items) in zip(ids, ids[1:], acts, strict=False)
+    ]
+    return pa.RecordBatch.from_pylist(values, schema=SCHEMA)
+
+
+def live(changes: Changes) -> dict[str, str]:
+    return {key: change.value for key, change in changes.items() if change.value is not None}
+
+
+def test_2_a_set_of_two_keys_and_a_remove_of_one() -> None:
+    """DI-43."""
+    found = changes_of(rows((SET, {"a": "1", "b": "2"}), (REMOVE, ["a"])))
+    assert found == {"a": Change(20007, None), "b": Change(10007, "2")}
+
+
+def test_2_a_remove_of_a_key_that_is_not_there_changes_no_other() -> None:
+    """DI-44."""
+    assert live(changes_of(rows((SET, {"a": "1"}), (REMOVE, ["b"])))) == {"a": "1"}
+
+
+def test_2_a_set_after_a_remove_brings_the_key_back() -> None:
+    assert changes_of(rows((SET, {"a": "1"}), (REMOVE, ["a"]), (SET, {"a": "2"}))) == {"a": Change(30007, "2")}
+
+
+def test_2_the_same_key_twice_the_last_entry_wins() -> None:
+    assert changes_of(rows((SET, {"a": "1"}), (SET, {"a": "2"}))) == {"a": Change(20007, "2")}
+
+
+def test_the_same_key_twice_in_one_entry_the_last_one_wins() -> None:
+    batch = rows((SET, {}))
+    doubled = batch.set_column(3, SCHEMA.field("body"), pa.array([b'{"a":"1","b":"x","a":"2"}']))
+    assert changes_of(doubled) == {"a": Change(10007, "2"), "b": Change(10007, "x")}
+
+
+def test_8_an_unknown_act_changes_nothing() -> None:
+    """DI-45."""
+    assert changes_of(rows((UNKNOWN, {"a": "1"}), (0, ["a"]))) == {}
+
+
+def test_10_values_of_any_size_and_kind_of_text() -> None:
+    values = {
+        "large": "x" * 5_000_000,
+        "text": 'ключ "quoted" \\ line\nbreak <&> \u2028 \U0001f511',
+        "": "",
+        "empty": "",
+    }
+    assert live(changes_of(rows((SET, values)))) == values
+
+
+def test_the_first_entry_of_a_log_has_the_last_id_of_its_range() -> None:
+    assert changes_of(rows((SET, {"a": "1"})))["a"].id == 10007
+
+
+@pytest.mark.parametrize(
+    ("act", "items"), [(SET, ["a"]), (SET, {"a": 1}), (SET, None), (REMOVE, {"a": "1"}), (REMOVE, [1])]
+)
+def test_a_row_that_is_no_entry_is_named(act: int, items: Any) -> None:
+    with pytest.raises(CorruptRecord) as caught:
+        changes_of(rows((SET, {"a": "1"}), (act, items)))
+    assert caught.value.offset == 10008
+
+
+ACTS = st.one_of(
+    st.tuples(st.just(SET), st.dictionaries(st.sampled_from("abcde"), st.text(max_size=3), max_size=3)),
+    st.tuples(st.just(REMOVE), st.lists(st.sampled_from("abcde"), max_size=3)),
+    st.tuples(st.sampled_from((0, UNKNOWN)), st.dictionaries(st.sampled_from("abcde"), st.text(max_size=3))),
+)
+
+
+def replayed(acts: list[Act]) -> dict[str, str]:
+    """The map as dister makes it, entry by entry."""
+    data: dict[str, str] = {}
+    for act, items in acts:
+        if act == SET:
+            data.update(items)
+        elif act == REMOVE:
+            for key in items:
+                data.pop(key, None)
+    return data
+
+
+@given(st.lists(ACTS, max_size=30), st.lists(st.integers(0, 30), max_size=4))
+def test_the_map_is_a_replay_of_the_log_wherever_batches_are_cut(acts: list[Act], cuts: list[int]) -> None:
+    """DI-47."""
+    batch, changes = rows(*acts), Changes()
+    edges = sorted({0, len(acts), *(cut for cut in cuts if cut < len(acts))})
+    for start, end in pairwise(edges):
+        changes |= changes_of(batch.slice(start, end - start))
+    assert live(changes) == replayed(acts)
