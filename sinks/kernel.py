@@ -83,6 +83,12 @@ class StoredFile:
     def size_bytes(self) -> int:
         return int(self.java.getSize())
 
+    def partition(self) -> dict[str, str]:
+        """Its value of each partition column, as the Delta log has it: text."""
+        found = self.java.getPartitionValues()
+        names, values = found.getKeys(), found.getValues()
+        return {str(names.getString(at)): str(values.getString(at)) for at in range(found.getSize())}
+
     def statistics(self) -> dict[str, Any]:
         """What the Delta log says of its columns: ``numRecords``, ``minValues``, ``maxValues``, ``nullCount``."""
         found = self.java.getStatsJson()

@@ -6,6 +6,9 @@ commit of anybody in between makes it fail and the fetch be compared anew: logs 
 is kept between two fetches, and a restart is nothing special. Everything runs in the driver, without a Spark job:
 batches wait for nothing here.
 
+Where a master numbers its states, the number is kept with the commit, also of a state without items: what comes with
+a lower one is old.
+
 A kill leaves files that no commit names; VACUUM takes them. A refused commit leaves them too: it may have been done.
 """
 
@@ -14,6 +17,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -26,12 +30,20 @@ from sinks.metadata_versions import Change, Row, compare
 from sinks.retries import ATTEMPTS, until_it_takes
 from sinks.tables import IS_CURRENT, LOG_ID, metadata_table
 from sinks.warehouse import absolute, ensure_table
-from sources.errors import ReplicaError
+from sources.errors import MasterError, ReplicaError
 from sources.metadata import MetadataKind
 from sources.offsets import LogId
 
 _TICK = timedelta(microseconds=1)
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """What the last commit says of its log: when it changed, and the master's own number for that state."""
+
+    changed_at: datetime
+    version: int
 
 
 class MetadataTable:
@@ -45,11 +57,12 @@ class MetadataTable:
         self._table = KernelTable(spark, self._spec.path(absolute(warehouse)))
         self._is_ensured = False
 
-    def record(self, items: pa.Table, fetched_at: datetime) -> int:
+    def record(self, items: pa.Table, fetched_at: datetime, version: int = 0) -> int:
         """Make the table say that at `fetched_at` the master had exactly `items`. Returns how many versions began or
-        ended; 0 where it said so already, and nothing was committed.
+        ended; 0 where it said so already, and nothing was committed but the master's `version` where it grew.
 
         Where the clock went back, the time of the last change, and a microsecond, stands for `fetched_at`.
+        Raises MasterError where `version` is below the recorded one: the items are older, and are not taken.
         Raises ReplicaError, ConfigurationError (a table that is not ours).
         """
         if not self._is_ensured:
@@ -57,37 +70,51 @@ class MetadataTable:
             self._is_ensured = True
         rows = items.to_pylist()
         try:
-            return until_it_takes(lambda: self._record(rows, fetched_at))
+            return until_it_takes(lambda: self._record(rows, fetched_at, version))
         except KernelConflict as error:
             raise self._failure(f"a conflict at each of {ATTEMPTS} attempts") from error
         except (OSError, pa.ArrowException) as error:
             raise self._failure(str(error)) from error
 
-    def _record(self, items: Sequence[Row], fetched_at: datetime) -> int:
+    def _record(self, items: Sequence[Row], fetched_at: datetime, version: int) -> int:
         snapshot = self._table.snapshot()
         if snapshot is None:
             raise self._failure("the table is gone")
-        at = max(fetched_at, self._last_change(snapshot) + _TICK)
+        last = self._last(snapshot)
+        if version < last.version:
+            raise self._outdated(version, last.version)
+        at = max(fetched_at, last.changed_at + _TICK)
         files = self._table.files(snapshot, self._partition(is_current=True))
         change = compare(self._kind, self._read(files), items, at)
-        if change is None:
-            return 0
-        self._commit(snapshot, files, change, at)
-        return len(change.closed) + change.opened
+        if change is not None:
+            self._commit(snapshot, files, change, at, version)
+            return len(change.closed) + change.opened
+        if version > last.version:
+            self._table.commit(snapshot, domains=self._domains(last.changed_at, version))
+            self._table.run_hooks()
+        return 0
 
-    def _commit(self, snapshot: Snapshot, files: Sequence[StoredFile], change: Change, at: datetime) -> None:
+    def _commit(
+        self, snapshot: Snapshot, files: Sequence[StoredFile], change: Change, at: datetime, version: int
+    ) -> None:
         parts = ((self._partition(is_current=True), change.current), (self._partition(is_current=False), change.closed))
         added = [(partition, self._write(rows, partition, at)) for partition, rows in parts if rows]
-        self._table.replace(snapshot, files, added, domains={self._domain: json.dumps({"changed_at": at.isoformat()})})
+        self._table.replace(snapshot, files, added, domains=self._domains(at, version))
         self._table.run_hooks()
 
     @property
     def _domain(self) -> str:
         return f"logtwin.{self._log_id}"
 
-    def _last_change(self, snapshot: Snapshot) -> datetime:
+    def _domains(self, changed_at: datetime, version: int) -> dict[str, str]:
+        return {self._domain: json.dumps({"changed_at": changed_at.isoformat(), "version": version})}
+
+    def _last(self, snapshot: Snapshot) -> _Last:
         text = snapshot.domain(self._domain)
-        return _EARLIEST if text is None else datetime.fromisoformat(json.loads(text)["changed_at"])
+        if text is None:
+            return _Last(_EARLIEST, 0)
+        facts = json.loads(text)
+        return _Last(datetime.fromisoformat(facts["changed_at"]), facts.get("version", 0))
 
     def _partition(self, *, is_current: bool) -> Partition:
         return {LOG_ID.name: str(self._log_id), IS_CURRENT.name: is_current}
@@ -109,6 +136,15 @@ class MetadataTable:
         with FileWriter(self._spec, self._table.path, name) as writer:
             writer.write(pa.RecordBatch.from_pylist([{**row, **partition} for row in rows], schema=self._schema))
             return writer.finish()
+
+    def _outdated(self, version: int, recorded: int) -> MasterError:
+        return MasterError(
+            f"the master's {self._kind.name} are older than those that are recorded, and are not taken",
+            log=self._log_id,
+            expected=f"version {recorded} or a later one",
+            found=f"version {version}",
+            hint="Its clock or its file went back; the next change with a later version is taken again.",
+        )
 
     def _failure(self, found: str) -> ReplicaError:
         return ReplicaError(

@@ -3,6 +3,7 @@
 Let `at` be the time of a fetch. What must hold afterwards, whatever was fetched before:
 
     the versions with  valid_from <= at < valid_to (or none)  are exactly the items of the fetch
+    (and, of a kind with a `lasting` item that the fetch lacks, that item as it was)
     of one key, no two versions overlap
 
 It holds if `at` is later than every time that is kept already, and the caller sees to that.
@@ -36,7 +37,7 @@ class Change:
 def compare(kind: MetadataKind, current: Sequence[Row], items: Sequence[Row], at: datetime) -> Change | None:
     """What `items`, all there are at `at`, make of the `current` versions; None where they say the same."""
     known = {_key(kind, row): row for row in current}
-    found = {_key(kind, item): item for item in items}
+    found = {_key(kind, item): item for item in [*_left_out(kind, current, items), *items]}
     kept = {key: row for key, row in known.items() if key in found and _is_same(kind, row, found[key])}
     if kept.keys() == known.keys() == found.keys():
         return None
@@ -47,6 +48,16 @@ def compare(kind: MetadataKind, current: Sequence[Row], items: Sequence[Row], at
         opened=len(opened),
         closed=[{**known[key], "valid_to": at} for key in sorted(known.keys() - kept.keys())],
     )
+
+
+def _left_out(kind: MetadataKind, current: Sequence[Row], items: Sequence[Row]) -> list[Row]:
+    """The `lasting` items among the `current` ones, where no item is one."""
+    if kind.lasting is None:
+        return []
+    column, value = kind.lasting
+    if any(item[column] == value for item in items):
+        return []
+    return [row for row in current if row[column] == value]
 
 
 def _key(kind: MetadataKind, row: Row) -> tuple[Any, ...]:

@@ -3,8 +3,9 @@
     handshake -> tasks write files and report -> coverage proven -> one commit -> acknowledge -> bookkeeping -> hooks
 
 The order is the promise. Nothing is visible before the coverage is proven; nothing is acknowledged that is not
-committed and, on a local disk, synced; ledger, quarantine and incidents follow the acknowledgement. After a crash at
-any point a new Replica goes on at the table's position, and there is exactly one copy of everything.
+committed and, on a local disk, synced; ledger, quarantine, incidents and the map that the log makes follow the
+acknowledgement. After a crash at any point a new Replica goes on at the table's position, and there is exactly one copy
+of everything.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sinks.batch_proof import ProvenBatch, prove_batch
 from sinks.bookkeeping import Bookkeeping
+from sinks.healing.ledger_rows import LedgerRows
 from sinks.incidents import Incident
+from sinks.keyed_state import KeyedStateFollower
+from sinks.ledger import LedgerRow
 from sinks.log_state import LogState, Writer
 from sinks.master_proof import prove_master
 from sinks.position import Held, LogTable
@@ -83,6 +87,8 @@ class Replica:
         self._on_step = on_step
         self._table = LogTable(spark, LOG.path(self._warehouse), master.log_id)
         self._bookkeeping = Bookkeeping(spark, self._warehouse, master.log_id)
+        self._ledger = LedgerRows(spark, self._warehouse, master.log_id)
+        self._keyed_state = KeyedStateFollower(spark, self._warehouse, master)
         self._state: LogState | None = None
         self._received: Offset | None = None
         self.last: BatchResult | None = None
@@ -103,6 +109,7 @@ class Replica:
         self._state = state
         if self._bookkeeping.settle(state):
             _log.info("%s: restored what the newest commit owes to other tables", self._master.log_id)
+        self._keyed_state.follow()
         self._run_hooks()
         return state.offset
 
@@ -110,7 +117,7 @@ class Replica:
         """See `sinks.master_proof`. From any thread, once the replica is open."""
         state = self._opened()
         if state.offset:
-            prove_master(self._master, state.offset, state.link)
+            prove_master(self._master, state.offset, state.link, lambda: self._ranges(state))
 
     def skip(self, incident: Incident) -> None:
         """Pass over the range of `incident`, which begins at the position, in a commit of its own.
@@ -127,6 +134,7 @@ class Replica:
         self._state = state
         self._received = state.offset
         self._bookkeeping.settle(state)
+        self._keyed_state.follow()
         self._run_hooks()
 
     def report(self, incident: Incident) -> None:
@@ -188,6 +196,7 @@ class Replica:
         self._session.acknowledge(proven.range.end)
         self._step(Step.ACKNOWLEDGE, clock)
         self._bookkeeping.settle(state)
+        self._keyed_state.follow()
         self._step(Step.LEDGER, clock)
         self._run_hooks()
         self.last = BatchResult(
@@ -232,6 +241,12 @@ class Replica:
     def _run_hooks(self) -> None:
         self._table.run_hooks()
         self._bookkeeping.run_hooks()
+
+    def _ranges(self, state: LogState) -> list[LedgerRow]:
+        """What of the log the table has, in order, also what the newest commit still owes to the ledger."""
+        known = self._ledger.overlapping(OffsetRange(Offset(0), state.offset or Offset(0)))
+        owed = [row for row in state.ledger if not any(one.range.overlaps(row.range) for one in known)]
+        return [*known, *owed]
 
     def _step(self, step: Step, clock: _Clock) -> None:
         clock.lap(step)

@@ -1,10 +1,10 @@
 """The tables of a replica: schemas, comments, properties. The analysts' contract, defined once.
 
 ``<warehouse>/log`` holds every record of every log, ``<warehouse>/ledger`` one row for each committed range,
-``incidents``, ``quarantine`` and ``removed`` what went wrong and what was kept of it, and one table for each kind of
-metadata every version of its items. All are Delta tables by path. The record columns come from
-`sources.master.RECORD_SCHEMA`, those of metadata from `sources.metadata`; Spark's schema, with the comments, is derived
-from the Arrow one.
+``incidents``, ``quarantine`` and ``removed`` what went wrong and what was kept of it, ``dister_kv`` the map that a log
+makes, and one table for each kind of metadata every version of its items. All are Delta tables by path. The record
+columns come from `sources.master.RECORD_SCHEMA`, those of metadata from `sources.metadata`; Spark's schema, with the
+comments, is derived from the Arrow one.
 """
 
 from __future__ import annotations
@@ -81,6 +81,20 @@ REMOVED_SCHEMA = pa.schema(
         *LOG_SCHEMA,
         _field("removed_by_epoch", pa.int32(), "the history that the repair began, which removed the row"),
         _field("removed_at", TIMESTAMP, "when, by the driver's clock"),
+    ]
+)
+
+BUCKET = _field("bucket", pa.string(), "part of the map that the key is in: two digits, by its CRC-32")
+
+KEY_VALUES_SCHEMA = pa.schema(
+    [
+        LOG_ID,
+        _field("key", pa.string(), "key; (log_id, key) is the key of the table"),
+        _field("value", pa.string(), "what the log says of it last; null of a deleted one"),
+        _field("id", pa.int64(), "id of the entry that set or deleted it"),
+        _field("deleted", pa.bool_(), "whether the last entry that names the key removed it"),
+        _field("epoch", pa.int32(), "history of the log that the map is a replay of"),
+        BUCKET,
     ]
 )
 
@@ -188,6 +202,16 @@ REMOVED = TableSpec(
     statistics=("log_id", "epoch", "offset", "removed_by_epoch"),
     clustering=("log_id", "offset"),
 )
+KEY_VALUES = TableSpec(
+    "dister_kv",
+    "what each dister log says of each key, up to a position",
+    KEY_VALUES_SCHEMA,
+    statistics=("key", "id"),
+    partitioning=(LOG_ID.name, BUCKET.name),
+    append_only=False,
+)
+"""Made with the first log that makes a map."""
+
 LOSS_TABLES = (INCIDENTS, QUARANTINE, REMOVED)
 """Made when there is something to write into them, as those of metadata are."""
 

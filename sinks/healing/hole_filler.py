@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from pyspark.sql import DataFrame, SparkSession
@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sinks.batch_proof import ProvenBatch, prove_batch
 from sinks.continuity import Link
 from sinks.holes import joined
-from sinks.ledger import BACKFILL, Ledger
+from sinks.ledger import BACKFILL, Ledger, LedgerRow
 from sinks.position import Held, LogTable
 from sinks.split_job import discard_files, discard_quarantined, run_splits
 from sinks.split_report import SplitReport
@@ -49,11 +49,15 @@ def no_step(step: FillStep) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filled:
-    """One batch: all of `range` was read, and the records of `ranges` were committed. `link` is the last one."""
+    """One batch: all of `range` was read, and the records of `ranges` were committed. `link` is the last one.
+
+    `bytes` are those of the master's log that the records take.
+    """
 
     range: OffsetRange
     ranges: tuple[OffsetRange, ...]
     records: int
+    bytes: int
     link: Link | None
 
 
@@ -81,11 +85,14 @@ class HoleFiller:
         self._settle(held)
         return held
 
-    def fill(self, held: Held, batch: OffsetRange, source: MasterLog, link: Link | None) -> Filled | None:
+    def fill(
+        self, held: Held, batch: OffsetRange, source: MasterLog, link: Link | None, free: OffsetRange | None = None
+    ) -> Filled | None:
         """Bring `batch`, which begins in a hole of `held` at a record, from `source`; None if the hole is gone by now.
 
-        `link` is the record before it, if the source has that. Raises CoverageError where its records do not end where
-        the hole does, Rewritten, and what reading raises; nothing was committed then.
+        `link` is the record before it, if the source has that; `free` the ids that no entry has, up to the end of the
+        hole: they are claimed together with what is before them. Raises CoverageError where its records do not end
+        where the hole does, Rewritten, and what reading raises; nothing was committed then.
         """
         hole = next(hole for hole in held.holes.ranges if batch.start in hole)
         write = SplitWriter(source, held.epoch, batch.start, link, self._warehouse)
@@ -97,10 +104,16 @@ class HoleFiller:
             raise error.at(self._log_id) from error
         discard_quarantined(self._warehouse, reports)
         self._on_step(FillStep.FILES)
-        filled = joined(piece.covered.range for piece in proven.written)
-        if filled and not self._commit(held, proven):
+        rows = _reaching_over(free, proven.ledger(time.time_ns() // 1000, BACKFILL))
+        if rows and not self._commit(held, proven, rows):
             return None
-        return Filled(range=proven.range, ranges=filled, records=proven.records, link=proven.link)
+        return Filled(
+            range=proven.range,
+            ranges=joined(row.range for row in rows),
+            records=proven.records,
+            bytes=sum(row.bytes for row in rows),
+            link=proven.link,
+        )
 
     def _splits(self, splits: Sequence[OffsetRange], batch: OffsetRange) -> DataFrame:
         """RANGES_SCHEMA, one partition a split."""
@@ -123,8 +136,7 @@ class HoleFiller:
             )
         return proven
 
-    def _commit(self, held: Held, proven: ProvenBatch) -> bool:
-        rows = proven.ledger(time.time_ns() // 1000, BACKFILL)
+    def _commit(self, held: Held, proven: ProvenBatch, rows: Sequence[LedgerRow]) -> bool:
         holes = self._table.fill(held, proven.files, rows)
         if holes is None:
             return False
@@ -140,3 +152,10 @@ class HoleFiller:
         position = None if held.state is None else self._table.position_of(held.state)
         if position is not None:
             self._ledger.append_fill(position, held.holes.fills, held.holes.ledger)
+
+
+def _reaching_over(free: OffsetRange | None, rows: list[LedgerRow]) -> list[LedgerRow]:
+    """`rows`, the last of which claims the ids behind it, too, where these are the free ones."""
+    if free is None or not rows or rows[-1].end != free.start:
+        return rows
+    return [*rows[:-1], replace(rows[-1], end=free.end)]

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from sinks.healing.damage import DamageSearch
-from sinks.healing.divergence import Comparison, Divergence
+from sinks.healing.divergence import Divergence
 from sinks.healing.ledger_rows import LedgerRows
 from sinks.healing.repair_steps import RepairSteps, Step
+from sinks.healing.rule import ComparisonByRule
 from sinks.holes import Holes, joined
 from sinks.incidents import IncidentRow, IncidentsTable, State
 from sinks.kernel import KernelTable
@@ -102,15 +103,16 @@ class Repair:
             comparisons=comparison.comparisons,
         )
 
-    def run(self, *, accept_master: bool = False) -> Repaired:
-        """Take the log from whoever has it, and repair it.
+    def run(self, *, accept_master: bool = False, is_owner: bool = False) -> Repaired:
+        """Take the log from whoever has it, and repair it. `is_owner`: the writer has it, and nobody else may.
 
         Raises Recreated where the master has nothing in common with the replica, unless it is accepted; ReplicaError,
         TakenOver (a job was started meanwhile), and what reading the master raises.
         """
         if self._begun() is None:
             return Repaired(position=None)
-        resumed = self._table.claim(self._writer).repair
+        take = self._table.held_by if is_owner else self._table.claim
+        resumed = take(self._writer).repair
         self._steps.restore()
         taken_out = self._take_out_damaged()
         since = self._position()
@@ -177,9 +179,9 @@ class Repair:
         damaged = [row.found.range for row in self._damaged()] + list(taken_out)
         return tuple(hole for hole in held.holes.ranges if any(Holes(ranges=(hole,)).within(one) for one in damaged))
 
-    def _compare(self, position: Offset, *, accept_master: bool) -> tuple[Comparison, Divergence | None]:
+    def _compare(self, position: Offset, *, accept_master: bool) -> tuple[ComparisonByRule, Divergence | None]:
         """Raises Recreated."""
-        comparison = Comparison(self._master, self._ledger, self._stored, position, self._master.bounds())
+        comparison = ComparisonByRule(self._master, self._ledger, self._stored, position, self._master.bounds())
         rewritten = [row.found.range for row in self._incidents.open() if row.found.condition is Condition.REWRITTEN]
         found = comparison.find(rewritten)
         if found is not None and found.condition is Condition.RECREATED and not accept_master:
@@ -197,7 +199,7 @@ class Repair:
         records, size_bytes = self._stored.count(OffsetRange(found.out.start, END))
         return WayBack(found=found, since=since, records=records, bytes=size_bytes)
 
-    def _heal(self, held: Held, comparison: Comparison, *, is_same: bool) -> int:
+    def _heal(self, held: Held, comparison: ComparisonByRule, *, is_same: bool) -> int:
         """End the incidents that are true no more."""
         divergences = (Condition.ABOVE_MAXIMUM, Condition.RECREATED)
         healed = [

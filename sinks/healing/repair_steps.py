@@ -73,6 +73,8 @@ class RepairSteps:
         self._spark = spark
         self._warehouse = warehouse
         self._log_id = master.log_id
+        # a rule that does not look at all bytes may keep a last record that the master has not, byte for byte
+        self._keeps_link = master.proves_all or not master.overrules
         self._writer = writer
         self._table = LogTable(spark, LOG.path(warehouse), self._log_id)
         self._on_step = on_step
@@ -144,7 +146,7 @@ class RepairSteps:
             offset=pending.to,
             first=_first(state, pending),
             branched_at=pending.to,
-            link=kept.link,
+            link=kept.link if self._keeps_link else None,
             ledger=kept.rest,
             incidents=() if pending.found is None else (pending.found,),
             quarantined=(),

@@ -2,40 +2,53 @@
 
 Three things are to be the same for a range: the master's bytes, the bytes rebuilt from the table's rows, and those that
 the ledger's checksum was made of. Two that agree outvote the third. What equals is hashed once; where something
-differs, the records are looked at one by one. Both streams are read once and in order, and nothing is kept of them.
+differs, the records that differ are looked for in halves of halves. Rows and master are read in order, and nothing is
+kept of them.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from sinks.continuity import written
+from sinks.proof.master_bytes import MasterBytes
 from sinks.proof.verdicts import LISTED, Claim, Compared, Difference, Kind, Verdict
 from sources.errors import CorruptRecord
-from sources.offsets import Offset
+from sources.offsets import LogId, Offset, OffsetRange
 
 _NO_RECORD = b"\0"
 """What a row that gives no record counts for, so that no checksum is right with it."""
 
-Restore = Callable[[pa.RecordBatch], bytes]
+
+class Format(Protocol):
+    """Of `sources.master.MasterLog`, what gives the bytes of rows."""
+
+    @property
+    def log_id(self) -> LogId: ...
+
+    def restore(self, records: pa.RecordBatch) -> bytes: ...
+
+    def lengths(self, records: pa.RecordBatch) -> npt.NDArray[np.int64]: ...
 
 
 def compare(
-    claims: Sequence[Claim], rows: Iterable[pa.RecordBatch], master: Iterable[memoryview] | None, restore: Restore
+    claims: Sequence[Claim], rows: Iterable[pa.RecordBatch], master: MasterBytes | None, log: Format
 ) -> Iterator[Compared]:
     """The verdict on each of `claims`, which join; `rows` are the replica's that start in them, by offset.
 
-    `master` gives the master's bytes from the first claim's start on, in pieces, each good until the next is asked
-    for; None where it has none any more. Raises what `rows` and `master` raise.
+    They have the columns that `log` restores and measures by. `master` is None where it has the range no more.
+    Raises what `rows` and `master` raise.
     """
     by_claim = _Rows(rows)
-    stream = None if master is None else _Stream(master)
     for claim in claims:
-        comparison = _Comparison(claim, stream, restore)
+        comparison = _Comparison(claim, master, log)
         for batch in by_claim.below(claim.range.end):
             comparison.add(batch)
         yield comparison.finished()
@@ -64,42 +77,13 @@ class _Rows:
         return next(self._batches, None) if batch is None else batch
 
 
-class _Stream:
-    """The master's bytes, taken in order."""
-
-    def __init__(self, pieces: Iterable[memoryview]) -> None:
-        self._pieces = iter(pieces)
-        self._rest = memoryview(b"")
-
-    def parts(self, count: int) -> Iterator[memoryview]:
-        """The next `count` bytes, fewer where the stream ends; each part is good until the next is asked for."""
-        while count and (len(self._rest) or self._refill()):
-            part, self._rest = self._rest[:count], self._rest[count:]
-            count -= len(part)
-            yield part
-
-    def unless(self, expected: bytes) -> bytes | None:
-        """The next bytes, as many as `expected` has; None where they are the same."""
-        at, view = 0, memoryview(expected)
-        parts = self.parts(len(expected))
-        for part in parts:
-            if not pa.py_buffer(part).equals(pa.py_buffer(view[at : at + len(part)])):
-                return b"".join([view[:at], bytes(part), *map(bytes, parts)])
-            at += len(part)
-        return None if at == len(expected) else expected[:at]
-
-    def _refill(self) -> bool:
-        self._rest = next(self._pieces, memoryview(b""))
-        return bool(len(self._rest))
-
-
 class _Digests:
     """Of the rows' bytes and of the master's: one, as long as they are the same."""
 
     def __init__(self) -> None:
         self._rows = self._master = hashlib.sha256()
 
-    def add(self, rows: bytes, master: bytes | None) -> None:
+    def add(self, rows: bytes | memoryview, master: bytes | memoryview | None) -> None:
         """Bytes of the rows, and what the master has in their place, None for the same."""
         if master is not None and self._master is self._rows:
             self._master = self._rows.copy()
@@ -116,13 +100,31 @@ class _Digests:
         return Verdict.REWRITTEN if checksum == rows else Verdict.ALL_DIFFER
 
 
+@dataclass(frozen=True, slots=True)
+class _Records:
+    """Rows that follow each other: `raw` are their bytes, and `edges` say where in these each of them begins.
+
+    `offsets` and `edges` have one more: where the last one ends.
+    """
+
+    offsets: Sequence[int]
+    edges: Sequence[int]
+    raw: memoryview
+
+    def range(self, first: int, stop: int) -> OffsetRange:
+        return OffsetRange(Offset(self.offsets[first]), Offset(self.offsets[stop]))
+
+    def bytes(self, first: int, stop: int) -> memoryview:
+        return self.raw[self.edges[first] : self.edges[stop]]
+
+
 class _Comparison:
     """One claim, as its rows come."""
 
-    def __init__(self, claim: Claim, master: _Stream | None, restore: Restore) -> None:
+    def __init__(self, claim: Claim, master: MasterBytes | None, log: Format) -> None:
         self._claim = claim
         self._master = master
-        self._restore = restore
+        self._log = log
         self._digests = _Digests()
         self._at = claim.range.start  # up to where both sides were looked at
         self._last: Offset | None = None
@@ -183,21 +185,36 @@ class _Comparison:
 
     def _restored(self, batch: pa.RecordBatch) -> bytes | None:
         try:
-            return self._restore(batch)
+            return self._log.restore(batch)
         except CorruptRecord:
             return None
 
     def _add_records(self, batch: pa.RecordBatch, rebuilt: bytes) -> None:
-        other = None if self._master is None else self._master.unless(rebuilt)
-        self._digests.add(rebuilt, other)
-        start = self._at
-        if other is not None:
-            for offset, size in zip(*(batch.column(name).to_pylist() for name in ("offset", "size")), strict=True):
-                here = slice(offset - start, offset - start + size)
-                if rebuilt[here] != other[here]:
-                    self._note(offset, Kind.CHANGED)
-        self._last = batch.column("offset")[-1].as_py()
-        self._at = Offset(start + len(rebuilt))
+        """Rows that follow each other, and their bytes."""
+        offsets = batch.column("offset")
+        whole = OffsetRange(self._at, Offset(offsets[-1].as_py() + batch.column("size")[-1].as_py()))
+        if self._master is None or self._master.passes(whole, memoryview(rebuilt)):
+            self._digests.add(rebuilt, None)
+        else:
+            edges = np.cumsum(self._log.lengths(batch))
+            records = _Records([*offsets.to_pylist(), whole.end], [0, *edges.tolist()], memoryview(rebuilt))
+            self._add_differing(self._master, records, 0, batch.num_rows)
+        self._last, self._at = offsets[-1].as_py(), whole.end
+
+    def _add_differing(self, master: MasterBytes, records: _Records, first: int, stop: int) -> None:
+        """The records from `first` up to `stop`, of which the master has one at least otherwise."""
+        if stop - first == 1:
+            wanted = records.range(first, stop)
+            self._digests.add(records.bytes(first, stop), b"".join(map(bytes, master.parts(wanted))))
+            self._note(wanted.start, Kind.CHANGED, wanted.end)
+            return
+        middle = (first + stop) // 2
+        for begin, end in ((first, middle), (middle, stop)):
+            raw = records.bytes(begin, end)
+            if master.passes(records.range(begin, end), raw):
+                self._digests.add(raw, None)
+            else:
+                self._add_differing(master, records, begin, end)
 
     def _add_row(self, row: pa.RecordBatch) -> None:
         """A row that does not follow the one before it, or is no record."""
@@ -218,15 +235,24 @@ class _Comparison:
     def _pass_over(self, offset: Offset) -> None:
         """Go on at `offset`: what lies before it has no row, or one that is no record."""
         if offset > self._at:
-            if not self._is_open:
-                self._note(self._at, Kind.MISSING)
-            lacking = () if self._master is None else self._master.parts(offset - self._at)
-            for part in lacking:
-                self._digests.add(b"", bytes(part))
+            lacking = OffsetRange(self._at, offset)
+            is_lacked = self._take(lacking)
+            if is_lacked and not self._is_open:
+                self._note(lacking.start, Kind.MISSING, lacking.end)
             self._at = offset
         self._is_open = False
 
-    def _note(self, offset: Offset, kind: Kind) -> None:
+    def _take(self, lacking: OffsetRange) -> bool:
+        """Count what the master alone has. Whether anything has to be there: ids may be free, bytes never are."""
+        found = False
+        for part in () if self._master is None else self._master.parts(lacking):
+            self._digests.add(b"", part)
+            found = found or len(part) > 0
+        return found or self._master is None or self._log.log_id.counts_bytes
+
+    def _note(self, offset: Offset, kind: Kind, end: Offset | None = None) -> None:
+        """A record at `offset`, which is known to end at `end`."""
         self._differing += 1
         if len(self._differences) < LISTED:
-            self._differences.append(Difference(offset, kind))
+            entry_id = None if end is None or self._log.log_id.counts_bytes else end - 1
+            self._differences.append(Difference(offset, kind, entry_id))

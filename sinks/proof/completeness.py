@@ -9,7 +9,7 @@ nothing else can be:
 
 A hole has a reason: it lies before the replica's beginning, an incident tells of its loss, or the ledger says that the
 replica's own retention deleted it. Different parts of one hole may have different ones. A row within the hole at the
-front was deleted, too, and does not say so yet: a retention takes the records first (`sinks/retention.py`).
+front was deleted, too, and does not say so yet: a retention takes the records first (`sinks/upkeep/retention.py`).
 """
 
 from __future__ import annotations

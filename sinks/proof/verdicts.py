@@ -53,17 +53,28 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
+    """Where offsets are ids and the record's end is known, `entry_id` is its own: of several missing ones the last."""
+
     offset: Offset
     kind: Kind
+    entry_id: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.offset}{'' if self.entry_id is None else f' (id {self.entry_id})'} {self.kind.value}"
+
+    def as_json(self) -> dict[str, Any]:
+        named = {} if self.entry_id is None else {"id": self.entry_id}
+        return {"offset": self.offset, "kind": self.kind.value, **named}
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What the tables say of a range: checksum and number of its records by the ledger; None of a hole."""
+    """What the tables say of a range: checksum, number and bytes of its records by the ledger; none of a hole."""
 
     range: OffsetRange
     checksum: str | None = None
     records: int | None = None
+    bytes: int = 0
 
     @property
     def is_hole(self) -> bool:
@@ -94,7 +105,7 @@ class Compared:
             "rows": self.rows,
             "records": self.claim.records,
             "differing": self.differing,
-            "differences": [{"offset": one.offset, "kind": one.kind.value} for one in self.differences],
+            "differences": [one.as_json() for one in self.differences],
             "with_master": self.with_master,
             "error": self.error,
         }

@@ -5,8 +5,8 @@ each other as its commits did. That is what reads by offset rest on: verify, reb
 front to back, and retention removes whole files. Sorted by topic, as OPTIMIZE does it, every file would spread over all
 offsets. Queries for a time lose nothing: a log is in the order of its store timestamps.
 
-Tasks write the new files (`sinks/merge.py`), and one Kernel commit exchanges them. It steps over what the stream adds
-meanwhile, is refused where anybody removed one of the files that were read, and takes the lock that all commits of
+Tasks write the new files (`sinks/upkeep/merge.py`), and one Kernel commit exchanges them. It steps over what the stream
+adds meanwhile, is refused where anybody removed one of the files that were read, and takes the lock that all commits of
 logtwin take on a local disk, which OPTIMIZE's own commit would not. A kill leaves files that no commit names: VACUUM
 takes them, and the next run begins again.
 """
@@ -26,9 +26,9 @@ from pyspark.sql import SparkSession
 from sinks.file_statistics import lower_bound, upper_bound
 from sinks.files import DataFile
 from sinks.kernel import KernelConflict, KernelTable, Partition, Snapshot, StoredFile
-from sinks.merge import MERGED_SCHEMA, MERGES_SCHEMA, Merging, unpack
 from sinks.spark_jobs import job_failure
 from sinks.tables import IS_CURRENT, LOG_ID, TableSpec, spark_schema
+from sinks.upkeep.merge import MERGED_SCHEMA, MERGES_SCHEMA, Merging, unpack
 from sources.offsets import LogId
 
 _ORDERS = ("offset", "start", "valid_to")

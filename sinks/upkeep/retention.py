@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
@@ -30,7 +31,7 @@ from sources.offsets import LogId, Offset, OffsetRange
 
 _ATTEMPTS = 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_RANGES = pa.schema([("start", pa.int64()), ("end", pa.int64()), ("last_store_timestamp", pa.int64())])
+_RANGES = pa.schema([(name, pa.int64()) for name in ("start", "end", "bytes", "last_store_timestamp", "committed_at")])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,28 +44,39 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The range to delete, and how many bytes of the master's log the replica has before that."""
+    """The range to delete, how many bytes of the master's log the replica has before that, and how many then go."""
 
     out: OffsetRange
     held_bytes: int
+    out_bytes: int = 0
 
 
 def boundary(ranges: pa.Table, keep: Keep, now: datetime) -> Offset | None:
     """Below which offset records go; None where all stay. Pure.
 
-    `ranges` has the columns start, end and last_store_timestamp (µs since 1970, null without a message) of a log's
-    ledger, in order. With an age and a size whatever exceeds either goes.
+    `ranges` has the columns end, bytes, last_store_timestamp (null without a message) and committed_at of a log's
+    ledger, in order; times are µs since 1970. With an age and a size whatever exceeds either goes.
     """
-    sizes = pc.subtract(ranges["end"], ranges["start"]).to_numpy()
+    sizes = ranges["bytes"].to_numpy()
     goes = np.zeros(len(sizes), dtype=bool)
     if keep.age is not None:
         oldest_us = (now - keep.age - _EPOCH) // timedelta(microseconds=1)
-        newest_us = ranges["last_store_timestamp"].fill_null(0).to_numpy()
-        goes |= np.maximum.accumulate(newest_us) < oldest_us
+        goes |= np.maximum.accumulate(_newest_us(ranges)) < oldest_us
     if keep.size_bytes is not None:
         goes |= sizes[::-1].cumsum()[::-1] - sizes >= keep.size_bytes
     count = int(goes[:-1].sum())  # from the front, because both conditions hold up to some row and not from there on
     return ranges["end"][count - 1].as_py() if count else None
+
+
+def _newest_us(ranges: pa.Table) -> npt.NDArray[np.int64]:
+    """When the newest record of each range was stored; 0 for one without a message.
+
+    A master that keeps no times at all stored what it stored before it was committed here.
+    """
+    stored = ranges["last_store_timestamp"]
+    times = ranges["committed_at"] if stored.null_count == len(stored) else stored
+    newest: npt.NDArray[np.int64] = times.fill_null(0).to_numpy()
+    return newest
 
 
 class Retention:
@@ -78,11 +90,13 @@ class Retention:
     def plan(self, keep: Keep, now: datetime) -> Plan:
         """What `apply` would delete, which may be nothing. Raises ReplicaError."""
         held, gone, position = self._front()
-        size_bytes = position - sum(hole.size for hole in held.holes.within(OffsetRange(Offset(0), position)))
-        if keep == Keep():
-            return Plan(OffsetRange(gone, gone), size_bytes)
-        below = boundary(self._ranges(OffsetRange(gone, position)), keep, now)
-        return Plan(OffsetRange(gone, gone if below is None else below), size_bytes)
+        if keep == Keep() and self._log_id.counts_bytes:  # then nobody has to read the ledger
+            in_holes = sum(hole.size for hole in held.holes.within(OffsetRange(Offset(0), position)))
+            return Plan(OffsetRange(gone, gone), position - in_holes)
+        ranges = self._ranges(OffsetRange(gone, position))
+        below = boundary(ranges, keep, now) or gone
+        out = ranges.filter(pc.less_equal(ranges["end"], below))
+        return Plan(OffsetRange(gone, below), _bytes(ranges), _bytes(out))
 
     def apply(self, plan: Plan, now: datetime) -> int:
         """Delete what was planned. Returns how many records that were. Raises ReplicaError."""
@@ -159,6 +173,10 @@ class Retention:
                 times = pc.if_else(goes, pa.scalar(now, TIMESTAMP), batch.column(column))
                 writer.write(batch.set_column(column, batch.schema.field(column), times))
             return writer.finish()
+
+
+def _bytes(ranges: pa.Table) -> int:
+    return pc.sum(ranges["bytes"]).as_py() or 0
 
 
 def _evaluated(condition: pc.Expression, batch: pa.RecordBatch) -> pa.Array:

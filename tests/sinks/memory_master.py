@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from sources.bounds import check_within
 from sources.errors import ChecksumMismatch, CorruptRecord, LogtwinError, MissingSegment
+from sources.keyed_state import KeyedState
 from sources.master import BLANK, MESSAGE, RECORD_SCHEMA, Chunk, Damage, MasterView, Session, SessionState
 from sources.metadata import Fetched
 from sources.offsets import LogId, Offset, OffsetRange
@@ -38,6 +39,9 @@ class MemoryMaster:
     retention: Retention | None = None
     place: str = "memory:10912"
     role: str = "slave"
+    proves_all: bool = False
+    overrules: bool = False
+    has_a_rule: bool = False  # of its own, for what a replica has in common with it
 
     def records(self) -> list[dict[str, Any]]:
         """All rows, in RECORD_SCHEMA's columns."""
@@ -76,7 +80,7 @@ class MemoryMaster:
         return b"".join(raw_bytes(row) for row in records.to_pylist())
 
     measured_by = ("size",)
-    proves_all = False
+    keyed_state: KeyedState | None = None
 
     def lengths(self, records: pa.RecordBatch) -> npt.NDArray[np.int64]:
         lengths: npt.NDArray[np.int64] = records.column("size").to_numpy()
@@ -84,6 +88,16 @@ class MemoryMaster:
 
     def end_of_batch(self, start: Offset, maximum: Offset, max_bytes: int) -> Offset:
         return Offset(min(start + max_bytes, maximum))
+
+    def common_offset(self, records: Iterable[tuple[OffsetRange, bytes]]) -> Offset | None:
+        if not self.has_a_rule:
+            return None
+        common = Offset(0)
+        for covered, raw in records:
+            if covered.end > self.bounds().end or b"".join(self.raw(covered, committed=None)) != raw:
+                break
+            common = covered.end
+        return common
 
     def metadata(self) -> Iterator[Fetched]:
         return iter(())

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
-from sinks.continuity import Link
+from sinks.continuity import Link, checksum_of
+from sinks.ledger import LedgerRow
 from sinks.master_proof import prove_master
 from sources.errors import AboveMaximum, MasterUnreachable, Recreated, Rewritten
 from sources.offsets import Offset, OffsetRange
@@ -16,6 +19,15 @@ SIZES = (10, 90, 300, 5, 5, 90)  # records start at 0, 10, 100, 400, 405, 410 an
 MASTER = MemoryMaster(SIZES)
 POSITION = Offset(400)
 LINK = Link.of(OffsetRange(Offset(100), Offset(400)), raw_bytes(MASTER.records()[2]))
+
+
+def prove(master: MemoryMaster, position: Offset, link: Link | None) -> None:
+    """Of a master whose last record is proof enough."""
+
+    def ledger() -> Sequence[LedgerRow]:
+        raise AssertionError("nobody needs it")
+
+    prove_master(master, position, link, ledger)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,33 +58,126 @@ class Away(MemoryMaster):
     ],
 )
 def test_a_master_that_contradicts_nothing_is_believed(master: MemoryMaster) -> None:
-    prove_master(master, POSITION, LINK)
-    prove_master(master, POSITION, None)
+    prove(master, POSITION, LINK)
+    prove(master, POSITION, None)
 
 
 @pytest.mark.parametrize("master", [Rewriting(SIZES), Rewriting(SIZES, since=100), MemoryMaster((400, 10, 90))])
 def test_other_bytes_in_the_last_record(master: MemoryMaster) -> None:
     with pytest.raises(Rewritten) as caught:
-        prove_master(master, POSITION, LINK)
+        prove(master, POSITION, LINK)
     assert (caught.value.log, caught.value.offset) == ("rocketmq/broker-a", 100)
-    prove_master(master, POSITION, None)  # of a replica that an older version wrote
+    prove(master, POSITION, None)  # of a replica that an older version wrote
 
 
 @pytest.mark.parametrize("link", [LINK, None])
 def test_a_master_that_ends_below(link: Link | None) -> None:
     with pytest.raises(AboveMaximum) as caught:
-        prove_master(MemoryMaster((10, 90, 299)), POSITION, link)
+        prove(MemoryMaster((10, 90, 299)), POSITION, link)
     assert (caught.value.log, caught.value.offset) == ("rocketmq/broker-a", 400)
 
 
 @pytest.mark.parametrize("at", [0, 100, 500])
 def test_an_empty_master(at: int) -> None:
     with pytest.raises(Recreated) as caught:
-        prove_master(Empty(SIZES, at=at), POSITION, LINK)
+        prove(Empty(SIZES, at=at), POSITION, LINK)
     assert (caught.value.log, caught.value.offset) == ("rocketmq/broker-a", 400)
     assert "--accept-master" in str(caught.value)
 
 
 def test_a_master_that_cannot_be_asked_is_neither() -> None:
     with pytest.raises(MasterUnreachable):
-        prove_master(Away(SIZES), POSITION, LINK)
+        prove(Away(SIZES), POSITION, LINK)
+
+
+# --- a master of which all has to be proven
+
+
+def ledger_of(*edges: tuple[int, int]) -> list[LedgerRow]:
+    """Rows of `MASTER`'s records, from edge to edge."""
+    return [_row(start, end) for start, end in edges]
+
+
+def _row(start: int, end: int) -> LedgerRow:
+    raw = b"".join(raw_bytes(row) for row in MASTER.records() if start <= row["offset"] < end)
+    return LedgerRow(
+        start=Offset(start),
+        end=Offset(end),
+        records=1,
+        bytes=len(raw),
+        checksum=checksum_of(raw),
+        first_store_timestamp=None,
+        last_store_timestamp=None,
+        committed_at=0,
+    )
+
+
+LEDGERS = [
+    ledger_of((0, 400)),
+    ledger_of((0, 10), (10, 100), (100, 400)),
+    ledger_of((0, 10), (100, 400)),  # what is missing cannot be compared
+    [],
+]
+
+
+@pytest.mark.parametrize("rows", LEDGERS)
+@pytest.mark.parametrize(
+    "master",
+    [
+        MemoryMaster(SIZES, proves_all=True),
+        Rewriting(SIZES, proves_all=True, since=400),
+        Overtaken(SIZES, proves_all=True, minimum=100),
+        Overtaken(SIZES, proves_all=True, minimum=410),
+    ],
+)
+def test_all_that_can_be_compared_is_the_same(master: MemoryMaster, rows: list[LedgerRow]) -> None:
+    prove_master(master, POSITION, LINK, lambda: rows)
+
+
+@pytest.mark.parametrize("pieces", [1, 7, 64, 1000])
+def test_the_masters_bytes_are_read_once_and_in_order(pieces: int) -> None:
+    @dataclass(frozen=True, slots=True)
+    class InPieces(MemoryMaster):
+        def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Generator[memoryview]:
+            asked.append(wanted)
+            (whole,) = MemoryMaster.raw(self, wanted, committed=committed)
+            buffer = bytearray(pieces)
+            for at in range(0, len(whole), pieces):
+                part = whole[at : at + pieces]
+                buffer[: len(part)] = part  # good until the next is asked for
+                yield memoryview(buffer)[: len(part)]
+
+    asked: list[OffsetRange] = []
+    prove_master(InPieces(SIZES, proves_all=True), POSITION, None, lambda: LEDGERS[1])
+    prove_master(InPieces(SIZES, proves_all=True), POSITION, None, lambda: LEDGERS[2])
+    assert [(one.start, one.end) for one in asked] == [(0, 400), (0, 10), (100, 400)]
+
+
+@pytest.mark.parametrize(("since", "differs"), [(0, 0), (10, 10), (100, 100)])
+def test_the_first_range_that_differs_is_named(since: int, differs: int) -> None:
+    @dataclass(frozen=True, slots=True)
+    class OnlyThere(Rewriting):
+        """What follows is the same again: the last record proves nothing."""
+
+        def _bytes(self, row: dict[str, Any]) -> bytes:
+            return Rewriting._bytes(self, row) if row["offset"] == since else raw_bytes(row)
+
+    master = OnlyThere(SIZES, proves_all=True, since=since)
+    with pytest.raises(Rewritten) as caught:
+        prove_master(master, POSITION, LINK, lambda: LEDGERS[1])
+    assert (caught.value.log, caught.value.offset) == ("rocketmq/broker-a", differs)
+    assert "logtwin repair" in str(caught.value)
+
+
+def test_a_master_that_has_fewer_bytes_there() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Lacking(MemoryMaster):
+        """As where an entry is missing between two ids."""
+
+        def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Generator[memoryview]:
+            (whole,) = MemoryMaster.raw(self, wanted, committed=committed)
+            yield whole[: -len(raw_bytes(MASTER.records()[2]))]
+
+    with pytest.raises(Rewritten) as caught:
+        prove_master(Lacking(SIZES, proves_all=True), POSITION, None, lambda: LEDGERS[1])
+    assert caught.value.offset == 100

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -107,3 +108,30 @@ def test_a_kind_without_a_key_has_one_item() -> None:
     assert second is not None
     assert [row["mood"] for row in second.current] == ["bad"]
     assert [(row["mood"], row["valid_to"]) for row in second.closed] == [("good", START + MINUTE)]
+
+
+def test_a_lasting_item_stays_until_another_one_is_there() -> None:
+    """Scenario 49: whoever tells leaves it out, and that says nothing of it."""
+    nodes = MetadataKind(
+        "nodes",
+        "one of them leads",
+        key=(pa.field("id", pa.string()),),
+        compared=(pa.field("raft", pa.int32()),),
+        lasting=("raft", 2),
+    )
+    current: Sequence[Row] = []
+    told: list[tuple[dict[str, int], dict[str, int]]] = [
+        ({"a": 2, "b": 0}, {"a": 2, "b": 0}),
+        ({"b": 0, "c": 0}, {"a": 2, "b": 0, "c": 0}),
+        ({}, {"a": 2}),
+        ({"a": 0}, {"a": 0}),  # listed, and it leads no more
+        ({"b": 2}, {"b": 2}),
+        ({"c": 2}, {"c": 2}),  # another one leads, so nothing is left out
+    ]
+    for number, (listed, expected) in enumerate(told):
+        found = [{"id": key, "raft": raft} for key, raft in listed.items()]
+        change = compare(nodes, current, found, START + number * MINUTE)
+        assert change is not None
+        current = change.current
+        assert {row["id"]: row["raft"] for row in current} == expected
+    assert compare(nodes, current, [], START + 9 * MINUTE) is None

@@ -9,8 +9,9 @@ from sinks.tables import LEDGER, LOG, TableSpec, log_schema, spark_schema
 
 # the issue's own list
 COLUMNS = (
-    "log_id string, epoch int, offset bigint, size bigint, kind string, topic string, queue_id int, queue_offset bigint, "
-    "tags string, keys array<string>, unique_key string, store_timestamp timestamp, born_timestamp timestamp, "
+    "log_id string, epoch int, offset bigint, size bigint, kind string, topic string, queue_id int, "
+    "queue_offset bigint, tags string, keys array<string>, unique_key string, store_timestamp timestamp, "
+    "born_timestamp timestamp, "
     "body binary, properties map<string,string>, magic int, body_crc int, flag int, sys_flag int, born_host string, "
     "store_host string, reconsume_times int, prepared_transaction_offset bigint, tags_code bigint, "
     "stored_properties binary, stored_body binary"

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from sinks.proof.comparison import compare
+from sinks.proof.master_bytes import Stream
 from sinks.proof.verdicts import LISTED, Claim, Compared, Difference, Kind, Verdict
 from sources.errors import CorruptRecord
 from sources.offsets import Offset, OffsetRange
@@ -23,12 +24,17 @@ BROKEN = -1
 """As queue id: the row gives no record."""
 
 
-def restore(records: pa.RecordBatch) -> bytes:
-    """As of a master whose flag is the first byte of each record, where it is set."""
-    rows = records.to_pylist()
-    if any(row["queue_id"] == BROKEN for row in rows):
-        raise CorruptRecord("the row is no record")
-    return b"".join(map(stored_bytes, rows))
+class Flagged(MemoryMaster):
+    """The flag is the first byte of each record, where it is set."""
+
+    def restore(self, records: pa.RecordBatch) -> bytes:
+        rows = records.to_pylist()
+        if any(row["queue_id"] == BROKEN for row in rows):
+            raise CorruptRecord("the row is no record")
+        return b"".join(map(stored_bytes, rows))
+
+
+FORMAT = Flagged(MASTER.sizes)
 
 
 def stored_bytes(row: dict[str, Any]) -> bytes:
@@ -62,7 +68,7 @@ WHOLE = claim(0, 1000)
 def compared(rows: Sequence[dict[str, Any]] = ROWS, master: bytes | None = LOG, one: Claim = WHOLE) -> Compared:
     """The same, however the rows come in batches and the master's bytes in pieces."""
     found = {
-        next(iter(compare([one], batches(rows, size), None if master is None else pieces(master, cut), restore)))
+        next(compare([one], batches(rows, size), None if master is None else Stream(pieces(master, cut)), FORMAT))
         for size in (1, 5, 100)
         for cut in (7, 64, 5000)
     }
@@ -88,7 +94,7 @@ def test_equal() -> None:
 
 def test_claims_that_join_are_each_compared() -> None:
     claims = [claim(0, 400), claim(400, 410), claim(410, 1000)]
-    found = list(compare(claims, batches(ROWS, 5), pieces(LOG), restore))
+    found = list(compare(claims, batches(ROWS, 5), Stream(pieces(LOG)), FORMAT))
     assert [(one.claim, one.verdict, one.rows) for one in found] == [
         (claims[0], Verdict.EQUAL, 3),
         (claims[1], Verdict.EQUAL, 2),
@@ -98,7 +104,7 @@ def test_claims_that_join_are_each_compared() -> None:
 
 def test_a_difference_stays_in_its_claim() -> None:
     claims = [claim(0, 400), claim(400, 410), claim(410, 1000)]
-    found = list(compare(claims, batches(changed(4, flag=1)), pieces(LOG), restore))
+    found = list(compare(claims, batches(changed(4, flag=1)), Stream(pieces(LOG)), FORMAT))
     assert [one.verdict for one in found] == [Verdict.EQUAL, Verdict.REPLICA_DAMAGED, Verdict.EQUAL]
     assert found[1].differences == differing((405, Kind.CHANGED))
 
@@ -206,7 +212,7 @@ def test_a_master_whose_bytes_end_early_is_not_equal() -> None:
 def test_every_flipped_byte_is_found() -> None:
     small = claim(400, 410)
     for at in range(400, 410):
-        (found,) = compare([small], batches(ROWS[3:5]), pieces(flipped(at)[400:410]), restore)
+        (found,) = compare([small], batches(ROWS[3:5]), Stream(pieces(flipped(at)[400:410])), FORMAT)
         assert found.verdict is Verdict.REWRITTEN
         assert found.differences == differing((400 if at < 405 else 405, Kind.CHANGED))
 

@@ -11,12 +11,12 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from sinks import compaction
-from sinks.compaction import Candidate, Compaction, Compactor, Sizes, groups
 from sinks.files import DataFile
 from sinks.kernel import KernelConflict, KernelTable, Snapshot
-from sinks.merge import row_groups
 from sinks.tables import LOG
+from sinks.upkeep import compaction
+from sinks.upkeep.compaction import Candidate, Compaction, Compactor, Sizes, groups
+from sinks.upkeep.merge import row_groups
 from sinks.warehouse import ensure_tables
 from sources.errors import ReplicaError
 from sources.offsets import LogId
@@ -58,7 +58,7 @@ def test_what_was_filled_is_not_merged_again() -> None:
 
 
 def test_rows_are_gathered_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sinks.merge._ROW_GROUP_BYTES", 100)
+    monkeypatch.setattr("sinks.upkeep.merge._ROW_GROUP_BYTES", 100)
     batches = [pa.record_batch({"n": pa.array(range(at, at + 5), pa.int64())}) for at in range(0, 40, 5)]
     found = list(row_groups(batches))
     assert [batch.num_rows for batch in found] == [15, 15, 10]  # 40 bytes each: three are enough

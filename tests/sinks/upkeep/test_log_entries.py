@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from sinks.log_entries import LogEntry, LogFolder, expired
+from sinks.upkeep.log_entries import LogEntry, LogFolder, expired
 
 BEGAN = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from sinks.holes import Holes
 from sinks.position import LogTable
-from sinks.retention import Keep, Plan, Retention, boundary
 from sinks.tables import LOG
+from sinks.upkeep.retention import Keep, Plan, Retention, boundary
 from sources.errors import ReplicaError
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.batches import ledger, offsets, opened, ranges
@@ -21,15 +21,20 @@ from tests.sinks.memory_master import BROKER_A, FIRST_STORED, MemoryMaster
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 DAY = timedelta(days=1)
+NOW_US = int(NOW.timestamp() * 1_000_000)
 
 
 def ages(*days: float | None, size: int = 100) -> pa.Table:
     """Ranges of `size` bytes each, whose newest message was stored so many days ago."""
     stored = [None if age is None else int((NOW - age * DAY).timestamp() * 1_000_000) for age in days]
-    starts = [at * size for at in range(len(days))]
-    ends = [start + size for start in starts]
-    schema = pa.schema([("start", pa.int64()), ("end", pa.int64()), ("last_store_timestamp", pa.int64())])
-    return pa.table([starts, ends, stored], schema=schema)
+    return ledger_of(stored, committed=[NOW_US] * len(days), size=size)
+
+
+def ledger_of(stored: list[int | None], committed: list[int], size: int = 100, ids: int = 1) -> pa.Table:
+    """As of a ledger, of `size` bytes each; `ids` times as many offsets."""
+    ends = [(at + 1) * size * ids for at in range(len(stored))]
+    columns = {"end": ends, "bytes": [size] * len(stored), "last_store_timestamp": stored, "committed_at": committed}
+    return pa.table(columns, schema=pa.schema([(name, pa.int64()) for name in columns]))
 
 
 def below(table: pa.Table, *, days: float | None = None, size_bytes: int | None = None) -> int | None:
@@ -59,6 +64,16 @@ def test_what_exceeds_the_size_goes_and_at_least_the_size_stays() -> None:
     assert below(ages(1, 1, 1, 1, 1), size_bytes=299) == 200
     assert below(ages(1, 1, 1, 1, 1), size_bytes=301) == 100
     assert below(ages(1, 1), size_bytes=200) is None
+
+
+def test_a_size_is_of_bytes_whatever_offsets_count() -> None:
+    assert below(ledger_of([None] * 5, committed=[NOW_US] * 5, ids=10**6), size_bytes=300) == 2 * 100 * 10**6
+
+
+def test_without_any_time_of_the_master_a_range_is_as_old_as_its_commit() -> None:
+    committed = [int((NOW - age * DAY).timestamp() * 1_000_000) for age in (9, 8, 6, 1)]
+    assert below(ledger_of([None] * 4, committed=committed), days=7) == 200
+    assert below(ledger_of([None] * 4, committed=[NOW_US] * 4), days=7) is None
 
 
 def test_whatever_exceeds_either_goes() -> None:
@@ -110,7 +125,7 @@ def test_old_records_go_and_the_ledger_says_so(spark: SparkSession, warehouse: P
     before = ledger(warehouse)
     retention = Retention(spark, str(warehouse), BROKER_A)
     plan = retention.plan(keep_since(25), DAY_LATER)
-    assert plan == Plan(OffsetRange(Offset(0), Offset(ENDS[20])), ENDS[40])
+    assert plan == Plan(OffsetRange(Offset(0), Offset(ENDS[20])), ENDS[40], ENDS[20])
     assert offsets(warehouse) == starts()
     assert retention.apply(plan, DAY_LATER) == 20
     assert offsets(warehouse) == starts(20)

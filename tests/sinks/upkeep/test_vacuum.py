@@ -15,7 +15,7 @@ from sinks.position import LogTable
 from sinks.quarantine import open_quarantine, quarantine_row
 from sinks.split_report import Damaged
 from sinks.tables import LOG, QUARANTINE
-from sinks.vacuum import commit_owed, vacuum
+from sinks.upkeep.vacuum import commit_owed, vacuum
 from sinks.warehouse import ensure_tables
 from sources.loss import Condition
 from sources.offsets import Offset, OffsetRange

@@ -1,0 +1,99 @@
+"""The master's bytes, range by range, as a comparison asks for them: in order, and no range twice that was equal.
+
+Where offsets count bytes, one stream of the master serves all ranges: over HA each request would be a connection. Where
+they are ids nothing says how many bytes a range has, so each is asked for by itself, which files answer cheaply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing, contextmanager
+from typing import Protocol
+
+import pyarrow as pa
+
+from sources.master import MasterLog
+from sources.offsets import Offset, OffsetRange
+
+
+class MasterBytes(Protocol):
+    """Asked for ranges that follow one another; a part of one that was not taken may be asked for again."""
+
+    def passes(self, wanted: OffsetRange, expected: memoryview) -> bool:
+        """Whether the bytes of `wanted` are the `expected` ones: then they are taken, else none of them."""
+
+    def parts(self, wanted: OffsetRange) -> Iterator[memoryview]:
+        """Take the bytes of `wanted`, none where the master's log has ended; each part is good until the next one."""
+
+
+@contextmanager
+def master_bytes(master: MasterLog, wanted: OffsetRange, committed: Offset) -> Iterator[MasterBytes]:
+    """Those of ranges in `wanted`. Asking raises what `master.raw` raises."""
+    if not master.log_id.counts_bytes:
+        yield Ranges(lambda part: master.raw(part, committed=committed))
+        return
+    with closing(master.raw(wanted, committed=committed)) as pieces:
+        yield Stream(pieces)
+
+
+class Stream:
+    """Of a log whose offsets count bytes: `pieces` are its bytes, each good until the next is asked for."""
+
+    def __init__(self, pieces: Iterable[memoryview]) -> None:
+        self._pieces = iter(pieces)
+        self._rest = memoryview(b"")
+        self._returned: list[memoryview] = []  # pieces that come before the others, the next one last
+
+    def passes(self, wanted: OffsetRange, expected: memoryview) -> bool:
+        at = 0
+        for part in self.parts(wanted):
+            if not _are_equal(part, expected[at : at + len(part)]):
+                self._give_back(bytes(expected[:at]), bytes(part))
+                return False
+            at += len(part)
+        if at != len(expected):
+            self._give_back(bytes(expected[:at]))
+        return at == len(expected)
+
+    def parts(self, wanted: OffsetRange) -> Iterator[memoryview]:
+        count = wanted.size
+        while count and (len(self._rest) or self._refill()):
+            part, self._rest = self._rest[:count], self._rest[count:]
+            count -= len(part)
+            yield part
+
+    def _give_back(self, *taken: bytes) -> None:
+        self._returned += [self._rest, *(memoryview(part) for part in reversed(taken))]
+        self._rest = memoryview(b"")
+
+    def _refill(self) -> bool:
+        while self._returned and not len(self._rest):
+            self._rest = self._returned.pop()
+        if not len(self._rest):
+            self._rest = next(self._pieces, memoryview(b""))
+        return bool(len(self._rest))
+
+
+class Ranges:
+    """Of any log; `raw` gives the bytes of a range."""
+
+    def __init__(self, raw: Callable[[OffsetRange], Generator[memoryview]]) -> None:
+        self._raw = raw
+
+    def passes(self, wanted: OffsetRange, expected: memoryview) -> bool:
+        at = 0
+        with closing(self._raw(wanted)) as parts:
+            for part in parts:
+                if not _are_equal(part, expected[at : at + len(part)]):
+                    return False
+                at += len(part)
+        return at == len(expected)
+
+    def parts(self, wanted: OffsetRange) -> Iterator[memoryview]:
+        with closing(self._raw(wanted)) as parts:
+            yield from parts
+
+
+def _are_equal(one: memoryview, other: memoryview) -> bool:
+    # memoryviews compare item by item, Arrow's buffers as memory
+    return bool(pa.py_buffer(one).equals(pa.py_buffer(other)))

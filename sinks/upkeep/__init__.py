@@ -1,0 +1,1 @@
+"""Keeps the tables of a replica small: merges files, deletes what is old or not named, trims the Delta log."""

@@ -1,0 +1,117 @@
+"""Where two histories part by the master's own rule: what becomes of its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import pytest
+
+from sinks.healing.divergence import Comparison
+from sinks.healing.ledger_rows import LedgerRows
+from sinks.healing.rule import ComparisonByRule
+from sinks.proof.stored_log import Record, StoredLog
+from sources.errors import ReplicaError
+from sources.loss import Condition
+from sources.master import MasterLog
+from sources.offsets import Offset, OffsetRange
+from tests.sinks.healing.test_divergence import LOG, ROWS, Bytes, Ledger, Rows, Table
+
+END = len(LOG)
+
+
+@dataclass(frozen=True)
+class Ruling(Bytes):
+    """Says how far replica and it are the same, whatever is there: `answer`, or by every record's bytes."""
+
+    answer: int | None = None
+
+    def common_offset(self, records: Iterable[tuple[OffsetRange, bytes]]) -> Offset:
+        if self.answer is not None:
+            return Offset(self.answer)
+        common = Offset(0)
+        for covered, raw in records:
+            if self.log[covered.start : covered.end] != raw:
+                break
+            common = covered.end
+        return common
+
+
+@dataclass(frozen=True)
+class WithoutRule(Bytes):
+    def common_offset(self, records: Iterable[tuple[OffsetRange, bytes]]) -> None:
+        return None
+
+
+def compared(master: Bytes, rows: Rows = ROWS, position: int = END, table: Table | None = None) -> Comparison:
+    stored = cast(StoredLog, table or Table(rows))
+    ledger = cast(LedgerRows, Ledger(rows))
+    return ComparisonByRule(cast(MasterLog, master), ledger, stored, Offset(position), master.bounds)
+
+
+def found(master: Bytes, rows: Rows = ROWS, position: int = END) -> tuple[Condition, int, int] | None:
+    divergence = compared(master, rows, position).find()
+    return None if divergence is None else (divergence.condition, divergence.common, divergence.out.start)
+
+
+def test_the_same_history_differs_nowhere() -> None:
+    assert found(Ruling(LOG, 0)) is None
+    assert found(Ruling(LOG + b"more", 0)) is None
+
+
+@pytest.mark.parametrize("common", [0, 3, 9, 21])
+def test_the_replica_goes_back_to_the_common_point_even_to_nothing(common: int) -> None:
+    other = LOG[:common] + bytes(255 for _ in LOG[common:])
+    assert found(Ruling(other, 0)) == (Condition.REWRITTEN, common, common)
+    assert found(Ruling(other + b"more", 0)) == (Condition.REWRITTEN, common, common)
+    assert found(Ruling(other[: common + 1], 0)) == (Condition.ABOVE_MAXIMUM, common, common)
+
+
+def test_the_rule_is_believed_whatever_bytes_are_there() -> None:
+    assert found(Ruling(bytes(END), 0, answer=END)) is None
+    assert found(Ruling(LOG, 0, answer=9)) == (Condition.REWRITTEN, 9, 9)
+
+
+def test_an_empty_master_has_to_be_accepted() -> None:
+    assert found(Ruling(b"", 0)) == (Condition.RECREATED, 0, 0)
+    assert found(Ruling(b"", 0), [], 0) is None
+
+
+def test_a_master_that_cannot_give_again_what_would_go_has_to_be_accepted() -> None:
+    assert found(Ruling(LOG, 9, answer=0)) == (Condition.RECREATED, 9, 0)
+
+
+def test_a_hole_at_the_end_is_no_difference() -> None:
+    assert found(Ruling(LOG, 0), ROWS[:3]) is None
+    assert found(Ruling(LOG[:20], 0), ROWS[:3]) == (Condition.ABOVE_MAXIMUM, 18, 18)
+
+
+def test_commits_that_were_lost_are_found_as_ever() -> None:
+    assert found(Ruling(LOG, 0), ROWS, 18) == (Condition.REPLICA_DAMAGED, 18, 18)
+
+
+def test_what_cannot_be_read_is_not_the_masters() -> None:
+    class Torn(Table):
+        def records(self, wanted: OffsetRange) -> Iterator[Record]:
+            for record in super().records(wanted):
+                if record.range.start == 12:
+                    raise ReplicaError("cannot be read")
+                yield record
+
+    divergence = compared(Ruling(LOG, 0), table=Torn(ROWS)).find()
+    assert divergence is not None
+    assert (divergence.condition, divergence.common) == (Condition.REWRITTEN, 12)
+
+
+def test_without_a_rule_the_ledgers_checksums_are_compared() -> None:
+    assert found(WithoutRule(LOG[:14] + b"\xff" * 10, 0)) == (Condition.REWRITTEN, 12, 12)
+    doubtful: Sequence[OffsetRange] = [OffsetRange(Offset(7), Offset(13))]
+    assert compared(WithoutRule(LOG[:10] + b"\xff" + LOG[11:], 0)).find(doubtful) is not None
+
+
+def test_a_range_is_equal_by_its_bytes() -> None:
+    comparison = compared(Ruling(LOG[:10] + b"\xff" + LOG[11:], 0, answer=END))
+    assert comparison.find() is None
+    assert not comparison.is_equal(OffsetRange(Offset(7), Offset(13)))
+    assert comparison.is_equal(OffsetRange(Offset(0), Offset(6)))

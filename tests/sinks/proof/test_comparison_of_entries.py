@@ -1,0 +1,117 @@
+"""The comparison of a log whose offsets are ids: entries of any length, free ids, and what is named of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from sinks.proof.comparison import compare
+from sinks.proof.master_bytes import master_bytes
+from sinks.proof.verdicts import Claim, Compared, Difference, Kind, Verdict
+from sources.dister.log import DisterLog
+from sources.master import RECORD_SCHEMA, Chunk
+from sources.offsets import Offset, OffsetRange
+from tests.sources.dister.entry_logs import leader, log_of, set_line, write
+
+IDS = (10_007, 20_001, 30_005, 70_000, 80_000, 90_123)
+LINES = [set_line(entry_id, value="v" * number * 7) for number, entry_id in enumerate(IDS)]
+STARTS = (0, *(entry_id + 1 for entry_id in IDS[:-1]))
+END = Offset(IDS[-1] + 1)
+
+
+def checksum(lines: Sequence[bytes]) -> str:
+    return f"sha256:{hashlib.sha256(b''.join(lines)).hexdigest()}"
+
+
+WHOLE = Claim(OffsetRange(Offset(0), END), checksum(LINES), len(LINES), sum(map(len, LINES)))
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> DisterLog:
+    return leader(tmp_path, *LINES)
+
+
+@pytest.fixture
+def rows(master: DisterLog) -> list[dict[str, Any]]:
+    """As the replica has them."""
+    pieces = master.read(WHOLE.range, committed=None, boundary=True)
+    return [row for piece in pieces if isinstance(piece, Chunk) for row in piece.records.to_pylist()]
+
+
+def batches(rows: Sequence[dict[str, Any]], size: int) -> Iterator[pa.RecordBatch]:
+    for at in range(0, len(rows), size):
+        yield pa.RecordBatch.from_pylist(list(rows[at : at + size]), schema=RECORD_SCHEMA)
+
+
+def compared(rows: Sequence[dict[str, Any]], master: DisterLog, one: Claim = WHOLE, *, alone: bool = False) -> Compared:
+    """The same, however the rows come in batches; `alone` without the master."""
+    found = set()
+    for size in (1, 4, 100):
+        with master_bytes(master, one.range, END) as held:
+            found |= set(compare([one], batches(rows, size), None if alone else held, master))
+    assert len(found) == 1
+    return found.pop()
+
+
+def of(number: int, kind: Kind) -> Difference:
+    return Difference(Offset(STARTS[number]), kind, IDS[number])
+
+
+def test_equal(master: DisterLog, rows: list[dict[str, Any]]) -> None:
+    assert compared(rows, master) == Compared(claim=WHOLE, verdict=Verdict.EQUAL, rows=6)
+    assert compared(rows, master, alone=True).verdict is Verdict.EQUAL
+
+
+@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("body", [b'{"k":"x"}', b'{"k":"' + b"v" * 99 + b'"}'])
+def test_a_changed_row(master: DisterLog, rows: list[dict[str, Any]], number: int, body: bytes) -> None:
+    rows[number]["body"] = body
+    found = compared(rows, master)
+    assert (found.verdict, found.differences) == (Verdict.REPLICA_DAMAGED, (of(number, Kind.CHANGED),))
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_a_missing_row(master: DisterLog, rows: list[dict[str, Any]], number: int) -> None:
+    found = compared(rows[:number] + rows[number + 1 :], master)
+    assert (found.verdict, found.differences) == (Verdict.REPLICA_DAMAGED, (of(number, Kind.MISSING),))
+
+
+def test_of_several_missing_rows_the_last_is_named(master: DisterLog, rows: list[dict[str, Any]]) -> None:
+    found = compared(rows[:2] + rows[4:], master)
+    assert found.differences == (Difference(Offset(STARTS[2]), Kind.MISSING, IDS[3]),)
+
+
+def test_a_row_twice(master: DisterLog, rows: list[dict[str, Any]]) -> None:
+    found = compared([*rows[:3], rows[2], *rows[3:]], master)
+    assert (found.verdict, found.rows) == (Verdict.REPLICA_DAMAGED, 7)
+    assert found.differences == (Difference(Offset(STARTS[2]), Kind.TWICE),)
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_a_changed_line(tmp_path: Path, master: DisterLog, rows: list[dict[str, Any]], number: int) -> None:
+    write(tmp_path, {0: b"".join([*LINES[:number], LINES[number].replace(b"k", b"q"), *LINES[number + 1 :]])})
+    found = compared(rows, master)
+    assert (found.verdict, found.differences) == (Verdict.REWRITTEN, (of(number, Kind.CHANGED),))
+
+
+def test_a_line_too_many_differs_with_the_entry_behind_it(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    found = compared(rows, leader(tmp_path, *LINES[:3], set_line(40_000), *LINES[3:]))
+    assert (found.verdict, found.differences) == (Verdict.REWRITTEN, (of(3, Kind.CHANGED),))
+
+
+def test_a_line_that_is_gone_at_the_master(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    found = compared(rows, leader(tmp_path, *LINES[:3], *LINES[4:]))
+    assert (found.verdict, found.differences) == (Verdict.REWRITTEN, (of(3, Kind.CHANGED),))
+
+
+def test_free_ids_at_the_end_of_a_claim_are_nothing_that_is_missing(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    """As a backfill leaves them, which does not take the next entry's range apart."""
+    claim = Claim(OffsetRange(Offset(0), Offset(60_000)), checksum(LINES[:3]), 3)
+    master = log_of(write(tmp_path, {0: b"".join(LINES)}))
+    assert compared(rows[:3], master, claim) == Compared(claim=claim, verdict=Verdict.EQUAL, rows=3)
+    assert compared(rows[:3], master, claim, alone=True).verdict is Verdict.EQUAL

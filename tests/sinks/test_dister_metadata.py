@@ -1,0 +1,189 @@
+"""Services and nodes of a dister leader: from the files that it writes into tables with history."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from sinks.metadata import MetadataTable
+from sources.dister.leader import EmbeddedLeader
+from sources.dister.metadata import fetch
+from sources.dister.peers import PEERS_FILE, NodeInfo, encode
+from sources.dister.services import SERVICE_FILE, Registry, Service
+from sources.dister.services import encode as service_file
+from sources.errors import LogtwinError, MasterError, MasterSilent
+from sources.metadata import Fetched
+from sources.offsets import LogId
+
+pytestmark = pytest.mark.spark
+
+LOG = LogId("dister", "orders")
+START = datetime(2024, 2, 29, 12, tzinfo=UTC)
+LEADER = NodeInfo(id="A1", ip="10.0.0.1", group="orders", status=1, raft=2, logid=10007, version="1.6")
+
+
+class Replica:
+    """The tables of a leader's services and nodes; each look is a minute after the one before."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._spark = spark
+        self.leader = folder / "leader"
+        self.leader.mkdir()
+        self.warehouse = folder / "lake"
+        self._at = START
+
+    def look(self) -> tuple[int, int]:
+        """Fetch and record both, with tables opened anew. Returns how many versions began or ended of each."""
+        self._at += timedelta(minutes=1)
+        services, peers = map(self._record, self._fetched())
+        return services, peers
+
+    def services(self, registry: Registry) -> int:
+        """The leader writes these services; then a look."""
+        (self.leader / SERVICE_FILE).write_bytes(service_file(registry))
+        return self.look()[0]
+
+    def nodes(self, *nodes: NodeInfo) -> int:
+        """The leader lists these nodes; then a look."""
+        (self.leader / PEERS_FILE).write_bytes(encode(nodes))
+        return self.look()[1]
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = DeltaTable(str(self.warehouse / name)).to_pyarrow_table().to_pylist()
+        return found
+
+    def current(self, name: str, column: str) -> list[Any]:
+        return sorted(row[column] for row in self.rows(name) if row["is_current"])
+
+    def commits(self, name: str) -> int:
+        return int(DeltaTable(str(self.warehouse / name)).version())
+
+    def _fetched(self) -> list[Fetched]:
+        peers = self.leader / PEERS_FILE
+        return list(fetch(str(self.leader), str(peers) if peers.exists() else None))
+
+    def _record(self, fetched: Fetched) -> int:
+        if fetched.items is None:
+            return 0
+        if isinstance(fetched.items, LogtwinError):
+            raise fetched.items
+        table = MetadataTable(self._spark, str(self.warehouse), LOG, fetched.kind)
+        return table.record(fetched.items, self._at, fetched.version)
+
+
+@pytest.fixture
+def replica(spark: SparkSession, tmp_path: Path) -> Replica:
+    return Replica(spark, tmp_path)
+
+
+def registry(last: int, **types: str) -> Registry:
+    return Registry(last, {f"0.{name}.service.dister": Service(kind, {"host": name}) for name, kind in types.items()})
+
+
+def test_45_a_newer_registry_replaces_and_an_older_one_is_refused(replica: Replica) -> None:
+    """DI-114, DI-116, D-26."""
+    assert replica.services(registry(100, web="web", db="mysql")) == 2
+    assert replica.services(registry(200, web="tcp")) == 3  # web anew, db gone
+    assert replica.current("dister_services", "type") == ["tcp"]
+    commits = replica.commits("dister_services")
+    assert replica.services(registry(200, web="tcp")) == 0  # equal id, equal content
+    assert replica.commits("dister_services") == commits
+    with pytest.raises(MasterError, match="older than those that are recorded") as caught:
+        replica.services(registry(199, web="web", db="mysql"))
+    assert (caught.value.expected, caught.value.found) == ("version 200 or a later one", "version 199")
+    assert caught.value.log == "dister/orders"
+    assert caught.value.hint
+    assert replica.commits("dister_services") == commits
+    assert replica.services(registry(200, web="web")) == 2  # equal id, other content: the same millisecond
+    assert replica.current("dister_services", "type") == ["web"]
+    history = sorted((row["valid_from"], row["type"], row["service_log_id"]) for row in replica.rows("dister_services"))
+    assert [(kind, last) for _, kind, last in history] == [("mysql", 100), ("web", 100), ("tcp", 200), ("web", 200)]
+
+
+def test_45_an_id_that_moves_alone_is_remembered(replica: Replica) -> None:
+    assert replica.services(registry(100, web="web")) == 1
+    assert replica.services(registry(300, web="web")) == 0
+    with pytest.raises(MasterError, match="older"):
+        replica.services(registry(200, web="tcp"))
+    assert replica.current("dister_services", "type") == ["web"]
+
+
+def test_46_removing_all_services_is_a_state_with_an_id(replica: Replica) -> None:
+    assert replica.services(registry(100, web="web")) == 1
+    assert replica.services(registry(200)) == 1
+    assert replica.current("dister_services", "service_key") == []
+    with pytest.raises(MasterError, match="older"):
+        replica.services(registry(100, web="web"))
+    (replica.leader / SERVICE_FILE).unlink()
+    with pytest.raises(MasterError, match="older"):  # a file that is gone is no registry without services
+        replica.look()
+    assert replica.services(registry(201, web="web")) == 1
+
+
+def test_46_47_what_the_leader_does_is_what_the_table_says(replica: Replica) -> None:
+    """DI-119: Nodes of a name are replaced, a set of none removes them, across holes in their indexes."""
+    with EmbeddedLeader(replica.leader, group="orders") as leader:
+        leader.service_set("web", "tcp", [{"n": 0}, {"n": 1}, {"n": 2}])
+        replica.look()
+        assert replica.current("dister_services", "node") == ['{"n":0}', '{"n":1}', '{"n":2}']
+        whole = leader.services()
+        hole = {key: one for key, one in whole.services.items() if not key.startswith("1.")}
+        (replica.leader / SERVICE_FILE).write_bytes(service_file(Registry(whole.id, hole)))
+        replica.look()
+        assert replica.current("dister_services", "index") == [0, 2]
+        leader.service_set("web", "tcp", [])
+        assert replica.look() == (2, 0)
+        assert replica.current("dister_services", "node") == []
+
+
+def test_48_a_torn_file_changes_nothing(replica: Replica) -> None:
+    """DI-115."""
+    replica.services(registry(100, web="web"))
+    path = replica.leader / SERVICE_FILE
+    whole = service_file(registry(200, db="mysql"))
+    for size in (0, 7, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        with pytest.raises(MasterSilent):
+            replica.look()
+    assert replica.current("dister_services", "name") == ["web"]
+    path.write_bytes(whole)
+    replica.look()
+    assert replica.current("dister_services", "name") == ["db"]
+
+
+def test_49_who_is_not_listed_goes_and_the_leader_stays(replica: Replica) -> None:
+    """DI-102, DI-104, D-28: the list that a leader sends lacks the leader."""
+    one = NodeInfo(id="B2", ip="10.0.0.2", group="orders", version="1.6")
+    two = NodeInfo(id="C3", ip="10.0.0.3", group="orders", version="1.6")
+    assert replica.nodes(LEADER, one, two) == 3
+    assert replica.nodes(one) == 1  # two has gone, the leader is not listed
+    assert replica.current("dister_peers", "id") == ["A1", "B2"]
+    moved = NodeInfo(id="B2", ip="10.0.0.2", group="orders", version="1.6", raft=2)
+    assert replica.nodes(moved) == 3  # another leader, so the old one is a node like others
+    assert replica.current("dister_peers", "id") == ["B2"]
+
+
+def test_49_a_placeholder_is_replaced_by_the_node(replica: Replica) -> None:
+    added = NodeInfo(id="10.0.0.2", ip="10.0.0.2")
+    real = NodeInfo(id="B2", ip="10.0.0.2", group="orders", version="1.6")
+    replica.nodes(LEADER, added)
+    assert replica.current("dister_peers", "id") == ["10.0.0.2", "A1"]
+    replica.nodes(LEADER, added, real)
+    assert replica.current("dister_peers", "id") == ["A1", "B2"]
+
+
+def test_ids_of_nodes_that_move_with_every_entry_begin_no_version(replica: Replica) -> None:
+    """DI-103."""
+    assert replica.nodes(LEADER) == 1
+    later = NodeInfo(id="A1", ip="10.0.0.1", group="orders", status=1, raft=2, logid=20007, serviceid=9, version="1.6")
+    assert replica.nodes(later) == 0
+    (row,) = replica.rows("dister_peers")
+    assert row["last_log_id"] == 10007
+    assert (
+        replica.nodes(NodeInfo(id="A1", ip="10.0.0.7", group="orders", status=1, raft=2, version="1.6")) == 2
+    )  # DI-103
