@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 AIRFLOW := .venv-airflow
 WORKERS ?= 2
+MASTER ?= rocketmq
 CODE := sources sinks pipeline tests bench airflow_dags
 export LOGTWIN_CACHE ?= $(CURDIR)/.cache
 
@@ -31,8 +32,8 @@ $(AIRFLOW)/.installed: airflow_dags/requirements.txt airflow_dags/constraints.tx
 	  > $(AIRFLOW)/setup.log 2>&1 || { tail -n 20 $(AIRFLOW)/setup.log >&2; exit 1; }
 	@touch $@
 
-run: setup ## the demo: a master, messages, a live replica, queries, the proof (options: ARGS="--duration-s 20 --keep")
-	@$(BIN)/logtwin demo $(ARGS)
+run: setup ## the demo: a master, messages, a live replica, queries, the proof (MASTER=dister; ARGS="--duration-s 20 --keep")
+	@$(BIN)/logtwin demo --master $(MASTER) $(ARGS)
 
 lint: setup ## format, lint, types, import contracts
 	$(BIN)/ruff format --check $(CODE)

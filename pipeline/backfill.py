@@ -19,22 +19,24 @@ from pyspark.sql import SparkSession
 
 from pipeline.config import Config
 from pipeline.coverage import read_accounts
-from pipeline.display import size
+from pipeline.display import extent, size
 from pipeline.wanted import Wanted
+from sinks.healing.free_ids import free_at_end
 from sinks.healing.hole_filler import Filled, FillStep, HoleFiller, no_step
 from sinks.healing.ledger_rows import LedgerRows
 from sinks.healing.neighbours import compare
 from sinks.holes import Holes, joined
 from sinks.incidents import IncidentsTable, State
+from sinks.keyed_state import KeyedStateFollower
 from sinks.ledger import BACKFILL
 from sinks.position import Held, LogTable
 from sinks.proof.completeness import Completeness, Reason
 from sinks.proof.stored_log import StoredLog
-from sinks.retention import Retention
 from sinks.tables import LOG
+from sinks.upkeep.retention import Retention
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError
-from sources.offsets import Offset, OffsetRange
+from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import ReadOptions
 from sources.registry import open_log
 
@@ -97,6 +99,7 @@ def run_backfill(
             holes
         )
         held = table.read()
+    KeyedStateFollower(spark, config.warehouse, open_log(options)).follow()
     brought = joined(part for one in filled for part in one.ranges)
     return BackfillResult(
         log_id=options.id,
@@ -104,7 +107,7 @@ def run_backfill(
         filled=brought,
         remaining=joined(part for hole in holes for part in held.holes.within(hole)),
         records=sum(one.records for one in filled),
-        bytes=sum(part.size for part in brought),
+        bytes=sum(one.bytes for one in filled),
         healed=_heal(spark, config.warehouse, options, held),
     )
 
@@ -118,7 +121,8 @@ def result_lines(result: BackfillResult, *, dry_run: bool) -> Iterator[str]:
     for filled in result.filled:
         yield f"  filled {filled.start:,} to {filled.end:,}"
     for left in result.remaining:
-        yield f"  {'missing' if dry_run else 'still missing'} {left.start:,} to {left.end:,}, {size(left.size)}"
+        how_much = extent(left.size, LogId.parse(result.log_id))
+        yield f"  {'missing' if dry_run else 'still missing'} {left.start:,} to {left.end:,}, {how_much}"
     for name in result.healed:
         yield f"  incident {name} is healed"
 
@@ -158,31 +162,32 @@ class _Backfill:
             held = self._filler.look()
             for hole in held.holes.ranges:
                 if hole.start < part.end and part.start < hole.end:
-                    yield from self._fill_hole(held, hole, self._readable(hole, part))
+                    free = free_at_end(hole, self._source, self._in_source)
+                    yield from self._fill_hole(held, hole, self._readable(hole, part, free), free)
 
-    def _readable(self, hole: OffsetRange, part: OffsetRange) -> OffsetRange:
+    def _readable(self, hole: OffsetRange, part: OffsetRange, free: OffsetRange) -> OffsetRange:
         """What the source holds of `part` of `hole`, cut at its records. A stream has such cuts only where holes begin.
 
-        Whether a record reaches across the end of `hole` shows when it is read.
+        Whether a record reaches across the end of `hole` shows when it is read, but for the ids that are `free` there.
         """
         held, source = self._in_source, self._source
         wanted_from = part.start if source.cuts_at_records else hole.start
-        start, end = max(wanted_from, hole.start, held.start), min(part.end, hole.end, held.end)
+        start, end = max(wanted_from, hole.start, held.start), min(part.end, free.start, held.end)
         if start >= end:
             return OffsetRange(hole.start, hole.start)
         if start not in (hole.start, held.start):
             start = source.boundary_after(start, end)
-        if end not in (hole.end, held.end):
-            end = min(source.boundary_after(end, held.end), hole.end)
+        if end not in (free.start, held.end):
+            end = min(source.boundary_after(end, held.end), free.start)
         return OffsetRange(start, end)
 
-    def _fill_hole(self, held: Held, hole: OffsetRange, part: OffsetRange) -> Iterator[Filled]:
+    def _fill_hole(self, held: Held, hole: OffsetRange, part: OffsetRange, free: OffsetRange) -> Iterator[Filled]:
         if part.is_empty:
             return
         committed = Offset(0) if held.state is None or held.state.offset is None else held.state.offset
         neighbours = compare(self._stored, self._source, self._in_source, hole, committed)
         if not neighbours.are_known:
-            self._check_joins(hole, part)
+            self._check_joins(hole, part, free)
         # Damage may be passed over where this is known to be the same log. Elsewhere it would hide that it is not.
         on_loss = "record" if neighbours.are_known else "fail"
         source = open_log(self._options.model_copy(update={"on_loss": on_loss}))
@@ -193,15 +198,15 @@ class _Backfill:
             if not left:
                 return
             link = link if left[0].start == at else None  # somebody else has filled what lay before
-            filled = self._filler.fill(held, self._batch(left[0]), source, link)
+            filled = self._filler.fill(held, self._batch(left[0]), source, link, free)
             if filled is not None:
                 log.info("%s: filled %s", self._options.id, ", ".join(map(str, filled.ranges)) or "nothing")
                 at, link = filled.range.end, filled.link
                 yield filled
 
-    def _check_joins(self, hole: OffsetRange, part: OffsetRange) -> None:
+    def _check_joins(self, hole: OffsetRange, part: OffsetRange, free: OffsetRange) -> None:
         """Where no record could be compared, the source's have at least to join the replica's."""
-        if part.end == hole.end or part.start == hole.start > 0:
+        if part.end == free.start or part.start == hole.start > 0:
             return
         raise ConfigurationError(
             "nothing says that the source is this log",
@@ -214,8 +219,8 @@ class _Backfill:
         )
 
     def _batch(self, left: OffsetRange) -> OffsetRange:
-        end = Offset(left.start + self._options.max_bytes_per_trigger)
-        return left if end >= left.end else OffsetRange(left.start, self._source.boundary_after(end, left.end))
+        end = self._source.end_of_batch(left.start, left.end, self._options.max_bytes_per_trigger)
+        return OffsetRange(left.start, end)
 
 
 def _heal(spark: SparkSession, warehouse: str, options: ReadOptions, held: Held) -> tuple[str, ...]:

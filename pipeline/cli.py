@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from pipeline import cli_trust
+from pipeline import cli_dister, cli_trust
 from pipeline import config as configuration
 from pipeline.cli_options import ConfigFile, RequiredConfig
 from pipeline.config import Config
@@ -32,6 +32,7 @@ app = typer.Typer(
 )
 
 app.add_typer(cli_trust.app)
+app.add_typer(cli_dister.app)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -190,12 +191,14 @@ def demo(
     warehouse: Annotated[str | None, typer.Option(help="folder of the tables")] = None,
     store: Annotated[str | None, typer.Option(help="folder of the master's commit log")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="go on until Ctrl-C")] = False,
+    master: Annotated[Literal["rocketmq", "dister"], typer.Option(help="the kind of master")] = "rocketmq",
 ) -> None:
     """Show it all: what `make run` does.
 
     Starts a master, sends it messages, replicates them live, then queries the tables. Run again, it goes on.
     """
     from pipeline.demo import run_demo
+    from pipeline.demo_dister import run_dister_demo
 
     settings = _load(config)
     settings = settings.model_copy(
@@ -207,7 +210,8 @@ def demo(
             **_given({"warehouse": warehouse}),
         }
     )
-    run_demo(settings, out, keep=keep)
+    show = run_dister_demo if master == "dister" else run_demo
+    show(settings, out, keep=keep)
 
 
 def _load(path: Path | None) -> Config:

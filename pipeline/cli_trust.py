@@ -189,7 +189,7 @@ def backfill(
     ] = None,
     end: Annotated[str | None, typer.Option("--to", help="an offset, or a time; without it the position")] = None,
     path: Annotated[
-        str | None, typer.Option(help="a directory of segment files to read, instead of the master")
+        str | None, typer.Option(help="a directory to read instead of the master: segment files, or dister's folder")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="list the holes, and fill none")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object, for programs")] = False,
@@ -221,7 +221,9 @@ def verify(
     seed: Annotated[int | None, typer.Option(help="with --sample: the same seed chooses the same")] = None,
     start: Annotated[int | None, typer.Option("--from", min=0, help="compare from this offset on")] = None,
     end: Annotated[int | None, typer.Option("--to", min=1, help="compare up to this offset")] = None,
-    path: Annotated[str | None, typer.Option(help="compare with the segment files in this directory")] = None,
+    path: Annotated[
+        str | None, typer.Option(help="compare with the files in this directory, as the option path of a log")
+    ] = None,
     restart: Annotated[bool, typer.Option("--restart", help="forget a run that was not finished")] = False,
     max_mb_per_s: Annotated[float | None, typer.Option(help="read no faster than this, from either side")] = None,
     queues: Annotated[

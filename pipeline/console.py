@@ -15,5 +15,6 @@ def log_to_console() -> None:
     """What the code logs goes to `err`, where a live display knows how to keep out of its way."""
     handler = RichHandler(console=err, show_path=False, show_time=False, markup=False)
     logging.basicConfig(level="INFO", format="%(message)s", handlers=[handler])
-    for noisy in ("py4j", "pyspark"):
-        logging.getLogger(noisy).setLevel("WARNING")
+    logging.getLogger("pyspark").setLevel("WARNING")
+    # What a batch raises comes back with its query, and is said once, where it is decided what it means.
+    logging.getLogger("py4j").setLevel("CRITICAL")

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.config import Config
-from pipeline.display import moment, number, size
+from pipeline.display import extent, moment, number
 from sinks.incidents import IncidentRow, IncidentsTable
 from sinks.ledger import app_id, fill_app_id
 from sinks.position import Held, LogTable
@@ -160,16 +160,17 @@ def _lines(one: LogCoverage) -> Iterator[tuple[str, str]]:
         yield "complete", "nothing is replicated yet"
         return
     for stretch in one.complete.whole:
-        yield "complete", f"{_from_to(stretch.range)}{_between(stretch.first_us, stretch.last_us)}"
+        yield "complete", f"{_from_to(one.log_id, stretch.range)}{_between(stretch.first_us, stretch.last_us)}"
     for missing in one.complete.missing:
-        yield "missing", f"{_from_to(missing.range)}: {_why(missing)}{_between(missing.after_us, missing.before_us)}"
+        place = f"{_from_to(one.log_id, missing.range)}: {_why(missing)}"
+        yield "missing", f"{place}{_between(missing.after_us, missing.before_us)}"
     for overlap in one.complete.overlaps:
-        yield "overlap", _from_to(overlap)
+        yield "overlap", _from_to(one.log_id, overlap)
     yield "position", number(one.complete.position) + (f", epoch {one.epoch}" if one.epoch else "")
 
 
-def _from_to(one: OffsetRange) -> str:
-    return f"{number(one.start)} to {number(one.end)}, {size(one.size)}"
+def _from_to(log_id: LogId, one: OffsetRange) -> str:
+    return f"{number(one.start)} to {number(one.end)}, {extent(one.size, log_id)}"
 
 
 def _why(missing: Missing) -> str:

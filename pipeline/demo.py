@@ -1,4 +1,7 @@
-"""The demo, what ``make run`` does: a master, messages, a live replica, an analyst's queries, and the proof."""
+"""The demo, what ``make run`` does: a master, messages, a live replica, an analyst's queries, and the proof.
+
+That of dister is `pipeline.demo_dister`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,8 +83,8 @@ def run_demo(settings: Config, console: Console, *, keep: bool) -> None:
         _say_start(console, job.progress()[0], workload, keep)
         outcome = _replicate(job, config.logs[0], workload, keep)
         _summary(console, job.progress()[0], outcome)
-        _queries(console, spark, config.warehouse)
-        _proof(console, spark, config)
+        show_queries(console, spark, config.warehouse, QUERIES)
+        show_proof(console, spark, config)
         console.print(f"\ntables: {config.warehouse}; run it again and they grow from where they end", soft_wrap=True)
 
 
@@ -146,10 +149,11 @@ def _summary(console: Console, progress: Progress, outcome: Outcome) -> None:
     console.print(table)
 
 
-def _queries(console: Console, spark: SparkSession, warehouse: str) -> None:
-    for name in ("log", "ledger"):
+def show_queries(console: Console, spark: SparkSession, warehouse: str, queries: Mapping[str, str]) -> None:
+    """The answers to `queries`, by title, over the tables of the warehouse that they name."""
+    for name in sorted(set(re.findall(r"FROM (\w+)", " ".join(queries.values())))):
         spark.read.format("delta").load(f"{warehouse}/{name}").createOrReplaceTempView(name)
-    for title, query in QUERIES.items():
+    for title, query in queries.items():
         rows = spark.sql(query).collect()
         table = Table(box=None, pad_edge=False)
         for column in rows[0].__fields__ if rows else ["no rows"]:
@@ -160,7 +164,7 @@ def _queries(console: Console, spark: SparkSession, warehouse: str) -> None:
         console.print(table)
 
 
-def _proof(console: Console, spark: SparkSession, config: Config) -> None:
+def show_proof(console: Console, spark: SparkSession, config: Config) -> None:
     """While the master still serves: is anything missing or double, and is every byte its own?"""
     console.print("\n[bold]is anything missing? logtwin coverage[/]", highlight=False)
     console.print(coverage_blocks(coverages(spark, config)))
@@ -187,7 +191,7 @@ def _master_process(settings: EmbeddedMasterConfig) -> Iterator[MasterProcess]:
     command += ["--role", "SYNC_MASTER", "--slave-timeout-s", str(SLAVE_TIMEOUT_S)]
     Path(settings.store).mkdir(parents=True, exist_ok=True)
     log_file = Path(settings.store) / "master.log"
-    with log_file.open("a") as said, _process(command, stdout=subprocess.PIPE, stderr=said, text=True) as process:
+    with log_file.open("a") as said, own_process(command, stdout=subprocess.PIPE, stderr=said, text=True) as process:
         line = process.stdout.readline() if process.stdout else ""
         match = re.search(READY, line)
         if match is None:
@@ -206,12 +210,13 @@ def _sender_process(workload: WorkloadConfig, keep: bool) -> Iterator[subprocess
     command += ["--duration-s", str(10**9 if keep else workload.duration_s)]
     if workload.count is not None:
         command += ["--count", str(workload.count)]
-    with _process(command, stdout=subprocess.PIPE, text=True) as process:
+    with own_process(command, stdout=subprocess.PIPE, text=True) as process:
         yield process
 
 
 @contextmanager
-def _process(command: list[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
+def own_process(command: list[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """A program that runs beside the demo, and ends with it."""
     # A session of its own: Ctrl-C is for us, and we end it in our order.
     process = subprocess.Popen(command, start_new_session=True, **options)  # noqa: S603 - our own arguments
     try:

@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.table import Table
 
 from pipeline.progress import Phase, Progress
+from sources.offsets import LogId
 
 RATE_WINDOW_S = 5.0
 LINE_EVERY_S = 5.0
@@ -108,6 +109,16 @@ def size(value_bytes: int | None) -> str:
     return f"{value:,.1f} TB"
 
 
+def extent(offsets: int, log_id: LogId) -> str:
+    """How much of a log so many offsets are, for people."""
+    return bytes_or_ids(offsets, None) if log_id.counts_bytes else bytes_or_ids(None, offsets)
+
+
+def bytes_or_ids(value_bytes: int | None, ids: int | None) -> str:
+    """Whichever of the two a log counts, for people; a dash where neither is known."""
+    return size(value_bytes) if ids is None else f"{ids:,} ids"
+
+
 def duration(seconds: float | None) -> str:
     """A span of time for people, in its two largest units; a dash where it is not known."""
     if seconds is None:
@@ -122,7 +133,8 @@ def duration(seconds: float | None) -> str:
 
 def _lag(progress: Progress) -> str:
     seconds = round(progress.lag_s or 0)
-    return size(progress.lag_bytes) + (f", {duration(seconds)}" if seconds else "")
+    behind = bytes_or_ids(progress.lag_bytes, progress.lag_ids)
+    return behind + (f", {duration(seconds)}" if seconds else "")
 
 
 def _exceptions(progress: Progress) -> dict[str, str]:

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.config import Config
-from pipeline.display import moment, number, size
+from pipeline.display import extent, moment, number
 from pipeline.session import build_session, spark_log
 from sinks.incidents import IncidentRow, IncidentsTable, State
 from sinks.position import LogTable
@@ -31,7 +31,7 @@ from sources.offsets import LogId, OffsetRange
 
 _HEAD_BYTES: Final = 16
 _PIECES_SHOWN: Final = 10
-_COLUMNS: Final = ("id", "log", "condition", "range", "bytes", "detected", "state")
+_COLUMNS: Final = ("id", "log", "condition", "range", "size", "detected", "state")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,10 @@ class Listed:
     row: IncidentRow
 
     def as_json(self) -> dict[str, Any]:
-        """Times are ISO 8601, UTC."""
+        """Times are ISO 8601, UTC. Where offsets are ids nobody knows how many `bytes` a range has."""
         times = {"detected_at": _iso(self.row.found.detected_at), "ended_at": _iso(self.row.ended_at)}
-        return {"log": str(self.log_id), **self.row.as_dict(), "bytes": self.row.found.range.size, **times}
+        size_bytes = self.row.found.range.size if self.log_id.counts_bytes else None
+        return {"log": str(self.log_id), **self.row.as_dict(), "bytes": size_bytes, **times}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,12 @@ def _cells(one: Listed) -> tuple[str, ...]:
     found = one.row.found
     place = f"{found.range} of epoch {one.row.epoch}" if one.row.epoch else str(found.range)
     what = (one.row.id, str(one.log_id), found.condition.value)
-    return (*what, place, number(found.range.size), _moment(found.detected_at), one.row.state.value)
+    return (*what, place, _size(one), _moment(found.detected_at), one.row.state.value)
+
+
+def _size(one: Listed) -> str:
+    offsets = one.row.found.range.size
+    return number(offsets) if one.log_id.counts_bytes else extent(offsets, one.log_id)
 
 
 def explanation_block(explained: Explanation, where: str) -> Table:
@@ -160,22 +166,24 @@ def explanation_block(explained: Explanation, where: str) -> Table:
 
 
 def _lines(explained: Explanation, where: str) -> list[tuple[str, str]]:
-    row, found = explained.incident.row, explained.incident.row.found
+    log_id, row, found = explained.incident.log_id, explained.incident.row, explained.incident.row.found
     missing = ", ".join(map(str, explained.missing))
     lines = [
-        ("incident", f"{row.id} of {explained.incident.log_id}, epoch {row.epoch}"),
+        ("incident", f"{row.id} of {log_id}, epoch {row.epoch}"),
         ("condition", f"{found.condition.value}: {found.condition.cause}"),
-        ("range", f"{found.range}, {size(found.range.size)}"),
+        ("range", f"{found.range}, {extent(found.range.size, log_id)}"),
         ("found", f"{found.cause}; {found.action.value} at {_moment(found.detected_at)}"),
         ("state", row.state.value + ("" if row.ended_at is None else f" at {_moment(row.ended_at)}: {row.note}")),
         ("missing", missing or "nothing of the range"),
     ]
-    lines += [("quarantine", text) for text in _kept(explained.kept)]
+    lines += [("quarantine", text) for text in _kept(log_id, explained.kept)]
     return [*lines, ("hint", found.condition.hint), ("way out", way_out(explained, where))]
 
 
-def _kept(pieces: Sequence[Quarantined]) -> list[str]:
-    shown = [f"{one.range}, {size(one.range.size)}: {one.head.hex(' ', 4)} …" for one in pieces[:_PIECES_SHOWN]]
+def _kept(log_id: LogId, pieces: Sequence[Quarantined]) -> list[str]:
+    shown = [
+        f"{one.range}, {extent(one.range.size, log_id)}: {one.head.hex(' ', 4)} …" for one in pieces[:_PIECES_SHOWN]
+    ]
     return shown + ([f"and {len(pieces) - len(shown):,} more"] if len(pieces) > len(shown) else [])
 
 

@@ -6,7 +6,8 @@ It goes through `Phase`::
                   │   ▲
        transient  ▼   │ started again
                  waiting                   the master went away; asked again for ever, and it says so. Or it no longer
-                  │                        holds what comes next: that was put on record, and the log goes on behind it
+                  │                        holds what comes next: that was put on record, and the log goes on behind it;
+                  │                        or a master that overrules has another past: the replica went back to it
     any ──────────▶ failed | stopped       an error nobody but an operator can end, among them that another job has
                                            the log; a stop that was asked for
 
@@ -37,6 +38,7 @@ from pipeline.config import Config
 from pipeline.loss_policy import explained
 from pipeline.loss_record import LossRecord
 from pipeline.master_watch import MasterWatch
+from pipeline.mending import mend
 from pipeline.metadata_sync import MetadataSync
 from pipeline.progress import ENDED, Phase, Progress
 from pipeline.run_state import Publisher, RunFile
@@ -98,9 +100,10 @@ class LogReplication:
         self._log: MasterLog = open_log(options)
         self._watch = MasterWatch(self._log)
         self._session: Session = self._log.open_session(self._prove_master)
-        writer = Writer.of_this_process()
+        self._writer = writer = Writer.of_this_process()
         self._replica = Replica(spark, config.warehouse, self._log, self._session, writer, on_step or _no_step)
-        self._losses = LossRecord(options.on_loss, self._replica, self._watch)
+        mends = self._mend if self._log.overrules else None
+        self._losses = LossRecord(options.on_loss, self._replica, self._watch, mends)
         self._publisher = Publisher(RunFile(config.warehouse, options.id), options.id, writer, self.progress)
         self._metadata: MetadataSync | None = None
         self._query: StreamingQuery | None = None
@@ -318,11 +321,15 @@ class LogReplication:
 
     def fail(self, error: LogtwinError, *, for_good: bool) -> None:
         """`error` ended the query, or kept it from starting: for good; until the master can be asked again; or no
-        longer than it takes to put a loss on record and pass it.
+        longer than it takes to put a loss on record and pass it, or to mend the replica.
         """
-        self._failures[type(error).__name__] += 1
-        self._error = self._last_failure = explained(error, self._options.on_loss, self._position())
-        if self._is_passed(error):
+        self._blame(error)
+        try:
+            is_passed = self._losses.meet(error, self._position())
+        except LogtwinError as failure:
+            self._blame(failure)
+            error, is_passed = failure, False
+        if is_passed:
             self._wait(0.0)
         elif for_good or not error.is_transient:
             self._session.close()
@@ -333,12 +340,13 @@ class LogReplication:
             self._wait(wait_s)
             log.warning("%s; trying again in %.0f s", error, wait_s)
 
-    def _is_passed(self, error: LogtwinError) -> bool:
-        try:
-            return self._losses.meet(error, self._position())
-        except LogtwinError as failure:
-            self._error = self._last_failure = failure
-            return False
+    def _blame(self, error: LogtwinError) -> None:
+        self._failures[type(error).__name__] += 1
+        self._error = self._last_failure = explained(error, self._options.on_loss, self._position())
+
+    def _mend(self) -> None:
+        with self._in_batch:
+            mend(self._spark, self._config.warehouse, self._log, self._writer, is_owner=self._is_open)
 
     def _wait(self, wait_s: float) -> None:
         self._retry_at_s = time.monotonic() + wait_s

@@ -7,6 +7,10 @@
     record      below_minimum, at the position       passes what the master no longer holds, and goes on
     record      Way.REPAIR                           stops, and says so in table incidents
     record      any other                            stops: damage that a reader can pass never comes here as an error
+    either      Way.REPAIR, of a master that         goes back to what both share, and on from there; but an empty
+                overrules                            master (recreated) has to be accepted by a person
+
+A repair that was begun and not done is taken to its end, too, where the master overrules.
 
 What is no loss, as a master that is away, is `Stop` too: whether it is tried again is not decided here.
 """
@@ -15,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sources.errors import LogtwinError, ReplicaError, error_from
+from sources.errors import LogtwinError, RepairPending, ReplicaError, error_from
 from sources.loss import Condition, OnLoss, Way, condition_of
 from sources.offsets import Offset, OffsetRange
 
@@ -43,11 +47,26 @@ class StopAndReport:
     range: OffsetRange
 
 
+@dataclass(frozen=True, slots=True)
+class Mend:
+    """The replica follows its master back, and the log goes on."""
+
+
 def decide(
-    on_loss: OnLoss, error: LogtwinError, position: Offset | None, bounds: OffsetRange | None
-) -> Stop | Skip | StopAndReport:
-    """What to do about `error`, which ended a log at `position`; `bounds` is what its master holds now, if known."""
+    on_loss: OnLoss,
+    error: LogtwinError,
+    position: Offset | None,
+    bounds: OffsetRange | None,
+    *,
+    overrules: bool = False,
+) -> Stop | Skip | StopAndReport | Mend:
+    """What to do about `error`, which ended a log at `position`; `bounds` is what its master holds now, if known.
+
+    `overrules` is the master's (`MasterLog.overrules`).
+    """
     condition = condition_of(error)
+    if overrules and (isinstance(error, RepairPending) or (position is not None and _is_mended(condition))):
+        return Mend()
     if condition is None or on_loss == "fail" or position is None:
         return Stop()
     if condition is Condition.BELOW_MINIMUM and bounds is not None and position < bounds.start:
@@ -55,6 +74,10 @@ def decide(
     if condition.way is Way.REPAIR:
         return StopAndReport(condition, OffsetRange(_doubtful_from(condition, error, position, bounds), position))
     return Stop()
+
+
+def _is_mended(condition: Condition | None) -> bool:
+    return condition is not None and condition.way is Way.REPAIR and condition is not Condition.RECREATED
 
 
 def _doubtful_from(condition: Condition, error: LogtwinError, position: Offset, bounds: OffsetRange | None) -> Offset:

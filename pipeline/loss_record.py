@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
-from pipeline.loss_policy import Skip, StopAndReport, decide
+from pipeline.loss_policy import Mend, Skip, StopAndReport, decide
 from pipeline.master_watch import MasterWatch
 from sinks.incidents import Action, Incident
 from sinks.quarantine import cause_of
@@ -21,12 +21,16 @@ log = logging.getLogger(__name__)
 
 
 class LossRecord:
-    """Of one log, in one run. `counts`: condition -> how many incidents this run recorded or stopped at."""
+    """Of one log, in one run. `counts`: condition -> how many incidents this run recorded, mended or stopped at.
 
-    def __init__(self, on_loss: OnLoss, replica: Replica, watch: MasterWatch) -> None:
+    `mend` takes the replica back to its master; None where the master does not overrule.
+    """
+
+    def __init__(self, on_loss: OnLoss, replica: Replica, watch: MasterWatch, mend: Callable[[], None] | None) -> None:
         self._on_loss = on_loss
         self._replica = replica
         self._watch = watch
+        self._mend = mend
         self.counts: Mapping[str, int] = {}
 
     def count(self, conditions: Iterable[Condition]) -> None:
@@ -34,22 +38,23 @@ class LossRecord:
         self.counts = dict(Counter(self.counts) + Counter(condition.value for condition in conditions))
 
     def meet(self, error: LogtwinError, position: Offset | None) -> bool:
-        """Do what is to be done about `error`, which ended the log at `position`; whether it may go on behind it.
+        """Do what is to be done about `error`, which ended the log at `position`; whether it may go on.
 
-        Never while a batch is under way. Raises TakenOver, ReplicaError where a loss cannot be passed.
+        Never while a batch is under way. Raises TakenOver, ReplicaError where a loss cannot be passed; and what keeps
+        the replica from being mended.
         """
         condition = condition_of(error)
-        if condition is None:
-            return False
-        bounds = self._bounds(position) if self._on_loss == "record" else None
-        decision = decide(self._on_loss, error, position, bounds)
-        if isinstance(decision, Skip):
+        bounds = self._bounds(position) if condition is not None and self._on_loss == "record" else None
+        decision = decide(self._on_loss, error, position, bounds, overrules=self._mend is not None)
+        if isinstance(decision, Mend) and self._mend is not None:
+            self._mend()
+        elif isinstance(decision, Skip):
             self._replica.skip(_incident(decision, error, Action.SKIPPED))
             log.warning("%s; %s is on record, and the log goes on behind it", error, decision.range)
         elif isinstance(decision, StopAndReport):
             self._report(_incident(decision, error, Action.REPORTED))
-        self.count([condition])
-        return isinstance(decision, Skip)
+        self.count([] if condition is None else [condition])
+        return isinstance(decision, Skip | Mend)
 
     def _bounds(self, position: Offset | None) -> OffsetRange | None:
         """What the master holds, asked anew if it answers: its retention goes on meanwhile."""

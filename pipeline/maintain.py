@@ -1,7 +1,7 @@
 """``logtwin maintain``: keeps a warehouse small and quick, while jobs replicate into it.
 
-    per log and table   small files are merged (`sinks/compaction.py`)
-    per log             what is too old, or too much, is deleted (`sinks/retention.py`)
+    per log and table   small files are merged (`sinks/upkeep/compaction.py`)
+    per log             what is too old, or too much, is deleted (`sinks/upkeep/retention.py`)
     per table           a checkpoint of the Delta log; files that no commit names go (VACUUM); so do old log entries
 
 Each step is one commit or a deletion of what nobody needs: killed anywhere and run again it goes on, run twice the
@@ -22,19 +22,20 @@ from rich.table import Table
 
 from pipeline.config import Config, MaintainConfig
 from pipeline.display import duration, number, size
-from sinks.compaction import Compactor, Sizes
 from sinks.kernel import KernelTable
-from sinks.log_entries import LogFolder, expired
-from sinks.retention import Keep, Retention
-from sinks.tables import INCIDENTS, LEDGER, LOG, LOSS_TABLES, METADATA_TABLES, QUARANTINE, TableSpec
-from sinks.vacuum import commit_owed, vacuum
+from sinks.tables import INCIDENTS, KEY_VALUES, LEDGER, LOG, LOSS_TABLES, METADATA_TABLES, QUARANTINE, TableSpec
+from sinks.upkeep.compaction import Compactor, Sizes
+from sinks.upkeep.log_entries import LogFolder, expired
+from sinks.upkeep.retention import Keep, Retention
+from sinks.upkeep.vacuum import commit_owed, vacuum
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError
 from sources.offsets import LogId
 
 SHORTEST_VACUUM_HOURS = 1.0
 _GB = 10**9
-_TABLES = (LOG, LEDGER, *LOSS_TABLES, *METADATA_TABLES)
+_TABLES = (LOG, LEDGER, *LOSS_TABLES, KEY_VALUES, *METADATA_TABLES)
+_EXCHANGED = (INCIDENTS, KEY_VALUES)  # few files a log, exchanged as a whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +93,7 @@ class Maintenance:
 
     def _steps(self, tables: Sequence[TableSpec]) -> Iterator[Callable[[], Step]]:
         for spec in tables:
-            if spec is not INCIDENTS:  # one file a log, exchanged as a whole
+            if spec not in _EXCHANGED:
                 yield from (partial(self._merge, spec, log_id) for log_id in self._logs)
         if LOG in tables and LEDGER in tables:
             yield from (partial(self._retain, log_id) for log_id in self._logs)
@@ -126,7 +127,7 @@ class Maintenance:
             step="retain",
             log=str(log_id),
             bytes_before=plan.held_bytes,
-            bytes_after=plan.held_bytes - plan.out.size,
+            bytes_after=plan.held_bytes - plan.out_bytes,
             records=records,
         )
 

@@ -88,8 +88,9 @@ class MetadataSync:
     def _report(self) -> None:
         progress = self._progress()
         log.info(
-            "%s: the master is at %s, the replica at %s, %s bytes behind; acknowledged %s",
-            self._log_id, progress.master_maximum, progress.position, progress.lag_bytes, progress.acknowledged,
+            "%s: the master is at %s, the replica at %s, %s %s behind; acknowledged %s",
+            self._log_id, progress.master_maximum, progress.position, progress.lag_offsets,
+            "bytes" if self._log_id.counts_bytes else "ids", progress.acknowledged,
         )  # fmt: skip
 
     def _take(self, fetched: Fetched, at: datetime) -> LogtwinError | None:
@@ -97,7 +98,7 @@ class MetadataSync:
         if fetched.items is None or isinstance(fetched.items, LogtwinError):
             return fetched.items
         try:
-            self._tables[fetched.kind.name].record(fetched.items, at)
+            self._tables[fetched.kind.name].record(fetched.items, at, fetched.version)
         except LogtwinError as error:
             return error
         return None

@@ -24,6 +24,7 @@ from pipeline.progress import Phase, Progress
 from sinks.replica import Step
 from sources.errors import ConfigurationError, error_types
 from sources.loss import Condition
+from sources.offsets import LogId
 
 log = logging.getLogger(__name__)
 
@@ -97,31 +98,46 @@ def _failures(progress: Progress) -> Mapping[str, float]:
     return {kind: progress.failures.get(kind, 0) for kind in error_types()}
 
 
-_METRICS: tuple[_Single | _Labelled, ...] = (
-    _Single(
-        "logtwin_master_minimum_offset_bytes",
+_OFFSETS: tuple[tuple[str, str, Callable[[Progress], int | None]], ...] = (
+    (
+        "master_minimum_offset",
         "where the oldest record that the master holds begins",
         lambda progress: progress.master_minimum,
     ),
-    _Single(
-        "logtwin_master_maximum_offset_bytes",
+    (
+        "master_maximum_offset",
         "where the newest record that the master holds ends",
         lambda progress: progress.master_maximum,
     ),
-    _Single(
-        "logtwin_received_offset_bytes", "up to where the log was read and proven", lambda progress: progress.received
-    ),
-    _Single(
-        "logtwin_committed_offset_bytes",
+    ("received_offset", "up to where the log was read and proven", lambda progress: progress.received),
+    (
+        "committed_offset",
         "up to where the log is in the table: the position",
         lambda progress: progress.position,
     ),
-    _Single(
-        "logtwin_acknowledged_offset_bytes",
+    (
+        "acknowledged_offset",
         "up to where the replica has vouched to the master; never above the committed offset",
         lambda progress: progress.acknowledged,
     ),
-    _Single("logtwin_lag_bytes", "what the master holds and the table does not", lambda progress: progress.lag_bytes),
+    ("lag", "what the master holds and the table does not", lambda progress: progress.lag_offsets),
+)
+
+
+def _in_unit(name: str, meaning: str, value: Callable[[Progress], int | None], *, in_bytes: bool) -> _Single:
+    """The series of the logs whose offsets count bytes, or of those whose offsets are ids."""
+
+    def of_unit(progress: Progress) -> int | None:
+        return value(progress) if LogId.parse(progress.log_id).counts_bytes is in_bytes else None
+
+    if in_bytes:
+        return _Single(f"logtwin_{name}_bytes", meaning, of_unit)
+    return _Single(f"logtwin_{name}_ids", f"{meaning}, where offsets are ids", of_unit)
+
+
+_METRICS: tuple[_Single | _Labelled, ...] = (
+    *(_in_unit(*one, in_bytes=True) for one in _OFFSETS),
+    *(_in_unit(*one, in_bytes=False) for one in _OFFSETS),
     _Single(
         "logtwin_lag_seconds",
         "how long ago the first byte that is not committed was first seen at the master; 0 without one",

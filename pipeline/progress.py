@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from sinks.replica import Step
 from sources.errors import LogtwinError
 from sources.master import SessionState
-from sources.offsets import Offset
+from sources.offsets import LogId, Offset
 from sources.retention import UntilLoss
 
 
@@ -61,12 +61,26 @@ class Progress:
     last_failure: LogtwinError | None = None  # the last one that ended the query, healed or not
 
     @property
-    def lag_bytes(self) -> int | None:
-        """What the master has and the replica has not; None before the master was asked."""
+    def lag_offsets(self) -> int | None:
+        """How many offsets the master has and the replica has not; None before the master was asked."""
         reached = self.position if self.position is not None else self.master_minimum
         if reached is None or self.master_maximum is None:
             return None
         return max(0, self.master_maximum - reached)
+
+    @property
+    def lag_bytes(self) -> int | None:
+        """The lag of a log whose offsets count bytes."""
+        return self.lag_offsets if self._counts_bytes else None
+
+    @property
+    def lag_ids(self) -> int | None:
+        """The lag of a log whose offsets are ids, of which most may be free."""
+        return None if self._counts_bytes else self.lag_offsets
+
+    @property
+    def _counts_bytes(self) -> bool:
+        return LogId.parse(self.log_id).counts_bytes
 
     @property
     def acknowledged(self) -> Offset | None:

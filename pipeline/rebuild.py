@@ -49,8 +49,11 @@ class Rebuild:
     """The replica of one log at one version of its table. Driver only."""
 
     def __init__(self, spark: SparkSession, warehouse: str, options: MasterOptions) -> None:
-        """Raises ConfigurationError where there is nothing to rebuild, ReplicaError where the tables contradict it."""
+        """Raises ConfigurationError where there is nothing to rebuild, or no segment files are made of such a log;
+        ReplicaError where the tables contradict each other."""
         self._log_id = options.log_id
+        if not self._log_id.counts_bytes:
+            raise _without_segments(self._log_id)
         self._master = open_log(options)
         self._folder = LOG.path(absolute(warehouse))
         table = KernelTable(spark, self._folder)
@@ -139,6 +142,16 @@ class Rebuild:
     def _records(self, stretch: OffsetRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for piece in stretch.in_pieces(_PIECE_BYTES):
             yield from read(self._folder, self._parts, self._log_id, piece, columns)
+
+
+def _without_segments(log_id: LogId) -> ConfigurationError:
+    return ConfigurationError(
+        f"the files of a {log_id.kind} master cannot be rebuilt",
+        log=log_id,
+        expected="a log of segment files, as of RocketMQ",
+        found=f"one of kind {log_id.kind!r}",
+        hint="The table has every byte of it, nonetheless: logtwin verify proves that.",
+    )
 
 
 def _nothing(log_id: LogId, path: str) -> ConfigurationError:

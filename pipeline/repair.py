@@ -15,6 +15,7 @@ from pipeline.run_state import RunFile, check_free
 from pipeline.session import build_session, spark_log
 from pipeline.wanted import Wanted
 from sinks.healing.repair import Repair, Repaired, WayBack
+from sinks.keyed_state import KeyedStateFollower
 from sources.errors import ConfigurationError, LogtwinError
 from sources.options import ReadOptions
 from sources.registry import open_log
@@ -61,6 +62,8 @@ def _repair(spark: SparkSession, config: Config, options: ReadOptions, *, accept
     yield from (f"{options.id}: {line}" for line in lines(done, dry_run=False))
     for hole in done.missing:
         yield from result_lines(run_backfill(spark, config, options, Wanted(hole.start, hole.end)), dry_run=False)
+    if done.position is not None:
+        KeyedStateFollower(spark, config.warehouse, open_log(options)).follow()
 
 
 def _opened(spark: SparkSession, config: Config, options: ReadOptions) -> Repair:

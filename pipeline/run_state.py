@@ -109,6 +109,7 @@ def facts_of(progress: Progress) -> dict[str, Any]:
         "master_minimum": progress.master_minimum,
         "master_maximum": progress.master_maximum,
         "lag_bytes": progress.lag_bytes,
+        "lag_ids": progress.lag_ids,
         "lag_s": progress.lag_s,
         "until_loss_bytes": None if until_loss is None else until_loss.bytes,
         "until_loss_s": None if until_loss is None else until_loss.seconds,

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.config import Config
-from pipeline.display import duration, moment, number, size
+from pipeline.display import bytes_or_ids, duration, moment, number, size
 from pipeline.lag import reached
 from pipeline.master_watch import until_loss
 from pipeline.progress import ENDED, Phase
@@ -42,7 +42,8 @@ log = logging.getLogger(__name__)
 class LogStatus:
     """One log; README documents every field as the JSON has it.
 
-    Offsets and times are None where nobody could be asked or nothing is there yet. Times are ISO 8601, UTC.
+    Offsets and times are None where nobody could be asked or nothing is there yet. Times are ISO 8601, UTC. The lag is
+    in what offsets count: `lag_ids` is None of a log that counts bytes, `lag_bytes` of any other.
     """
 
     id: str
@@ -67,6 +68,7 @@ class LogStatus:
     master_minimum: int | None
     master_maximum: int | None
     lag_bytes: int | None
+    lag_ids: int | None
     lag_s: float | None
     until_loss_bytes: int | None
     until_loss_s: float | None
@@ -111,7 +113,8 @@ def status_of(
     facts: Mapping[str, Any] = run.facts if run is not None and is_running else {}
     position = None if state is None else state.offset
     bounds = None if answer.view is None else answer.view.bounds
-    lag_bytes = None if bounds is None else max(0, bounds.end - reached(position, bounds))
+    lag = None if bounds is None else max(0, bounds.end - reached(position, bounds))
+    counts_bytes = master.log_id.counts_bytes
     until_loss_bytes, until_loss_s = _until_loss(facts, answer.view, state)
     return LogStatus(
         id=str(master.log_id),
@@ -135,8 +138,9 @@ def status_of(
         acknowledged_by_master=answer.acknowledged,
         master_minimum=None if bounds is None else bounds.start,
         master_maximum=None if bounds is None else bounds.end,
-        lag_bytes=lag_bytes,
-        lag_s=_lag_s(lag_bytes, run if is_running else None, now),
+        lag_bytes=lag if counts_bytes else None,
+        lag_ids=None if counts_bytes else lag,
+        lag_s=_lag_s(lag, run if is_running else None, now),
         until_loss_bytes=until_loss_bytes,
         until_loss_s=until_loss_s,
         writer=None if state is None else str(state.writer),
@@ -160,14 +164,14 @@ def _ask(master: MasterLog) -> Answer:
         return Answer(error=str(error))
 
 
-def _lag_s(lag_bytes: int | None, running: RunState | None, now: datetime) -> float | None:
+def _lag_s(lag: int | None, running: RunState | None, now: datetime) -> float | None:
     """What the job said and what has passed since: at the most, for it may have committed since."""
-    if lag_bytes == 0:
+    if lag == 0:
         return 0.0
     if running is None:
         return None
     said: float | None = running.facts.get("lag_s")
-    return said if said is None or lag_bytes is None else said + max(0.0, running.age_s(now))
+    return said if said is None or lag is None else said + max(0.0, running.age_s(now))
 
 
 def _until_loss(
@@ -198,7 +202,7 @@ def _block(one: LogStatus, now: datetime) -> Table:
 
 
 def _lines(one: LogStatus, now: datetime) -> dict[str, str]:
-    held = one.master_maximum
+    held, lag = one.master_maximum, bytes_or_ids(one.lag_bytes, one.lag_ids)
     lines = {
         "running": _running(one, now),
         "process": "–" if one.pid is None else f"{one.pid} on {one.host}",
@@ -209,7 +213,7 @@ def _lines(one: LogStatus, now: datetime) -> dict[str, str]:
         "acknowledged": number(one.acknowledged),
         "  as master counts": number(one.acknowledged_by_master),
         "master holds": "–" if held is None else f"{number(one.master_minimum)} to {number(held)}",
-        "lag": size(one.lag_bytes) + ("" if one.lag_s is None else f", {duration(one.lag_s)}"),
+        "lag": lag + ("" if one.lag_s is None else f", {duration(one.lag_s)}"),
         "until loss": _loss(one),
     }
     errors = {"last error": one.last_error, "master says": one.master_error}

@@ -2,7 +2,7 @@
 
 One version of the log table is compared, section by section, some in each Spark job (`pipeline/verification/`: `plan`,
 `task`). After each job what differs becomes incidents and what is equal is remembered (`state`): a kill costs the job
-that was under way. Whole runs prove the queues, too (`queues`).
+that was under way. Whole runs prove the queues, too, where there are any (`queues`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pipeline.console import err
 from pipeline.session import build_session, spark_log
 from pipeline.verification.accounts import read_accounts
 from pipeline.verification.plan import Section, sampled, sections
-from pipeline.verification.queues import Jump, jumps
+from pipeline.verification.queues import Jump, has_queues, jumps
 from pipeline.verification.state import Asked, VerifyFile, VerifyState
 from pipeline.verification.summary import Summary, Tally, incident_of
 from pipeline.verification.task import SectionComparer
@@ -49,7 +49,7 @@ OnProgress = Callable[[int, int], None]
 class Scope:
     """What is to be compared, and how fast. With neither `share` nor a range it is a whole run.
 
-    `path` is a directory of the master's segment files, to compare with these instead of the configured master.
+    `path` is a directory of the master's files, to compare with these instead of the configured master.
     """
 
     share: float | None = None
@@ -130,7 +130,9 @@ class _Verification:
             state = state.with_proven(section for section, compared in results if _are_equal(compared))
             self._file.write(state)
             on_progress(earlier_bytes + tally.bytes, all_bytes)
-        is_queue_proof = self._scope.is_whole or self._scope.queues
+        is_queue_proof = (self._scope.is_whole or self._scope.queues) and has_queues(self._options.log_id)
+        in_holes = sum(hole.size for hole in accounts.holes.within(accounts.reach))
+        counts_bytes = self._options.log_id.counts_bytes
         summary = Summary(
             log_id=self._options.log_id,
             master=self._master.place,
@@ -140,7 +142,8 @@ class _Verification:
             claims=tally.claims,
             earlier_bytes=earlier_bytes,
             without_master_bytes=tally.without_master_bytes,
-            holes_bytes=sum(hole.size for hole in accounts.holes.within(accounts.reach)),
+            holes_bytes=in_holes if counts_bytes else None,
+            holes_ids=None if counts_bytes else in_holes,
             differing=tally.differing,
             differences=tuple(tally.differences),
             seconds=time.monotonic() - self._began_s,

@@ -49,7 +49,7 @@ class Section:
     @property
     def compared_bytes(self) -> int:
         """Of the log; a hole has none to compare."""
-        return 0 if self.at is At.HOLE else self.range.size
+        return sum(claim.bytes for claim in self.claims)
 
     def halves(self) -> tuple[Section, Section]:
         """The same claims, of which there are several, in two sections."""
@@ -59,7 +59,7 @@ class Section:
 
 def claims_of(ledger: Iterable[LedgerRow], holes: Iterable[OffsetRange], wanted: OffsetRange) -> list[Claim]:
     """What the tables say of everything that touches `wanted`, in order."""
-    rows = (Claim(row.range, row.checksum, row.records) for row in ledger)
+    rows = (Claim(row.range, row.checksum, row.records, row.bytes) for row in ledger)
     claims = (*rows, *(Claim(hole) for hole in holes))
     return sorted((one for one in claims if one.range.overlaps(wanted)), key=lambda one: one.range)
 
@@ -94,13 +94,13 @@ def _drawn(section: Section, seed: int) -> float:
 def _cut(claims: Sequence[Claim], held: OffsetRange | None, size_bytes: int) -> Iterator[Section]:
     for at, alike in groupby(claims, key=lambda claim: _at(claim, held)):
         together: list[Claim] = []
+        together_bytes = 0
         for claim in alike:
-            if together and (
-                claim.range.start != together[-1].range.end or claim.range.end - together[0].range.start > size_bytes
-            ):
+            if together and (claim.range.start != together[-1].range.end or together_bytes + claim.bytes > size_bytes):
                 yield Section(tuple(together), at)
-                together = []
+                together, together_bytes = [], 0
             together.append(claim)
+            together_bytes += claim.bytes
         yield Section(tuple(together), at)
 
 

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from sinks.holes import Holes
 from sources.offsets import LogId, Offset
 
+_WITH_QUEUES = "rocketmq"
 JUMPS_LISTED = 100
 _TAKES_ONE = "kind = 'message' AND sys_flag & 12 IN (0, 8)"
 _IS_BATCH = "sys_flag & 128 <> 0"
@@ -62,6 +63,11 @@ class Jump:
     def as_json(self) -> dict[str, Any]:
         values = {name: getattr(self, name) for name in ("topic", "queue_id", "after", "at", "expected", "found")}
         return {**values, "why": self.why.value}
+
+
+def has_queues(log_id: LogId) -> bool:
+    """Whether there is anything to prove: the entries of other kinds of logs are in no queue."""
+    return log_id.kind == _WITH_QUEUES
 
 
 def jumps(

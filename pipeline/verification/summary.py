@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline.display import number, size
+from pipeline.display import bytes_or_ids, number, size
 from pipeline.verification.queues import JUMPS_LISTED, Jump
 from sinks.incidents import Action, Incident
 from sinks.proof.verdicts import Compared, Verdict
@@ -34,7 +34,7 @@ def describe(found: Compared) -> str:
     if found.claim.records not in (None, found.rows):
         words.append(f"{found.rows:,} rows, by the ledger {found.claim.records:,} records")
     if found.differing:
-        listed = ", ".join(f"{one.offset} {one.kind.value}" for one in found.differences)
+        listed = ", ".join(map(str, found.differences))
         more = found.differing - len(found.differences)
         words.append(f"{found.differing:,} differ: {listed}{f' and {more:,} more' if more else ''}")
     if found.error is not None:
@@ -62,7 +62,8 @@ class Summary:
     """One log; README documents every field of the JSON. Claims are ranges of the ledger.
 
     `bytes` and `claims` are what this run compared, `earlier_bytes` what an interrupted one before it had proven.
-    `jumps` is None where the queues were not looked at.
+    Holes are counted in what offsets count: `holes_ids` is None of a log that counts bytes, `holes_bytes` of any other.
+    `jumps` is None where the queues were not looked at, or there are none.
     """
 
     log_id: LogId
@@ -74,7 +75,8 @@ class Summary:
     claims: int
     earlier_bytes: int
     without_master_bytes: int
-    holes_bytes: int
+    holes_bytes: int | None
+    holes_ids: int | None = None
     differing: int
     differences: tuple[Compared, ...]
     jumps: tuple[Jump, ...] | None
@@ -108,6 +110,7 @@ class Summary:
             "earlier_bytes": self.earlier_bytes,
             "without_master_bytes": self.without_master_bytes,
             "holes_bytes": self.holes_bytes,
+            "holes_ids": self.holes_ids,
             "differing": self.differing,
             "differences": [{**one.as_json(), "text": describe(one)} for one in self.differences],
             "jumps": None if self.jumps is None else [jump.as_json() for jump in self.jumps],
@@ -131,8 +134,8 @@ class Tally:
                 self.differences += [one] if len(self.differences) < DIFFERENCES_LISTED else []
             if not one.claim.is_hole:
                 self.claims += 1
-                self.bytes += one.claim.range.size
-                self.without_master_bytes += 0 if one.with_master else one.claim.range.size
+                self.bytes += one.claim.bytes
+                self.without_master_bytes += 0 if one.with_master else one.claim.bytes
 
 
 def lines(one: Summary) -> Iterator[tuple[str, str]]:
@@ -145,8 +148,8 @@ def lines(one: Summary) -> Iterator[tuple[str, str]]:
         yield f"  {size(one.earlier_bytes)} more were proven before an interruption", ""
     if one.without_master_bytes:
         yield f"  of them {size(one.without_master_bytes)} with the ledger alone: the master no longer holds them", ""
-    if one.holes_bytes:
-        yield f"  {size(one.holes_bytes)} in holes: nothing to compare", ""
+    if one.holes_bytes or one.holes_ids:
+        yield f"  {bytes_or_ids(one.holes_bytes, one.holes_ids)} in holes: nothing to compare", ""
     for found in one.differences:
         yield f"  {describe(found)}", "red"
     if one.differing > len(one.differences):

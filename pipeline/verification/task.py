@@ -7,15 +7,14 @@ down to these. Only a master that is away ends the task, and with it the run, wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import closing
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipeline.verification.plan import At, Section
 from pipeline.verification.throttle import Throttle
 from sinks.proof.comparison import compare
+from sinks.proof.master_bytes import master_bytes
 from sinks.proof.stored import read
 from sinks.proof.verdicts import Compared, Verdict
 from sources.errors import AboveMaximum, BelowMinimum, LogError, LogtwinError, OffsetOutOfRange, ReplicaError
@@ -52,11 +51,10 @@ class SectionComparer:
         return [self._judged(section, failed, throttle)]
 
     def _compare(self, section: Section, throttle: Throttle) -> list[Compared]:
-        columns = self.master.restored_from
-        rows = _paced(read(self.folder, section.parts, self.master.log_id, section.range, columns), throttle)
-        with closing(self.master.raw(section.range, committed=self.position)) as pieces:
-            master = pieces if section.at is At.MASTER else None
-            found = list(compare(section.claims, rows, master, self.master.restore))
+        columns = tuple(dict.fromkeys((*self.master.restored_from, *self.master.measured_by)))
+        rows = self._paced(read(self.folder, section.parts, self.master.log_id, section.range, columns), throttle)
+        with master_bytes(self.master, section.range, self.position) as held:
+            found = list(compare(section.claims, rows, held if section.at is At.MASTER else None, self.master))
         return [_unless_worse(one, Verdict.MASTER_LACKS) for one in found] if section.at is At.BEYOND else found
 
     def _judged(self, section: Section, error: LogtwinError, throttle: Throttle) -> Compared:
@@ -69,13 +67,12 @@ class SectionComparer:
         verdict = Verdict.MASTER_LACKS if isinstance(error, AboveMaximum) else Verdict.MASTER_UNREADABLE
         return _unless_worse(alone, verdict, str(error))
 
+    def _paced(self, batches: Iterable[pa.RecordBatch], throttle: Throttle) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            throttle.spend(int(self.master.lengths(batch).sum()))
+            yield batch
+
 
 def _unless_worse(found: Compared, verdict: Verdict, error: str | None = None) -> Compared:
     """What equals the ledger, with what is wrong at the master; what does not stays what it is."""
     return replace(found, verdict=verdict, error=error) if found.verdict is Verdict.EQUAL else found
-
-
-def _paced(batches: Iterable[pa.RecordBatch], throttle: Throttle) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        throttle.spend(pc.sum(batch.column("size")).as_py() or 0)
-        yield batch

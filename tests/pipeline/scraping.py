@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from prometheus_client import Metric
@@ -41,6 +42,8 @@ KNOWN = Progress(
     incidents={"checksum_failure": 4},
     failures={"MasterSilent": 2},
 )
+IN_IDS = replace(KNOWN, log_id="dister/c")
+"""The same of a log whose offsets are ids."""
 UNKNOWN = Progress(
     log_id="rocketmq/b",
     phase=Phase.STARTING,

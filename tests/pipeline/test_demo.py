@@ -78,3 +78,19 @@ def test_ctrl_c_stops_a_kept_demo_cleanly(tmp_path: Path) -> None:
     out, err = finish(process)
     assert "Traceback" not in err
     assert offsets_of(out)[1] > 0
+
+
+def test_the_demo_of_dister_follows_a_leader_through_a_lost_election(tmp_path: Path) -> None:
+    out, err = finish(demo(tmp_path, "--master", "dister", "--duration-s", "2", "--rate-per-s", "200"))
+    assert "50 entries were taken back, 80 others came" in out
+    assert "the master overrules" in err
+    assert "  equal" in out
+    assert "Traceback" not in err
+    removed = DeltaTable(str(tmp_path / "warehouse" / "removed")).to_pyarrow_dataset()
+    assert removed.count_rows() == 50
+    leader = tmp_path / "store" / "dister"
+    assert {"dister.entry.log", "dister.service.db", "dister.peers.json"} <= {one.name for one in leader.iterdir()}
+    kept = DeltaTable(str(tmp_path / "warehouse" / "dister_kv")).to_pyarrow_dataset()
+    assert kept.count_rows() > 100
+    nodes = DeltaTable(str(tmp_path / "warehouse" / "dister_services")).to_pyarrow_dataset()
+    assert nodes.count_rows() == 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.loss_policy import Skip, Stop, StopAndReport, decide, explained
+from pipeline.loss_policy import Mend, Skip, Stop, StopAndReport, decide, explained
 from sources.errors import (
     AboveMaximum,
     BelowMinimum,
@@ -15,6 +15,7 @@ from sources.errors import (
     MasterUnreachable,
     MissingSegment,
     Recreated,
+    RepairPending,
     Rewritten,
     TakenOver,
 )
@@ -74,6 +75,44 @@ def test_what_needs_a_repair_stops_and_is_on_record(
 def test_damage_that_comes_as_an_error_is_not_passed(kind: type[LogtwinError]) -> None:
     """Readers pass it where they can, with its bytes; what they raise they could not pass."""
     assert decide("record", kind("bad", offset=600), POSITION, span(0, 900)) == Stop()
+
+
+# --- a master that overrules
+
+
+@pytest.mark.parametrize("on_loss", ["fail", "record"])
+@pytest.mark.parametrize("kind", [AboveMaximum, Rewritten])
+def test_a_master_that_overrules_is_followed(kind: type[LogtwinError], on_loss: OnLoss) -> None:
+    error = kind("differs", offset=450)
+    assert decide(on_loss, error, POSITION, span(0, 300), overrules=True) == Mend()
+    assert decide(on_loss, error, None, span(0, 300), overrules=True) == Stop()  # a start beyond its end, no difference
+
+
+@pytest.mark.parametrize("on_loss", ["fail", "record"])
+@pytest.mark.parametrize("position", [None, POSITION])
+def test_a_pending_repair_is_taken_to_its_end(position: Offset | None, on_loss: OnLoss) -> None:
+    error = RepairPending("not done", offset=450)
+    assert decide(on_loss, error, position, None, overrules=True) == Mend()
+    assert decide(on_loss, error, position, None, overrules=False) == Stop()
+
+
+def test_an_empty_master_overrules_nothing() -> None:
+    error = Recreated("empty", offset=500)
+    assert decide("fail", error, POSITION, span(0, 0), overrules=True) == Stop()
+    assert decide("record", error, POSITION, span(0, 0), overrules=True) == StopAndReport(
+        Condition.RECREATED, span(0, 500)
+    )
+
+
+@pytest.mark.parametrize("kind", [ChecksumMismatch, CorruptRecord, MissingSegment, Gap, MasterUnreachable, TakenOver])
+def test_what_overruling_does_not_change(kind: type[LogtwinError]) -> None:
+    for on_loss in ("fail", "record"):
+        error = kind("bad", offset=600)
+        assert decide(on_loss, error, POSITION, span(0, 900), overrules=True) == Stop()
+    gone = BelowMinimum("gone", offset=500)
+    assert decide("record", gone, POSITION, span(700, 900), overrules=True) == Skip(
+        Condition.BELOW_MINIMUM, span(500, 700)
+    )
 
 
 # --- what an operator is told

@@ -23,9 +23,17 @@ from pipeline.metadata_sync import MetadataSync, next_due
 from pipeline.progress import Phase, Progress
 from pipeline.replicate import Job
 from sources.datasource import register
-from sources.errors import LogtwinError, MasterSilent, MasterUnreachable, ReplicaError
+from sources.errors import LogtwinError, MasterError, MasterSilent, MasterUnreachable, ReplicaError
 from sources.master import SessionState
-from sources.metadata import CONSUMER_OFFSETS, DELAY_OFFSETS, MESSAGE_REQUEST_MODES, TOPICS, Fetched, MetadataKind
+from sources.metadata import (
+    CONSUMER_OFFSETS,
+    DELAY_OFFSETS,
+    DISTER_SERVICES,
+    MESSAGE_REQUEST_MODES,
+    TOPICS,
+    Fetched,
+    MetadataKind,
+)
 from sources.offsets import LogId, Offset
 from sources.rocketmq import metadata
 from sources.rocketmq.client import RemotingClient
@@ -55,14 +63,19 @@ class Tables:
         self.recorded: list[tuple[str, float]] = []
         self.error: LogtwinError | None = None
         self.took_s = 0.0
+        self.least_version = 0
+        self.refused = 0
 
     def of(self, spark: object, warehouse: str, log_id: LogId, kind: MetadataKind) -> Any:
         tables = self
 
         class Table:
-            def record(self, items: pa.Table, fetched_at: datetime) -> int:
+            def record(self, items: pa.Table, fetched_at: datetime, version: int) -> int:
                 if tables.error is not None:
                     raise tables.error
+                if version < tables.least_version:
+                    tables.refused += 1
+                    raise MasterError(f"version {version} is older", log=log_id)
                 tables.recorded.append((kind.name, time.monotonic()))
                 time.sleep(tables.took_s)
                 return 1
@@ -188,6 +201,24 @@ def test_a_table_that_cannot_be_written_does_not_end_it(tables: Tables, caplog: 
     wait_until(lambda: "fetched again" in caplog.text, "that it works again")
     running.stop()
     assert caplog.text.count("the disk is full") == 1
+
+
+def test_45_an_older_state_is_one_warning_and_not_taken(tables: Tables, caplog: pytest.LogCaptureFixture) -> None:
+    """DI-116. Its number goes to the table, which knows the recorded one."""
+    tables.least_version = 200
+    now = [199]
+
+    def fetch() -> Iterator[Fetched]:
+        yield Fetched(DISTER_SERVICES, NOTHING, now[0])
+
+    running = sync(fetch, rhythm(0, 0.01))
+    running.start()
+    wait_until(lambda: tables.refused > 3, "three fetches")
+    assert tables.recorded == []
+    now[0] = 200
+    wait_until(lambda: "fetched again" in caplog.text, "that it is taken")
+    running.stop()
+    assert caplog.text.count("is older") == 1
 
 
 @pytest.mark.parametrize("phase", [Phase.FAILED, Phase.STOPPED, Phase.DONE])

@@ -21,7 +21,7 @@ from sinks.replica import Step
 from sources.errors import ConfigurationError
 from sources.retention import UntilLoss
 from tests.pipeline.masters import embedded_master
-from tests.pipeline.scraping import KNOWN, UNKNOWN, Endpoint, scrape, values
+from tests.pipeline.scraping import IN_IDS, KNOWN, UNKNOWN, Endpoint, scrape, values
 from tests.truth import Fixture
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -37,7 +37,7 @@ def endpoint() -> Iterator[Endpoint]:
 @pytest.fixture(scope="module")
 def families(endpoint: Endpoint) -> list[Metric]:
     """Everything that there is."""
-    return endpoint.families(KNOWN)
+    return endpoint.families(KNOWN, IN_IDS)
 
 
 def is_open(port: int) -> bool:
@@ -69,6 +69,21 @@ def test_every_series_shows_what_the_progress_says(endpoint: Endpoint) -> None:
     assert found["logtwin_stage_seconds_total", "rocketmq/a", "commit"] == 0.75
     assert found["logtwin_incidents_total", "rocketmq/a", "checksum_failure"] == 4
     assert found["logtwin_failures_total", "rocketmq/a", "MasterSilent"] == 2
+
+
+def test_offsets_that_are_ids_are_told_as_ids(endpoint: Endpoint) -> None:
+    found = endpoint.values(KNOWN, IN_IDS)
+    assert {(name, value) for (name, log_id, *_), value in found.items() if name.endswith("_ids")} == {
+        ("logtwin_master_minimum_offset_ids", 50),
+        ("logtwin_master_maximum_offset_ids", 1000),
+        ("logtwin_received_offset_ids", 700),
+        ("logtwin_committed_offset_ids", 600),
+        ("logtwin_acknowledged_offset_ids", 500),
+        ("logtwin_lag_ids", 400),
+    }
+    assert {log_id for name, log_id, *_ in found if name.endswith("_ids")} == {"dister/c"}
+    in_bytes = {name for name, log_id, *_ in found if log_id == "dister/c" and name.endswith("_bytes")}
+    assert in_bytes == {"logtwin_until_loss_bytes"}
 
 
 def test_what_is_not_known_is_absent(endpoint: Endpoint) -> None:
@@ -231,7 +246,7 @@ def test_the_document_and_the_endpoint_name_the_same(families: list[Metric]) -> 
 def unit_of(name: str) -> str:
     """The unit that a name ends in, as naming rules want it: before `_total`."""
     last = name.removesuffix("_total").rpartition("_")[2]
-    return last if last in {"bytes", "seconds"} else "–"
+    return last if last in {"bytes", "ids", "seconds"} else "–"
 
 
 def test_names_follow_the_naming_rules(families: list[Metric]) -> None:

@@ -29,6 +29,12 @@ def test_the_lag_is_what_the_master_has_and_the_replica_has_not(
     assert now.lag_bytes == lag_bytes
 
 
+def test_a_lag_is_in_what_offsets_count() -> None:
+    assert (PROGRESS.lag_bytes, PROGRESS.lag_ids) == (400, None)
+    in_ids = replace(PROGRESS, log_id="dister/a")
+    assert (in_ids.lag_bytes, in_ids.lag_ids) == (None, 400)
+
+
 def test_the_last_error_is_the_querys_before_the_sessions_and_stays_when_it_has_healed() -> None:
     assert PROGRESS.last_error == "it broke"
     failure = MasterUnreachable("no connection")

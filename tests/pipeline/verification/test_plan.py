@@ -18,7 +18,7 @@ def between(start: int, end: int) -> OffsetRange:
 
 
 def claim(start: int, end: int) -> Claim:
-    return Claim(between(start, end), f"sha256:{start}", 1)
+    return Claim(between(start, end), f"sha256:{start}", 1, end - start)
 
 
 def row(start: int, end: int) -> LedgerRow:
@@ -56,6 +56,12 @@ def test_small_claims_that_join_are_read_together() -> None:
     assert cut(found) == [(at, min(at + 60 * MB, 200 * MB), At.MASTER) for at in range(0, 200 * MB, 60 * MB)]
     assert all(one.range.size <= SECTION_BYTES for one in found)
     assert [one for section in found for one in section.claims] == claims
+
+
+def test_sections_are_cut_by_bytes_and_not_by_offsets() -> None:
+    claims = [Claim(between(at, at + 10**9), f"sha256:{at}", 1, 20 * MB) for at in range(0, 10**10, 10**9)]
+    assert [len(one.claims) for one in sections(claims, None, [])] == [3, 3, 3, 1]
+    assert [one.compared_bytes for one in sections(claims, None, [])] == [60 * MB] * 3 + [20 * MB]
 
 
 def test_a_large_claim_is_a_section_of_its_own() -> None:

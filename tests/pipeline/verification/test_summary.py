@@ -18,9 +18,9 @@ def between(start: int, end: int) -> OffsetRange:
     return OffsetRange(Offset(start), Offset(end))
 
 
-EQUAL = Compared(claim=Claim(between(0, 1000), "sha256:00", 10), verdict=Verdict.EQUAL, rows=10)
+EQUAL = Compared(claim=Claim(between(0, 1000), "sha256:00", 10, 1000), verdict=Verdict.EQUAL, rows=10)
 DAMAGED = Compared(
-    claim=Claim(between(1000, 2000), "sha256:01", 10),
+    claim=Claim(between(1000, 2000), "sha256:01", 10, 1000),
     verdict=Verdict.REPLICA_DAMAGED,
     rows=9,
     differences=(Difference(Offset(1100), Kind.MISSING), Difference(Offset(1500), Kind.CHANGED)),
@@ -49,6 +49,21 @@ def test_a_difference_in_words() -> None:
     assert said.startswith("[1000, 2000): the replica is damaged")
     assert "9 rows, by the ledger 10 records" in said
     assert said.endswith("12 differ: 1100 missing, 1500 changed and 10 more")
+
+
+def test_an_entry_is_named_by_its_id_too() -> None:
+    found = replace(DAMAGED, differences=(Difference(Offset(1100), Kind.CHANGED, 1999),), differing=1)
+    assert describe(found).endswith("1 differ: 1100 (id 1999) changed")
+    assert found.as_json()["differences"] == [{"offset": 1100, "kind": "changed", "id": 1999}]
+
+
+def test_holes_are_told_in_what_offsets_count() -> None:
+    in_bytes = replace(SUMMARY, holes_bytes=5000)
+    in_ids = replace(SUMMARY, log_id=LogId("dister", "a"), holes_bytes=None, holes_ids=5000)
+    assert "  5.0 kB in holes: nothing to compare" in [line for line, _ in lines(in_bytes)]
+    assert "  5,000 ids in holes: nothing to compare" in [line for line, _ in lines(in_ids)]
+    told = in_ids.as_json()
+    assert (told["holes_bytes"], told["holes_ids"]) == (None, 5000)
 
 
 def test_what_could_not_be_read_is_said() -> None:

@@ -1,0 +1,181 @@
+"""The verbs that answer from a replica's map, and what brings the map in step beside the stream."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import takewhile
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.backfill import run_backfill
+from pipeline.cli import main
+from pipeline.config import load
+from pipeline.maintain import Maintenance
+from pipeline.repair import repair_logs
+from pipeline.wanted import Wanted
+from sinks.replica import Step
+from sources.dister.leader_log import LeaderLog
+from tests.pipeline.running import replicate_now
+from tests.sinks.dister_logs import bring, entries, live, replayed
+
+TEXT = ":smile: [bold]ключ[/]\nline 2"
+
+
+class Killed(BaseException):
+    """The end of the process, as far as the code under test can tell."""
+
+
+def job_file(folder: Path, **leaders: Path) -> Path:
+    """The configuration of one log for each leader's folder, by its group."""
+    logs = "".join(f'[[logs]]\nid = "dister/{group}"\npath = "{leader}"\n' for group, leader in leaders.items())
+    job = folder / "job.toml"
+    job.write_text(f'warehouse = "{folder}/lake"\n{logs}')
+    return job
+
+
+@pytest.fixture(scope="module")
+def replicated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The configuration of two logs: a small and a large one."""
+    folder = tmp_path_factory.mktemp("replicated")
+    with LeaderLog(folder / "small") as small, LeaderLog(folder / "large") as large:
+        small.set({"b": "2", "a": TEXT, "gone": "1"})
+        small.remove(["gone"], rnd=1)
+        bring(spark, folder / "lake", small, group="small")
+        large.set({f"key-{number:04d}": str(number) for number in range(1001)})
+        bring(spark, folder / "lake", large, group="large")
+    return job_file(folder, small=folder / "small", large=folder / "large")
+
+
+@pytest.fixture
+def leader(tmp_path: Path) -> Iterator[LeaderLog]:
+    with LeaderLog(tmp_path / "leader") as writer:
+        yield writer
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main([str(one) for one in arguments])
+    code = ended.value.code
+    said = capsys.readouterr()
+    return (code if isinstance(code, int) else 0), said.out, said.err
+
+
+def ask(capsys: pytest.CaptureFixture[str], job: Path, log: str, *arguments: object) -> tuple[int, str, str]:
+    return run(capsys, *arguments, "--config", job, "--log", log)
+
+
+@pytest.mark.spark
+def test_118_get_prints_the_value_as_it_is(replicated: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """DI-118."""
+    code, out, err = ask(capsys, replicated, "dister/small", "get", "a")
+    assert (code, out) == (0, TEXT + "\n")
+    assert err == "dister/small: as of offset 20002, epoch 0\n"
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("key", ["gone", "never there", ""])
+def test_118_a_missing_key_prints_nothing_and_fails(
+    replicated: Path, capsys: pytest.CaptureFixture[str], key: str
+) -> None:
+    """DI-118."""
+    code, out, _ = ask(capsys, replicated, "dister/small", "get", key)
+    assert (code, out) == (1, "")
+
+
+@pytest.mark.spark
+def test_118_get_all_prints_the_map_by_key(replicated: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """DI-118."""
+    code, out, err = ask(capsys, replicated, "dister/small", "get-all")
+    assert (code, out) == (0, f"a={TEXT}\nb=2\n")
+    assert err == "dister/small: as of offset 20002, epoch 0\n"
+    _, out, _ = ask(capsys, replicated, "dister/small", "get-all", "--json")
+    assert json.loads(out) == {"a": TEXT, "b": "2"}
+
+
+@pytest.mark.spark
+def test_118_more_than_1000_keys_are_refused_unless_told_otherwise(
+    replicated: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """DI-118."""
+    code, out, err = ask(capsys, replicated, "dister/large", "get-all")
+    assert (code, out) == (2, "")
+    assert "found 1001" in err
+    assert "--no-limit" in err
+    code, out, _ = ask(capsys, replicated, "dister/large", "get-all", "--no-limit")
+    assert (code, len(out.splitlines())) == (0, 1001)
+
+
+@pytest.mark.spark
+def test_maintenance_leaves_the_files_of_the_map_to_the_job(spark: SparkSession, replicated: Path) -> None:
+    steps = Maintenance(spark, load(replicated), dry_run=True).run()
+    merged = {one.table for one in takewhile(lambda one: one.step == "merge", steps)}
+    assert merged == {"log", "ledger"}
+
+
+@pytest.mark.spark
+def test_which_log_has_to_be_clear(replicated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "get", "a", "--config", replicated)
+    assert (code, out) == (2, "")
+    assert "found dister/small, dister/large" in err
+    job = tmp_path / "job.toml"
+    job.write_text(f'warehouse = "{tmp_path}/lake"\n[[logs]]\nid = "rocketmq/test"\npath = "{tmp_path}"\n')
+    assert run(capsys, "get", "a", "--config", job)[0] == 2
+
+
+@pytest.mark.spark
+def test_before_anything_is_replicated(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "get", "a", "--config", job_file(tmp_path, test=tmp_path / "leader"))
+    assert (code, out) == (2, "")
+    assert "nothing of this log is replicated yet" in err
+
+
+@pytest.mark.spark
+def test_a_map_that_is_behind_its_log_says_so_and_the_job_catches_up(
+    spark: SparkSession, tmp_path: Path, leader: LeaderLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def die(reached: Step) -> None:
+        if reached is Step.COMMIT:
+            raise Killed
+
+    leader.set({"a": "1"}, rnd=7)
+    bring(spark, tmp_path / "lake", leader)
+    leader.set({"a": "2"}, rnd=1)
+    with pytest.raises(Killed):
+        bring(spark, tmp_path / "lake", leader, on_step=die)
+    job = job_file(tmp_path, test=leader.folder)
+    code, out, err = run(capsys, "get", "a", "--config", job)
+    assert (code, out) == (0, "1\n")
+    assert err.startswith("dister/test: as of offset 10008, epoch 0; the table log is at 20002")
+
+    leader.set({"b": "3"}, rnd=1)
+    replicate_now(spark, load(job))
+    assert live(tmp_path / "lake") == replayed(leader) == {"a": "2", "b": "3"}
+
+
+@pytest.mark.spark
+def test_after_a_repair_by_hand_the_map_is_the_leader_s(spark: SparkSession, tmp_path: Path, leader: LeaderLog) -> None:
+    leader.set({"a": "1"}, rnd=7)
+    leader.set({"a": "dirty", "b": "dirty"}, rnd=1)
+    bring(spark, tmp_path / "lake", leader)
+    leader.truncate_to(10007)
+    job = job_file(tmp_path, test=leader.folder)
+    list(repair_logs(load(job), str(job), accept_master=False, take_over=False, dry_run=False))
+    assert entries(tmp_path / "lake") == {"a": ("1", 10007, False)}
+
+
+@pytest.mark.spark
+def test_what_a_backfill_brings_is_older_than_what_is_there(
+    spark: SparkSession, tmp_path: Path, leader: LeaderLog
+) -> None:
+    leader.set({"a": "old", "b": "old", "c": "old"}, rnd=7)
+    leader.set({"a": "new"}, rnd=1)
+    leader.remove(["b"], rnd=1)
+    lake, config = tmp_path / "lake", load(job_file(tmp_path, test=leader.folder))
+    bring(spark, lake, leader, start=10008)
+    assert live(lake) == {"a": "new"}
+    filled = run_backfill(spark, config, config.logs[0], Wanted())
+    assert filled.records == 1
+    assert entries(lake) == {"a": ("new", 20001, False), "b": (None, 30001, True), "c": ("old", 10007, False)}
