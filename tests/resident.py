@@ -32,7 +32,7 @@ def _anonymous_mib(process: psutil.Process) -> float:
     return float(held.rss - held.shared) / MIB
 
 
-def _held_mib(pid: int) -> list[tuple[str, float]]:
+def held_mib(pid: int) -> list[tuple[str, float]]:
     """Program and memory of a process and each below it; none of one that has ended meanwhile.
 
     The program is that of the executable: a process that the JVM is just forking has its memory, but the name of
@@ -55,7 +55,7 @@ def run_measured(arguments: list[str], *, poll_s: float = 0.2) -> Peak:
     with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         python = largest = java = 0.0
         while process.poll() is None:
-            held = _held_mib(process.pid)
+            held = held_mib(process.pid)
             pythons = [mib for name, mib in held if name != "java"]
             python, largest = max(python, sum(pythons)), max(largest, *pythons, 0.0)
             java = max(java, *(mib for name, mib in held if name == "java"), 0.0)

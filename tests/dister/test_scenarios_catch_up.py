@@ -1,0 +1,108 @@
+"""Scenarios 17 to 20: how much comes in at once, an empty replica, and a leader that has nothing to say."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+
+import pytest
+
+from pipeline.replicate import Job
+from sinks.replica import Step
+from sources.datasource import register
+from sources.dister.layout import ENTRY_LOG
+from sources.errors import MasterSilent, Recreated
+from sources.offsets import Offset
+from tests.dister.twin import Killed, Twin, dying_after
+from tests.dister_folders import append_log, leader, write_log
+from tests.pipeline.running import run_until
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize(
+    ("behind", "batches"), [(0, []), (1, [1]), (9_999, [9_999]), (10_000, [10_000]), (10_001, [10_000, 1])]
+)
+def test_scenario_17_behind_by_so_many_entries_it_takes_so_many_batches(
+    twin: Twin, behind: int, batches: list[int]
+) -> None:
+    """DI-57, DI-59: none behind, nothing to do; else ten thousand at most. As the job plans them."""
+    ids = leader(3 + behind)
+    write_log(twin.folder, ids)
+    at, found = Offset(ids[2] + 1), []
+    while at < ids[-1] + 1:
+        end = twin.log.end_of_batch(at, Offset(ids[-1] + 1), 10**9)
+        found.append(bisect_left(ids, end) - bisect_left(ids, at))
+        at = end
+    assert found == batches
+
+
+def test_scenario_17_eleven_batches_over_two_files(twin: Twin) -> None:
+    """DI-59: by the job."""
+    write_log(twin.folder, leader(100_001))
+    twin.replicate()
+    assert twin.batches() == [10_000] * 10 + [1]
+    assert len(list((twin.folder / ENTRY_LOG).glob("*/*"))) == 2
+    twin.assert_equal()
+
+
+def test_scenario_17_killed_after_the_second_of_three_batches_it_goes_on_at_20000(twin: Twin) -> None:
+    """DI-54, DI-60: what is committed is where the next one begins. DI-90: by batches of ten thousand."""
+    ids = leader(25_000)
+    write_log(twin.folder, ids)
+    with pytest.raises(Killed):
+        twin.replicate(dying_after(Step.COMMIT, times=2))
+    assert twin.position == ids[19_999] + 1
+    twin.lose_checkpoint()
+    twin.replicate()
+    assert twin.batches() == [10_000, 10_000, 5_000]
+    twin.assert_equal()
+
+
+@pytest.mark.parametrize("count", [1, 3, 1000, 10_001])
+def test_scenario_18_an_empty_replica_only_catches_up(twin: Twin, count: int) -> None:
+    """DI-58: there is nothing to check, however many entries the leader has."""
+    write_log(twin.folder, leader(count))
+    twin.replicate()
+    twin.assert_equal()
+    assert (twin.epoch, twin.went_back_to) == (0, None)
+
+
+def test_scenario_19_an_empty_leader_is_more_likely_a_wrong_path(twin: Twin) -> None:
+    """DI-70, DI-92: dister does nothing. Here it is refused, and with the switch everything goes."""
+    ids = leader(5)
+    write_log(twin.folder, ids)
+    twin.take()
+    write_log(twin.folder, [])
+    with pytest.raises(Recreated):
+        twin.replicate()
+    assert twin.ids() == ids
+    twin.repair(lambda step: None, accept_master=True)
+    twin.open()
+    assert (twin.ids(), twin.kv(), twin.position) == ([], {}, 0)
+    append_log(twin.folder, leader(2))
+    twin.replicate()
+    twin.assert_equal()
+
+
+def test_scenario_20_a_leader_that_cannot_be_read_is_asked_again_and_not_all_the_time(twin: Twin) -> None:
+    """DI-62, DI-64, D-20: the same batch is asked for again after a while, each time a longer one."""
+    write_log(twin.folder, leader(5))
+    attempts: list[float] = []
+
+    def fail_twice(step: Step) -> None:
+        if step is Step.FILES:
+            attempts.append(time.monotonic())
+            if len(attempts) <= 2:
+                raise MasterSilent("the leader's file cannot be read")
+
+    register(twin.spark)
+    job = Job(twin.spark, twin.config(), available_now=False, on_step=fail_twice)
+    job.start()
+    progress = run_until(job, lambda progress: progress.position == leader(5)[-1] + 1)
+    job.close()
+    assert progress.failures == {"MasterSilent": 2}
+    assert len(attempts) == 3
+    assert attempts[1] - attempts[0] >= 1.0
+    assert attempts[2] - attempts[1] >= 2.0
+    twin.assert_equal()

@@ -1,0 +1,215 @@
+"""Scenarios 36 to 44: a replica that is ahead, files, crashes in a fix, other leaders, and the map after a fix."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from pipeline.progress import Progress
+from pipeline.replicate import Job
+from sinks.healing.repair_steps import Step as RepairStep
+from sinks.keyed_state import KeyedStateFollower
+from sources.datasource import register
+from sources.dister.check_and_fix import walk_back
+from sources.errors import AboveMaximum, RepairPending
+from tests.dister.twin import Killed, Twin, dying_after
+from tests.dister_folders import append_log, dirty, leader, write_log
+from tests.pipeline.running import run_until
+
+pytestmark = pytest.mark.spark
+
+
+def dirty_replica(twin: Twin, ids: Sequence[int]) -> None:
+    """The replica of a leader that has these."""
+    write_log(twin.folder, ids)
+    twin.take()
+    assert twin.ids() == ids
+
+
+def test_scenario_36_a_replica_that_is_ahead(twin: Twin, caplog: pytest.LogCaptureFixture) -> None:
+    """DI-72.
+
+    DI-92, D-13: (a) dister leaves it alone as long as it is ahead; here it is said, and it goes back at once.
+    """
+    dirty_replica(twin, leader(10) + dirty(11, 7))
+    write_log(twin.folder, leader(10))
+    with pytest.raises(AboveMaximum):
+        twin.replicate(check_and_fix="off")
+    with caplog.at_level(logging.WARNING):
+        twin.replicate()
+    assert "the master overrules" in caplog.text
+    twin.assert_equal()
+    assert twin.went_back_to == leader(10)[-1]
+
+
+def test_scenario_36_a_leader_that_has_grown_meanwhile(twin: Twin) -> None:
+    """DI-90: (b) its id is not the leader's. (c) DI-58: nothing is refused for ever, and every later write comes in."""
+    dirty_replica(twin, leader(10) + dirty(11, 7))
+    write_log(twin.folder, leader(12))
+    twin.replicate()
+    twin.assert_equal()
+    append_log(twin.folder, leader(5, first=13))
+    twin.take()
+    twin.assert_equal()
+    assert (twin.went_back_to, twin.epoch) == (leader(10)[-1], 1)
+
+
+def test_scenario_37_ahead_by_a_long_tail(twin: Twin) -> None:
+    """DI-90."""
+    dirty_replica(twin, leader(10) + dirty(11, 7, 12_000))
+    write_log(twin.folder, leader(11))
+    twin.replicate()
+    twin.assert_equal()
+    assert twin.went_back_to == leader(10)[-1]
+
+
+def test_scenario_38_the_histories_part_in_one_file_and_end_in_the_next(twin: Twin) -> None:
+    """DI-85, DI-86, D-3: nothing above the point is left, in any file."""
+    common = leader(5, first=99_990)
+    dirty_replica(twin, common + dirty(99_995, 5, 20))
+    theirs = common + leader(40, first=99_995)
+    write_log(twin.folder, theirs)
+    twin.replicate()
+    twin.assert_equal()
+    assert (twin.went_back_to, twin.ids()) == (common[-1], theirs)
+
+
+@pytest.mark.parametrize("kept", [1, 2, 6])
+def test_scenario_39_the_point_itself_is_kept_in_later_files_too(twin: Twin, kept: int) -> None:
+    """DI-87, DI-89, D-4: where it is the first, the second, or the last entry of the second file."""
+    common = leader(2, first=99_998) + leader(kept, first=100_000)
+    dirty_replica(twin, common + dirty(100_000 + kept, 5, 2))
+    write_log(twin.folder, common)
+    twin.repair(lambda step: None)
+    twin.open()
+    assert twin.position == common[-1] + 1
+    twin.assert_equal()
+
+
+@pytest.mark.parametrize("step", RepairStep)
+def test_scenario_40_a_crash_after_any_step_of_the_fix(twin: Twin, step: RepairStep) -> None:
+    """DI-91, D-24: whoever comes next takes it to the same end."""
+    dirty_replica(twin, leader(30) + dirty(31, 5, 5))
+    write_log(twin.folder, leader(60))
+    with pytest.raises(Killed):
+        twin.repair(dying_after(step))
+    if step is RepairStep.CUT:
+        with pytest.raises(RepairPending):
+            twin.open()
+        twin.replicate()
+    else:
+        twin.repair(lambda done: None)
+        twin.take()
+    twin.assert_equal()
+    assert (twin.went_back_to, twin.epoch) == (leader(30)[-1], 1)
+
+
+def test_scenario_40_a_crash_between_the_log_and_the_map(twin: Twin, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DI-88: the fix has ended, and the map is still the one of before."""
+    dirty_replica(twin, leader(30) + dirty(31, 5, 5))
+    write_log(twin.folder, leader(30))
+
+    follow, calls = KeyedStateFollower.follow, 0
+
+    def die_after_the_fix(follower: KeyedStateFollower) -> bool:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise Killed("killed")
+        return follow(follower)
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(KeyedStateFollower, "follow", die_after_the_fix)
+        twin.replicate()
+    assert twin.ids() == leader(30)
+    assert len(twin.kv()) == 35
+    twin.replicate()
+    twin.assert_equal()
+
+
+@pytest.mark.parametrize(
+    ("theirs", "mine"),
+    [
+        (leader(500), leader(10) + dirty(11, 9999)),
+        (leader(999), dirty(1, 5, 999)),
+        (leader(900), leader(2) + dirty(3, 5, 800)),
+        ([], leader(5)),
+    ],
+)
+def test_scenario_41_in_a_short_log_the_walk_back_ends(theirs: list[int], mine: list[int]) -> None:
+    """DI-73, DI-78, D-2: after as many windows as the indexes fill, and one."""
+    span = max([*theirs, *mine]) // 10_000
+    walk = walk_back(theirs, mine)
+    assert walk.found is None
+    assert walk.windows <= -(-span // 1000) + 1
+
+
+def test_scenario_42_another_leader_that_shares_all_of_the_replica(twin: Twin) -> None:
+    """The id is valid there, and the log goes on; its failed writes have used other indexes."""
+    shared = leader(10)
+    dirty_replica(twin, shared)
+    other = replace(twin, folder=twin.folder / "other")
+    write_log(other.folder, shared + leader(10, first=14))
+    other.replicate()
+    other.assert_equal()
+    assert (other.went_back_to, other.epoch) == (None, 0)
+
+
+def test_scenario_42_another_leader_that_shares_a_prefix(twin: Twin) -> None:
+    """DI-58, DI-70: first the fix, then the data; and back to the first leader the same way."""
+    shared = leader(10)
+    write_log(twin.folder, shared + leader(8, first=12))
+    twin.take()
+    other = replace(twin, folder=twin.folder / "other")
+    write_log(other.folder, shared + dirty(11, 2222, 30))
+    other.replicate()
+    other.assert_equal()
+    assert (other.went_back_to, other.epoch) == (shared[-1], 1)
+    append_log(twin.folder, leader(4, first=20))
+    twin.replicate()
+    twin.assert_equal()
+    assert (twin.went_back_to, twin.epoch) == (shared[-1], 2)
+
+
+def test_scenario_43_a_log_that_was_rewritten_and_is_larger_again(twin: Twin) -> None:
+    """While a job runs: no size tells it, the entry before the next batch does."""
+    with twin.leader() as node:
+        node.set_many({f"k{number}": "old"} for number in range(40))
+        kept = node.last_id
+        node.set_many({f"k{number}": "lost"} for number in range(20))
+        register(twin.spark)
+        job = Job(twin.spark, twin.config(), available_now=False)
+        job.start()
+        lost = node.last_id
+        run_until(job, lambda progress: progress.position == lost + 1)
+        node.truncate_to(kept)
+        node.set_many({f"k{number}": "new" * 10} for number in range(30))
+        last = node.last_id
+
+    def is_there(progress: Progress) -> bool:
+        return progress.position == last + 1
+
+    try:
+        run_until(job, is_there)
+    finally:
+        job.close()
+    twin.assert_equal()
+    assert (twin.went_back_to, twin.epoch) == (kept, 1)
+
+
+def test_scenario_44_the_map_after_a_fix(twin: Twin) -> None:
+    """DI-88: what the dirty tail alone set is gone, what it removed is back, what it overwrote is as before."""
+    with twin.leader() as node:
+        node.set({"removed": "back", "overwritten": "old", "untouched": "same"})
+        kept = node.last_id
+        node.set({"overwritten": "dirty", "added": "dirty"})
+        node.remove(["removed"])
+        twin.take()
+        assert twin.kv() == {"overwritten": "dirty", "added": "dirty", "untouched": "same"}
+        node.truncate_to(kept)
+    twin.replicate()
+    assert twin.kv() == {"removed": "back", "overwritten": "old", "untouched": "same"}
+    twin.assert_equal()

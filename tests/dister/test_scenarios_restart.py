@@ -1,0 +1,58 @@
+"""Scenarios 50 to 52: what a restart goes by. The table's own position, and nothing that may be lost beside it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from sinks.replica import Step
+from sources.dister.leader import DATA_FILE
+from tests.dister.twin import Killed, Twin, dying_after
+from tests.dister_folders import append_log, leader, write_log
+
+pytestmark = pytest.mark.spark
+
+
+def test_scenario_50_killed_at_any_step_and_the_checkpoint_lost(twin: Twin) -> None:
+    """DI-34: the position in the table alone keeps every entry from coming in twice, or not at all."""
+    written = 0
+    for step in Step:
+        append_log(twin.folder, leader(5, first=written + 1))
+        written += 5
+        with pytest.raises(Killed):
+            twin.replicate(dying_after(step), max_entries_per_trigger=3)
+        twin.lose_checkpoint()
+    twin.replicate()
+    assert twin.ids() == leader(written)
+    twin.assert_equal()
+
+
+def test_scenario_51_all_that_stands_beside_the_table_log_is_lost(twin: Twin) -> None:
+    """Position and link are in the table log itself. The map is made anew from it."""
+    write_log(twin.folder, leader(8))
+    lake = twin.lake / "only-the-log"
+    alone = Twin(twin.spark, twin.folder, lake, twin.group)
+    alone.take()
+    position = alone.position
+    for kept in (path for path in lake.iterdir() if path.name not in ("log", "ledger")):
+        shutil.rmtree(kept)
+    assert alone.position == position
+    alone.open()
+    alone.assert_equal()
+    append_log(twin.folder, leader(4, first=9))
+    alone.replicate()
+    alone.assert_equal()
+    assert alone.went_back_to is None
+
+
+@pytest.mark.parametrize("data", [None, {"DataMap": {"key 1": "of long ago"}, "LastLogId": 11111}])
+def test_scenario_52_the_log_alone_tells(twin: Twin, data: dict[str, object] | None) -> None:
+    """D-11: dister would begin at 0 without its data file, though there is a log; here nothing is taken from it."""
+    write_log(twin.folder, leader(6))
+    if data is not None:
+        (twin.folder / DATA_FILE).write_text(json.dumps(data))
+    twin.take()
+    assert twin.ids() == leader(6)
+    twin.assert_equal()
