@@ -34,7 +34,7 @@ _LOOKS: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogCoverage:
-    """One log; README documents every field of the JSON. `complete` is None before the first record."""
+    """One log; docs/json.md documents every field of the JSON. `complete` is None before the first record."""
 
     log_id: LogId
     epoch: int

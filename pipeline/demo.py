@@ -124,14 +124,19 @@ def _say_start(console: Console, progress: Progress, workload: WorkloadConfig, k
         console.print("the table is empty: it begins at the master's oldest record")
     else:
         console.print(f"the table is complete up to offset {number(progress.position)}: it goes on from there")
-    rate = f"{workload.rate_per_s:,.0f} messages/s" if workload.rate_per_s else "messages as fast as it can"
-    until = "until Ctrl-C" if keep else f"for {workload.duration_s:,.0f} s"
-    console.print(f"a producer sends {rate} {until} (seed {workload.seed})")
+    console.print(f"a producer sends {pace(workload, 'messages', keep)}")
     console.print(
         "the master is a SYNC_MASTER: it answers SEND_OK once Delta has a message; before a new replica's first "
         "commit,\nSLAVE_NOT_AVAILABLE\n",
         soft_wrap=True,
     )
+
+
+def pace(workload: WorkloadConfig, what: str, keep: bool) -> str:
+    """How much of `what` a workload makes, and for how long."""
+    rate = f"{workload.rate_per_s:,.0f} {what}/s" if workload.rate_per_s else f"{what} as fast as it can"
+    until = "until Ctrl-C" if keep else f"for {workload.duration_s:,.0f} s"
+    return f"{rate} {until} (seed {workload.seed})"
 
 
 def _summary(console: Console, progress: Progress, outcome: Outcome) -> None:

@@ -22,7 +22,7 @@ from rich.table import Table
 
 from pipeline.config import Config, WorkloadConfig, parse
 from pipeline.console import err
-from pipeline.demo import own_process, show_proof, show_queries
+from pipeline.demo import own_process, pace, show_proof, show_queries
 from pipeline.display import Display, number
 from pipeline.progress import Progress
 from pipeline.replicate import Job
@@ -136,9 +136,7 @@ def _say_start(console: Console, progress: Progress, workload: WorkloadConfig, k
         console.print("the table is empty: it begins at the leader's first entry")
     else:
         console.print(f"the table is complete up to entry {number(progress.position - 1)}: it goes on from there")
-    rate = f"{workload.rate_per_s:,.0f} entries/s" if workload.rate_per_s else "as fast as it can"
-    until = "until Ctrl-C" if keep else f"for {workload.duration_s:,.0f} s"
-    console.print(f"the leader writes {rate} {until} (seed {workload.seed}), then loses an election\n")
+    console.print(f"the leader writes {pace(workload, 'entries', keep)}, then loses an election\n")
 
 
 def _summary(console: Console, progress: Progress, outcome: Outcome) -> None:

@@ -10,6 +10,7 @@ second changes nothing. Tables that do not exist are left out.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -31,6 +32,9 @@ from sinks.upkeep.vacuum import commit_owed, vacuum
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError
 from sources.offsets import LogId
+from sources.registry import open_log
+
+_log = logging.getLogger(__name__)
 
 SHORTEST_VACUUM_HOURS = 1.0
 _GB = 10**9
@@ -40,7 +44,7 @@ _EXCHANGED = (INCIDENTS, KEY_VALUES)  # few files a log, exchanged as a whole
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One thing that was done, or with --dry-run would be. README documents every field as the JSON has it.
+    """One thing that was done, or with --dry-run would be. docs/json.md documents every field.
 
     What is counted: `merge` the files that were merged, and what they became; `retain` none, but the `records` and the
     bytes of the master's log that the replica has; `checkpoint` none; `vacuum` files in the table's folder; `log` those
@@ -80,6 +84,8 @@ class Maintenance:
         self._settings = config.maintain
         self._warehouse = absolute(config.warehouse)
         self._logs = [log.log_id for log in config.logs]
+        # A map is made of every record of its log, and made anew from them after a repair.
+        self._kept_whole = {log.log_id for log in config.logs if open_log(log).keyed_state is not None}
         self._dry_run = dry_run
         self._now = datetime.now(UTC)
 
@@ -120,7 +126,7 @@ class Maintenance:
         retention = Retention(self._spark, self._warehouse, log_id)
         if not self._dry_run:
             retention.settle(self._now)
-        plan = retention.plan(self._keep(), self._now)
+        plan = retention.plan(self._keep(log_id), self._now)
         records = 0 if self._dry_run else retention.apply(plan, self._now)
         return Step(
             table=LOG.name,
@@ -131,8 +137,11 @@ class Maintenance:
             records=records,
         )
 
-    def _keep(self) -> Keep:
+    def _keep(self, log_id: LogId) -> Keep:
         days, gigabytes = self._settings.keep_days, self._settings.keep_gb
+        if log_id in self._kept_whole and (days is not None or gigabytes is not None):
+            _log.info("%s: nothing is deleted, because %s is made of all of it", log_id, KEY_VALUES.name)
+            return Keep()
         return Keep(
             age=None if days is None else timedelta(days=days),
             size_bytes=None if gigabytes is None else round(gigabytes * _GB),

@@ -59,7 +59,7 @@ def incident_of(found: Compared, position: Offset) -> Incident | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """One log; README documents every field of the JSON. Claims are ranges of the ledger.
+    """One log; docs/json.md documents every field of the JSON. Claims are ranges of the ledger.
 
     `bytes` and `claims` are what this run compared, `earlier_bytes` what an interrupted one before it had proven.
     Holes are counted in what offsets count: `holes_ids` is None of a log that counts bytes, `holes_bytes` of any other.

@@ -18,6 +18,7 @@ from pipeline.backfill import run_backfill
 from pipeline.cli import main
 from pipeline.config import Config
 from pipeline.coverage import coverages
+from pipeline.maintain import Maintenance
 from pipeline.rebuild import Rebuild
 from pipeline.verify import Scope, verify_log
 from pipeline.wanted import Wanted
@@ -228,3 +229,12 @@ def test_segment_files_are_not_made_of_it(spark: SparkSession, replicated: Path,
     config = job(replicated, leader)
     with pytest.raises(ConfigurationError, match="a dister master cannot be rebuilt"):
         Rebuild(spark, config.warehouse, config.logs[0])
+
+
+def test_nothing_is_deleted_of_a_log_whose_map_is_made_of_all_of_it(
+    spark: SparkSession, leader: Path, lake: Path, ids: list[int]
+) -> None:
+    config = job(lake, leader).maintained_with({"keep_gb": 1e-9, "keep_days": 1e-9}, "test")
+    steps = {one.step: one for one in Maintenance(spark, config, dry_run=False).run() if one.log is not None}
+    assert steps["retain"].records == 0
+    assert spark.read.format("delta").load(f"{lake}/log").count() == len(ids)
