@@ -46,6 +46,13 @@ class EntryLog:
         What is wrong behind the last entry is an error; with `past_damage` it is not in the log yet. `known` is an end
         found earlier. Raises ConfigurationError, MissingSegment, CorruptRecord, MasterSilent.
         """
+        found = self._bounds(known)
+        if found.is_empty:  # a leader that is overruled removes its file, and writes it again
+            time.sleep(SETTLE_S)
+            found = self._bounds(known)
+        return found
+
+    def _bounds(self, known: Offset | None) -> OffsetRange:
         batches = self._list()
         walk = LogWalk(batches, end_of(batches, known))
         for _ in walk.pieces():  # what was appended since

@@ -48,6 +48,22 @@ def test_an_empty_leader_has_an_empty_log(tmp_path: Path) -> None:
     assert pieces(log, 0, 10_008) == [("entry", 0, 10_008, ONE)]
 
 
+def test_a_log_that_is_empty_for_a_moment_is_being_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader that is overruled removes its file first: that is no empty leader."""
+    (tmp_path / "dister.entry.log").mkdir()
+    waits: list[float] = []
+
+    def rewritten_meanwhile(seconds: float) -> None:
+        waits.append(seconds)
+        leader(tmp_path, ONE)
+
+    monkeypatch.setattr(entry_log.time, "sleep", rewritten_meanwhile)
+    assert log_of(tmp_path).bounds() == owned(0, 10_008)
+    assert len(waits) == 1
+
+
 def test_a_folder_that_is_not_there_is_a_wrong_path(tmp_path: Path) -> None:
     """DI-01."""
     with pytest.raises(ConfigurationError, match="leader's folder") as raised:
