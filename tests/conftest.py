@@ -19,6 +19,7 @@ settings.load_profile(os.environ.get("LOGTWIN_HYPOTHESIS", "quick"))
 _LONGEST_FIRST = ("airflow", "peer", "spark")
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With several processes: a module, and all of Airflow, stays in one; what takes minutes begins first."""
     if not hasattr(config, "workerinput"):

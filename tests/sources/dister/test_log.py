@@ -59,7 +59,7 @@ def test_a_log_that_is_empty_for_a_moment_is_being_written_anew(
         waits.append(seconds)
         leader(tmp_path, ONE)
 
-    monkeypatch.setattr(entry_log.time, "sleep", rewritten_meanwhile)
+    monkeypatch.setattr(time, "sleep", rewritten_meanwhile)
     assert log_of(tmp_path).bounds() == owned(0, 10_008)
     assert len(waits) == 1
 
