@@ -47,7 +47,7 @@ format: setup ## write the format, fix what can be fixed
 
 test: lint airflow-setup ## everything that must hold: lint, then unit, Spark, real-broker and Airflow tests
 	$(BIN)/mypy --python-executable $(AIRFLOW)/bin/python --cache-dir .mypy_cache/airflow airflow_dags
-	$(BIN)/python -m pytest -m "not soak" -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations=20 $(ARGS)
+	$(BIN)/python -m pytest -m "not soak" -n $(WORKERS) --no-loadscope-reorder --durations=20 $(ARGS)
 
 unit: setup ## the pure tests only, in seconds
 	$(BIN)/python -m pytest -m "not spark and not peer and not airflow and not soak" $(ARGS)

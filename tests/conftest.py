@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from tests import truth
 from tests.spark_session import delta_session
@@ -19,21 +22,25 @@ settings.load_profile(os.environ.get("LOGTWIN_HYPOTHESIS", "quick"))
 _LONGEST_FIRST = ("airflow", "peer", "spark")
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With several processes: a module, and all of Airflow, stays in one; what takes minutes begins first."""
+    """With several processes what takes minutes begins first."""
     if not hasattr(config, "workerinput"):
         return
-    groups: dict[str, int] = {}
+    weights: dict[Path, int] = {}
     for item in items:
-        group, weight = _group_of(item), _weight_of(item)
-        groups[group] = max(groups.get(group, 0), weight)
-        item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: -groups[_group_of(item)])  # stable: a group keeps its order
+        weights[item.path] = max(weights.get(item.path, 0), _weight_of(item))
+    items.sort(key=lambda item: -weights[item.path])  # stable: a module keeps its order
 
 
-def _group_of(item: pytest.Item) -> str:
-    return "airflow" if item.get_closest_marker("airflow") else item.nodeid.partition("::")[0]
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
+    """A module stays in one process, and so do all of Airflow's: they share what they start."""
+    return _ByModule(config, log)
+
+
+class _ByModule(LoadFileScheduling):  # type: ignore[misc]  # without types
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        return "airflow" if file.startswith("tests/airflow/") else file
 
 
 def _weight_of(item: pytest.Item) -> int:
