@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ from sources.dister import columns
 from sources.dister.check_and_fix import Line, faithful_point, lines_of, safe_point
 from sources.dister.entry_log import EntryLog
 from sources.dister.metadata import fetch
-from sources.dister.peers import check_nodes
+from sources.dister.peers import PEERS_FILE, check_nodes
 from sources.dister.snapshots import read_nodes
 from sources.dister.state import KEY_VALUES
 from sources.errors import LogtwinError
@@ -42,8 +43,9 @@ log = logging.getLogger(__name__)
 class DisterLog:
     """`sources.master.MasterLog` of the leader that keeps its data in the folder `path`.
 
-    `peers` is where its nodes are listed, a file or an http URL; None where nobody lists them. `past_damage` says that
-    `read` hands damage over instead of raising it, and that what is wrong behind the last entry is not in the log yet.
+    `peers` is where its nodes are listed, a file or an http URL; None: in the folder, if they are (as an embedded
+    leader does it). `past_damage` says that `read` hands damage over instead of raising it, and that what is wrong
+    behind the last entry is not in the log yet.
     """
 
     log_id: LogId
@@ -63,12 +65,13 @@ class DisterLog:
         return "reader"
 
     def check(self) -> None:
-        """Refuse the leader of another group or version. Without `peers` nobody can tell."""
-        if self.peers is None:
+        """Refuse the leader of another group or version. Where its nodes are listed nowhere, nobody can tell."""
+        listed = self._listed_at()
+        if listed is None:
             log.warning("%s: without peers nothing tells which group and version %s is of", self.log_id, self.path)
             return
         with self._naming_the_log():
-            check_nodes(read_nodes(self.peers), self.log_id.name)
+            check_nodes(read_nodes(listed), self.log_id.name)
 
     def bounds(self, known: Offset | None = None) -> OffsetRange:
         """As the contract says: up to behind the last entry."""
@@ -148,7 +151,7 @@ class DisterLog:
         return KEY_VALUES
 
     def metadata(self) -> Iterator[Fetched]:
-        return fetch(self.path, self.peers)
+        return fetch(self.path, self._listed_at())
 
     def open_session(self, prove: Callable[[], None] | None = None) -> Session:
         return SilentSession()
@@ -156,6 +159,11 @@ class DisterLog:
     def acknowledged_by_master(self) -> Offset | None:
         """Nobody counts."""
         return None
+
+    def _listed_at(self) -> str | None:
+        """Where its nodes are listed: as was given, or else in its own folder, where an embedded leader does it."""
+        own = Path(self.path) / PEERS_FILE
+        return str(own) if self.peers is None and own.exists() else self.peers
 
     def _lines(self, wanted: OffsetRange) -> Iterator[Line]:
         for piece in self.read(wanted, committed=None, boundary=False):

@@ -494,6 +494,17 @@ def test_a_leader_of_another_group_or_version_is_refused(tmp_path: Path, other: 
     assert next(iter(other.values())) in str(raised.value.found)
 
 
+def test_the_list_in_the_folder_itself_is_heeded(tmp_path: Path) -> None:
+    """DI-02: an embedded leader's, where no other list is given."""
+    (tmp_path / "dister.peers.json").write_text(json.dumps([node(group="h")]))
+    with pytest.raises(ConfigurationError, match="group"):
+        log_of(tmp_path).check()
+
+    peers = tmp_path / "nodes.json"
+    peers.write_text(json.dumps([node()]))
+    log_of(tmp_path, peers=str(peers)).check()
+
+
 def test_without_a_list_of_nodes_nothing_is_checked_and_that_is_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
