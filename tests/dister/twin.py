@@ -28,16 +28,12 @@ from sources.dister.entries import Entry
 from sources.dister.leader import EmbeddedLeader
 from sources.dister.leader_log import entries_of, replay
 from sources.dister.log import DisterLog
-from sources.errors import ReplicaError
 from sources.loss import OnLoss
 from sources.master import RECORD_SCHEMA
 from sources.offsets import LogId, Offset
 from tests.pipeline.running import job_config, replicate_now
+from tests.pipeline.schedules import Killed as Killed  # one of that name: errors come back by it
 from tests.sinks.batches import no_step, opened, ranges
-
-
-class Killed(ReplicaError):
-    """The run that got this far gets no further."""
 
 
 def dying_after(step: object, times: int = 1) -> Callable[[object], None]:
