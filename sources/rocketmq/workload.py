@@ -17,6 +17,9 @@ PROGRESS_INTERVAL_S: Final = 0.5
 MAX_ATTEMPTS: Final = 20
 _BUSY_PAUSE_S: Final = 0.05
 _WORTH_SLEEPING_S: Final = 0.01
+_ANSWER_TIMEOUT_MS: Final = (
+    60_000  # a SYNC_MASTER answers once its slaves have it, or slaveTimeout is over: 30 s in the demo
+)
 """Ahead of the rate by less than this, sending goes on: a sleep for each message would end the pipelining."""
 
 
@@ -66,7 +69,7 @@ def send_workload(
     What a broker is too busy for (code 2: not stored) is sent again, a few times, after what went out meanwhile; any
     other refusal is counted, and the sending goes on. Raises what Producer raises.
     """
-    with Producer(address, window=window) as producer:
+    with Producer(address, window=window, answer_timeout_ms=_ANSWER_TIMEOUT_MS) as producer:
         sender = _Sender(producer, on_progress)
         for item in _limited(items, count):
             if duration_s is not None and sender.seconds >= duration_s:
