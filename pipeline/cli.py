@@ -17,7 +17,7 @@ import typer
 
 from pipeline import cli_dister, cli_trust
 from pipeline import config as configuration
-from pipeline.cli_options import ConfigFile, RequiredConfig
+from pipeline.cli_options import AsJson, ConfigFile, RequiredConfig
 from pipeline.config import Config
 from pipeline.console import err, log_to_console, out
 from sources.errors import LogtwinError, MasterError
@@ -90,7 +90,7 @@ def replicate(
 @app.command()
 def status(
     config: RequiredConfig,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON object, for programs")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say how each replica stands, and its master.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipeline import config as configuration
-from pipeline.cli_options import RequiredConfig
+from pipeline.cli_options import AsJson, RequiredConfig
 from pipeline.console import err, out
 from pipeline.leader import fill, leader_lines, parse_node, parse_pairs
 from sources.dister.leader import EmbeddedLeader
@@ -145,7 +145,7 @@ def get_key(key: Annotated[str, typer.Argument(help="key")], config: RequiredCon
 def get_all_keys(
     config: RequiredConfig,
     log: KeyedLog = None,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON object, for programs")] = False,
+    as_json: AsJson = False,
     no_limit: Annotated[bool, typer.Option("--no-limit", help="also where there are more than 1000 keys")] = False,
 ) -> None:
     """Print every key and its value, as the replica has them."""

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from pipeline import config as configuration
-from pipeline.cli_options import OneLog, RequiredConfig
+from pipeline.cli_options import AsJson, OneLog, RequiredConfig
 from pipeline.console import err, out
 
 app = typer.Typer()
@@ -26,7 +26,7 @@ def list_incidents(
     config: RequiredConfig,
     log: OneLog = None,
     include_ended: Annotated[bool, typer.Option("--all", help="the healed and closed ones too")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON object, for programs")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the open incidents."""
     from pipeline.incidents import Incidents, incident_lines
@@ -134,7 +134,7 @@ def maintain(
     vacuum_hours: Annotated[float | None, typer.Option(help="leave younger files alone that no commit names")] = None,
     no_job_runs: Annotated[bool, typer.Option("--no-job-runs", help="allow less than an hour for that")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="change nothing, say what would be done")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON object, for programs")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Keep the tables small and quick, while jobs run.
 
@@ -159,7 +159,7 @@ def maintain(
 def coverage(
     config: RequiredConfig,
     log: OneLog = None,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON object, for programs")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say what of each log the replica holds, by offset and by the master's time, and why the rest is missing.
 
@@ -192,7 +192,7 @@ def backfill(
         str | None, typer.Option(help="a directory to read instead of the master: segment files, or dister's folder")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="list the holes, and fill none")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON object, for programs")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Bring what the replica lacks: what lies before its beginning, what was lost or damaged.
 
@@ -229,7 +229,7 @@ def verify(
     queues: Annotated[
         bool, typer.Option("--queues", help="look at the queue offsets, too, as whole runs always do")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON object, for programs")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare the replica with its master: the bytes rebuilt from the table, the master's own, the ledger's checksums.
 

@@ -23,7 +23,7 @@ from sinks.proof.proven import Proof, check_joined, not_joined, proven_ranges
 from sinks.proof.stored import parts, read
 from sinks.tables import LOG
 from sinks.warehouse import absolute
-from sources.errors import ConfigurationError, LogtwinError, ReplicaError
+from sources.errors import ConfigurationError, ReplicaError, naming
 from sources.master import BLANK, RECORD_SCHEMA
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import MasterOptions
@@ -124,11 +124,9 @@ class Rebuild:
         at = stretch.start
         for records in self._records(stretch, RECORD_SCHEMA.names):
             check_joined(self._log_id, records, at)
-            try:
+            with naming(self._log_id):
                 check_file_ends(records, size_bytes)
                 data = self._master.restore(records)
-            except LogtwinError as error:
-                raise error.at(self._log_id) from error
             yield at, memoryview(data)
             at = Offset(at + len(data))
         if at != stretch.end:

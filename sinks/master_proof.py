@@ -17,7 +17,7 @@ from contextlib import closing, suppress
 from sinks.continuity import Link, written
 from sinks.ledger import LedgerRow
 from sources.bounds import check_within
-from sources.errors import BelowMinimum, LogtwinError, Recreated, Rewritten
+from sources.errors import BelowMinimum, Recreated, Rewritten, naming
 from sources.loss import Condition
 from sources.master import MasterLog
 from sources.offsets import Offset, OffsetRange
@@ -45,10 +45,8 @@ def prove_master(
 
 def _compare(master: MasterLog, position: Offset, link: Link) -> None:
     raw = b"".join(map(bytes, master.raw(link.range, committed=position)))
-    try:
+    with naming(master.log_id):
         link.check(raw)
-    except LogtwinError as error:
-        raise error.at(master.log_id) from error
 
 
 def _compare_all(master: MasterLog, position: Offset, rows: Sequence[LedgerRow]) -> None:

@@ -36,6 +36,8 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 _TOKEN = re.compile(r"logtwin-error:([A-Za-z0-9_=-]+):")
@@ -223,6 +225,15 @@ def error_from(facts: dict[str, Any]) -> LogtwinError:
     facts = dict(facts)
     kind = error_types().get(facts.pop("type"), LogtwinError)
     return kind(facts.pop("problem"), **facts)
+
+
+@contextmanager
+def naming(log: object) -> Iterator[None]:
+    """What goes wrong inside, with `log` named in it."""
+    try:
+        yield
+    except LogtwinError as error:
+        raise error.at(log) from error
 
 
 def find_error(text: str) -> LogtwinError | None:

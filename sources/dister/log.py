@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from sources.dister.metadata import fetch
 from sources.dister.peers import PEERS_FILE, check_nodes
 from sources.dister.snapshots import read_nodes
 from sources.dister.state import KEY_VALUES
-from sources.errors import LogtwinError
+from sources.errors import naming
 from sources.keyed_state import KeyedState
 from sources.master import Chunk, Damage, MasterView, Session
 from sources.metadata import Fetched
@@ -70,12 +70,12 @@ class DisterLog:
         if listed is None:
             log.warning("%s: without peers nothing tells which group and version %s is of", self.log_id, self.path)
             return
-        with self._naming_the_log():
+        with naming(self.log_id):
             check_nodes(read_nodes(listed), self.log_id.name)
 
     def bounds(self, known: Offset | None = None) -> OffsetRange:
         """As the contract says: up to behind the last entry."""
-        with self._naming_the_log():
+        with naming(self.log_id):
             return self._entries().bounds(known)
 
     def look(self) -> MasterView:
@@ -87,13 +87,13 @@ class DisterLog:
         return True
 
     def boundary_after(self, offset: Offset, maximum: Offset) -> Offset:
-        with self._naming_the_log():
+        with naming(self.log_id):
             return self._entries().boundary_after(offset, maximum)
 
     def end_of_batch(self, start: Offset, maximum: Offset, max_bytes: int) -> Offset:
         """As the contract says; behind `max_entries_per_trigger` entries at the latest."""
         most = self.max_entries_per_trigger
-        with self._naming_the_log():
+        with naming(self.log_id):
             return self._entries().end_of_batch(start, maximum, entries=most, size_bytes=max_bytes)
 
     def plan(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
@@ -104,14 +104,14 @@ class DisterLog:
         if owned.is_empty:
             return
         chunks = self._entries().chunks(owned, boundary, self.chunk_bytes)
-        with self._naming_the_log(), closing(chunks) as pieces:
+        with naming(self.log_id), closing(chunks) as pieces:
             for piece in pieces:
                 yield piece if isinstance(piece, Chunk) else replace(piece, error=piece.error.at(self.log_id))
 
     def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Generator[memoryview]:
         if wanted.is_empty:
             return
-        with self._naming_the_log():
+        with naming(self.log_id):
             yield from self._entries().raw(wanted, self.chunk_bytes)
 
     @property
@@ -172,10 +172,3 @@ class DisterLog:
 
     def _entries(self) -> EntryLog:
         return EntryLog(self.path, past_damage=self.past_damage)
-
-    @contextmanager
-    def _naming_the_log(self) -> Iterator[None]:
-        try:
-            yield
-        except LogtwinError as error:
-            raise error.at(self.log_id) from error

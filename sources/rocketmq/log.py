@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sources.bounds import check_within
-from sources.errors import ConfigurationError, LogtwinError
+from sources.errors import ConfigurationError, naming
 from sources.keyed_state import KeyedState
 from sources.master import Chunk, Damage, MasterView, Session
 from sources.metadata import Fetched
@@ -106,13 +106,13 @@ class RocketMQLog:
         """Refuse a broker that speaks another protocol at its HA port, or that would count this replica twice."""
         broker = self._broker()
         if broker is not None:
-            with self._naming_the_log():
+            with naming(self.log_id):
                 check_broker(broker.config(), parallel_reads=self.parallel_reads)
 
     def bounds(self, known: Offset | None = None) -> OffsetRange:
         """As the contract says. `known`, an end found earlier, spares the look at files below it."""
         broker = self._broker()
-        with self._naming_the_log():
+        with naming(self.log_id):
             return self._segments().bounds(known) if broker is None else broker.bounds()
 
     def look(self) -> MasterView:
@@ -120,7 +120,7 @@ class RocketMQLog:
         broker = self._broker()
         if broker is None:
             return MasterView(role=None, bounds=self.bounds(), retention=None)
-        with self._naming_the_log(), broker.client() as client:
+        with naming(self.log_id), broker.client() as client:
             info, config = client.runtime_info(), client.broker_config()
             return MasterView(role=config.get("brokerRole"), bounds=log_bounds(info), retention=retention(info, config))
 
@@ -131,7 +131,7 @@ class RocketMQLog:
     def boundary_after(self, offset: Offset, maximum: Offset) -> Offset:
         if self.path is None:
             return offset
-        with self._naming_the_log():
+        with naming(self.log_id):
             return self._segments().boundary_after(offset, maximum)
 
     def end_of_batch(self, start: Offset, maximum: Offset, max_bytes: int) -> Offset:
@@ -141,7 +141,7 @@ class RocketMQLog:
 
     def plan(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
         if self.path is not None:
-            with self._naming_the_log():
+            with naming(self.log_id):
                 return tuple(self._segments().pieces(wanted, self.split_bytes))
         if self.parallel_reads:
             return wanted.in_pieces(self.split_bytes)
@@ -150,7 +150,7 @@ class RocketMQLog:
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
         if owned.is_empty:
             return
-        with self._naming_the_log(), closing(self._read(owned, committed, boundary)) as pieces:
+        with naming(self.log_id), closing(self._read(owned, committed, boundary)) as pieces:
             for piece in pieces:
                 yield piece if isinstance(piece, Chunk) else replace(piece, error=piece.error.at(self.log_id))
 
@@ -158,7 +158,7 @@ class RocketMQLog:
         if wanted.is_empty:
             return
         broker = self._broker()
-        with self._naming_the_log():
+        with naming(self.log_id):
             if broker is None:
                 yield from self._segments().raw(wanted, self.chunk_bytes)
             else:
@@ -222,7 +222,7 @@ class RocketMQLog:
         broker = self._broker()
         if broker is None:
             return None
-        with self._naming_the_log(), broker.client() as client:
+        with naming(self.log_id), broker.client() as client:
             return client.highest_slave_offset()
 
     def _read(self, owned: OffsetRange, committed: Offset | None, boundary: bool) -> Generator[Chunk | Damage]:
@@ -289,13 +289,6 @@ class RocketMQLog:
             max_frame_bytes=self.max_frame_bytes,
             forgotten_after_s=forgotten_after_s,
         )
-
-    @contextmanager
-    def _naming_the_log(self) -> Iterator[None]:
-        try:
-            yield
-        except LogtwinError as error:
-            raise error.at(self.log_id) from error
 
 
 def _check_promise(start: Offset, committed: Offset | None, bounds: OffsetRange) -> None:
