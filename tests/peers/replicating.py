@@ -92,7 +92,7 @@ def replicate_over_cuts(
 ) -> None:
     """A job whose first `count` HA connections are cut, of the session and of the tasks; asserts that all is there."""
     with Proxy(broker.ha_port, cuts=random_cuts(70, count, LONGEST_CUT_BYTES, early=0.4)) as proxy:
-        limits = {"max_bytes_per_trigger": 100_000, "connect_attempts": 8}
+        limits = {"max_bytes_per_trigger": 200_000, "connect_attempts": 8}
         way = {"master": f"127.0.0.1:{proxy.port}"}
         more = Sender(broker.port, "cut")
         with replicating(spark, warehouse, broker, trigger_interval_s=0.1, **way, **limits) as job:

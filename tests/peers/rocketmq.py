@@ -52,6 +52,8 @@ class Broker(RocketMQProcess):
             "autoCreateTopicEnable": "true",
             "timerWheelEnable": "false",  # 5.x; its file alone is 38 MB
             "diskMaxUsedSpaceRatio": 95,
+            "waitTimeMillsInSendQueue": 30_000,  # a busy machine must not turn producers away: code 2, nothing stored
+            "osPageCacheBusyTimeOutMills": 30_000,
         }
 
     def start(self) -> None:

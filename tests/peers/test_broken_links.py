@@ -155,7 +155,7 @@ def test_acknowledging_over_a_connection_that_is_cut_a_hundred_times(broker: Bro
 @pytest.mark.parametrize("broker", ["5.5.0"], indirect=True)
 def test_a_job_whose_connections_are_cut(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """HA-69, of the session's connections and of those that read; a hundred times: `make soak`."""
-    replicate_over_cuts(spark, tmp_path, broker, JOB_CUTS)
+    replicate_over_cuts(spark, tmp_path, broker, JOB_CUTS, within_s=180)
 
 
 @pytest.mark.spark
