@@ -1,0 +1,59 @@
+"""A view as its ``.sql`` file says it: name, comments, query.
+
+A file is one statement of Spark's SQL that stands on its own where the tables and views it reads are known by their
+bare names::
+
+    CREATE VIEW name (
+      column COMMENT '…',
+      …
+    )
+    COMMENT '…'
+    AS
+    SELECT …
+
+Every column has a comment. `VIEWS` is the order in which they can be made: a view reads tables, and views before it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Final
+
+VIEWS: Final = ("records",)
+
+_HEAD: Final = "CREATE VIEW "
+_STATEMENT: Final = re.compile(
+    rf"{_HEAD}(?P<name>\w+) \(\n(?P<columns>.*?)\n\)\nCOMMENT '(?P<comment>[^']*)'\nAS\n", re.S
+)
+_COLUMN: Final = re.compile(r"^  (\w+) COMMENT '([^']*)',?$", re.M)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """`columns` are names with their comments, in order; `statement` is the whole file."""
+
+    name: str
+    comment: str
+    columns: dict[str, str]
+    statement: str
+
+    def created(self, *, temporary: bool) -> str:
+        """The statement that makes it, or makes it anew: of the session only, or in the current schema."""
+        scope = "TEMPORARY VIEW" if temporary else "VIEW"
+        return f"CREATE OR REPLACE {scope} {self.statement[self.statement.index(_HEAD) + len(_HEAD) :]}"
+
+
+@cache
+def view(name: str) -> View:
+    """The view of that name. Raises ValueError where its file is not as it must be."""
+    statement = resources.files("sinks.views").joinpath(f"{name}.sql").read_text(encoding="utf-8")
+    found = _STATEMENT.search(statement)
+    if found is None or found["name"] != name:
+        raise ValueError(f"{name}.sql is not CREATE VIEW {name} (columns) COMMENT … AS query")
+    columns = dict(_COLUMN.findall(found["columns"]))
+    if len(columns) != len(found["columns"].splitlines()):
+        raise ValueError(f"{name}.sql: one column a line, each once and with a comment")
+    return View(name, found["comment"], columns, statement)
