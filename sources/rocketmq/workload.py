@@ -22,6 +22,26 @@ _ANSWER_TIMEOUT_MS: Final = 60_000
 """A SYNC_MASTER answers once its slaves have it, or its slaveTimeout is over: 30 s in the demo."""
 
 
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What was sent, and what became of it."""
+
+    messages: int = 0  # stored by the broker
+    warned: dict[int, int] = field(default_factory=dict)  # those of them with a warning, by code: 10 to 12
+    bytes: int = 0  # of their bodies, as sent
+    seconds: float = 0.0
+    refused: dict[int, int] = field(default_factory=dict)  # messages, by the broker's code
+    first_refusal: str | None = None  # the broker's remark on the first of them
+
+    @property
+    def messages_per_s(self) -> float:
+        return self.messages / self.seconds if self.seconds else 0.0
+
+    @property
+    def megabytes_per_s(self) -> float:
+        return self.bytes / 1e6 / self.seconds if self.seconds else 0.0
+
+
 Progress = Callable[[Summary], None]
 
 
