@@ -53,7 +53,7 @@ unit: setup ## the pure tests only, in seconds
 	$(BIN)/python -m pytest -m "not spark and not peer and not airflow and not soak" $(ARGS)
 
 soak: setup ## long runs: a large log, random kills, many random cases; figures belong into docs/soak.md
-	$(BIN)/python -m pytest -m soak -s --timeout 7200 $(ARGS)
+	JAVA_TOOL_OPTIONS= $(BIN)/python -m pytest -m soak -s --timeout 7200 $(ARGS)
 	LOGTWIN_HYPOTHESIS=exhaustive $(BIN)/python -m pytest -q -m "not spark and not peer and not airflow and not soak" --timeout 7200
 
 bench: setup ## figures, as ratios against something in the same run

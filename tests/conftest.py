@@ -19,6 +19,10 @@ settings.register_profile("quick", max_examples=30, deadline=None)
 settings.register_profile("exhaustive", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("LOGTWIN_HYPOTHESIS", "quick"))
 
+# No JVM of a test runs for long: what a better compiler and more collector threads cost, they never bring in. Every
+# JVM that is started from here on takes it, Spark's and the brokers'; an empty value keeps it away (make soak).
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 _LONGEST_FIRST = ("airflow", "peer", "spark")
 
 

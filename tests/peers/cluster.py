@@ -15,7 +15,6 @@ from tests.peers.rocketmq import Broker
 from tests.peers.wire import Connection
 
 UPDATE_BROKER_CONFIG, BROKER_CLUSTER_INFO, HA_STATUS = 25, 106, 907
-SLAVE_TIMEOUT_MS = 10_000  # three times the default: on a busy machine a batch takes as long as that
 
 
 @dataclass(frozen=True)
@@ -63,12 +62,12 @@ def knows(names: NameServer, broker: Broker) -> bool:
 
 
 @contextmanager
-def running_cluster(version: str, home: Path) -> Iterator[Cluster]:
+def running_cluster(version: str, home: Path, *, slave_timeout_ms: int = 3000) -> Iterator[Cluster]:
     with NameServer(version, home / "names") as names:
         shared: dict[str, str | int] = {
             "namesrvAddr": names.address,
             "haSendHeartbeatInterval": 1000,  # a slave's first report comes so late
-            "slaveTimeout": SLAVE_TIMEOUT_MS,
+            "slaveTimeout": slave_timeout_ms,
         }
         waiting = {"brokerRole": "SYNC_MASTER"} | ({} if version.startswith("4.") else {"inSyncReplicas": 2})
         with Broker(version, home / "master", shared | waiting) as master:

@@ -14,7 +14,7 @@ from tests.peers.cluster import Cluster, running_cluster
 from tests.peers.proxy import Proxy
 from tests.peers.replicating import assert_same_as_files, replicate_over_cuts, replicating, wait_for_all
 from tests.peers.rocketmq import Broker
-from tests.peers.waiting_producers import check_killed_broker, check_recovery
+from tests.peers.waiting_producers import SLAVE_TIMEOUT_MS, check_all_answered, check_killed_broker, check_recovery
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 
@@ -48,8 +48,15 @@ def test_a_job_over_a_slow_network(spark: SparkSession, broker: Broker, tmp_path
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A 5.3.3 master whose producers wait."""
-    with running_cluster("5.3.3", tmp_path_factory.mktemp("soak-cluster")) as cluster:
+    home = tmp_path_factory.mktemp("soak-cluster")
+    with running_cluster("5.3.3", home, slave_timeout_ms=SLAVE_TIMEOUT_MS) as cluster:
         yield cluster
+
+
+def test_two_thousand_producers_wait_for_the_lakehouse_alone(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    check_all_answered(spark, cluster, tmp_path, print)
 
 
 def test_without_logtwin_the_broker_says_so_and_with_it_recovers(
