@@ -90,6 +90,8 @@ def _launch(properties: Mapping[str, str]) -> dict[str, str]:
         return {"spark.jars": ",".join(jars), "spark.driver.extraJavaOptions": logging}
     return {
         "spark.master": "local[*]",
+        # Workers find this project where the driver does: those of a cluster may have it only after they have started.
+        "spark.python.daemon.module": "pipeline.python_daemon",
         # On the class path of the only JVM there is; spark.jars would copy them for every session.
         "spark.driver.extraClassPath": ":".join(jars),
         "spark.driver.extraJavaOptions": logging,

@@ -1,0 +1,18 @@
+"""Spark's Python daemon with the imports already done: what it forks begins to work at once.
+
+Spark starts a daemon for each kind of Python worker, and forks one worker or several from it for every query: one that
+plans, one that reads, one for each task. What those import, pyarrow and this project, costs each of them most of a
+second of processor time. Here it is imported once, before the first fork. No thread is started by that.
+
+In effect by ``spark.python.daemon.module``, where driver and workers share one installation (`pipeline.session`).
+"""
+
+from __future__ import annotations
+
+from pyspark.daemon import manager
+
+import sinks.tasks  # noqa: F401  (for those that are forked)
+import sources.datasource  # noqa: F401
+
+if __name__ == "__main__":
+    manager()
