@@ -31,6 +31,7 @@ from pipeline.session import build_session, spark_log
 from pipeline.signals import stop_by_signal
 from pipeline.verification.summary import lines
 from pipeline.verify import Scope, verify_log
+from sinks.views.registration import register
 from sources.errors import LogtwinError, MasterError
 from sources.options import ReadOptions
 from sources.registry import open_log
@@ -44,13 +45,13 @@ WINDOW = 8192
 
 QUERIES = {
     "messages and bytes by topic": """
-        SELECT topic, count(*) AS messages, sum(length(body)) AS body_bytes,
-               round(avg(length(stored_properties))) AS avg_property_bytes, max(store_timestamp) AS newest
-        FROM log WHERE kind = 'message' GROUP BY topic ORDER BY messages DESC, topic LIMIT 8""",
+        SELECT topic, count(*) AS messages, sum(octet_length(body)) AS body_bytes,
+               max(delivered_timestamp) AS newest
+        FROM messages GROUP BY topic ORDER BY messages DESC, topic LIMIT 8""",
     "revenue by order status, out of the JSON bodies": """
-        SELECT get_json_object(string(body), '$.status') AS status, count(*) AS orders,
-               round(sum(double(get_json_object(string(body), '$.amount'))), 2) AS amount
-        FROM log WHERE topic = 'orders' AND get_json_object(string(body), '$.status') IS NOT NULL
+        SELECT try_variant_get(json, '$.status', 'string') AS status, count(*) AS orders,
+               round(sum(try_variant_get(json, '$.amount', 'double')), 2) AS amount
+        FROM messages WHERE topic = 'orders' AND try_variant_get(json, '$.status', 'string') IS NOT NULL
         GROUP BY status ORDER BY orders DESC, status""",
 }
 
@@ -86,6 +87,7 @@ def run_demo(settings: Config, console: Console, *, keep: bool) -> None:
         show_queries(console, spark, config.warehouse, QUERIES)
         show_proof(console, spark, config)
         console.print(f"\ntables: {config.warehouse}; run it again and they grow from where they end", soft_wrap=True)
+        console.print("ask them: logtwin sql --config conf/logtwin.toml, see docs/sql.md", soft_wrap=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +157,8 @@ def _summary(console: Console, progress: Progress, outcome: Outcome) -> None:
 
 
 def show_queries(console: Console, spark: SparkSession, warehouse: str, queries: Mapping[str, str]) -> None:
-    """The answers to `queries`, by title, over the tables of the warehouse that they name."""
-    for name in sorted(set(re.findall(r"FROM (\w+)", " ".join(queries.values())))):
-        spark.read.format("delta").load(f"{warehouse}/{name}").createOrReplaceTempView(name)
+    """The answers to `queries`, by title, over the tables and views of the warehouse."""
+    register(spark, warehouse)
     for title, query in queries.items():
         rows = spark.sql(query).collect()
         table = Table(box=None, pad_edge=False)
