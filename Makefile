@@ -32,6 +32,12 @@ $(AIRFLOW)/.installed: airflow_dags/requirements.txt airflow_dags/constraints.tx
 	  > $(AIRFLOW)/setup.log 2>&1 || { tail -n 20 $(AIRFLOW)/setup.log >&2; exit 1; }
 	@touch $@
 
+browser-setup: ## install chromium, for the test of the report (fast when there is a browser)
+	@for name in chromium chromium-browser google-chrome; do command -v $$name > /dev/null && exit; done; \
+	echo "installing chromium (once, half a minute) …"; \
+	{ test "$$(id -u)" = 0 && apt-get update && apt-get install --yes --no-install-recommends chromium; } > /dev/null 2>&1 \
+	  || echo "no chromium: the report's test in a browser will be skipped; on Debian: apt-get install chromium" >&2
+
 run: setup ## the demo: a master, messages, a live replica, queries, the proof (MASTER=dister; ARGS="--duration-s 20 --keep")
 	@$(BIN)/logtwin demo --master $(MASTER) $(ARGS)
 
@@ -45,16 +51,16 @@ format: setup ## write the format, fix what can be fixed
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix $(CODE)
 
-test: lint airflow-setup ## everything that must hold: lint, then unit, Spark, real-broker and Airflow tests
+test: lint airflow-setup browser-setup ## everything that must hold: lint, then unit, Spark, real-broker and Airflow tests
 	$(BIN)/mypy --python-executable $(AIRFLOW)/bin/python --cache-dir .mypy_cache/airflow airflow_dags
 	$(BIN)/python -m pytest -m "not soak" -n $(WORKERS) --no-loadscope-reorder --durations=20 $(ARGS)
 
 unit: setup ## the pure tests only, in seconds
-	$(BIN)/python -m pytest -m "not spark and not peer and not airflow and not soak" $(ARGS)
+	$(BIN)/python -m pytest -m "not spark and not peer and not airflow and not browser and not soak" $(ARGS)
 
 soak: setup ## long runs: a large log, random kills, many random cases; figures belong into docs/soak.md
 	JAVA_TOOL_OPTIONS= $(BIN)/python -m pytest -m soak -s --timeout 7200 $(ARGS)
-	LOGTWIN_HYPOTHESIS=exhaustive $(BIN)/python -m pytest -q -m "not spark and not peer and not airflow and not soak" --timeout 7200
+	LOGTWIN_HYPOTHESIS=exhaustive $(BIN)/python -m pytest -q -m "not spark and not peer and not airflow and not browser and not soak" --timeout 7200
 
 bench: setup ## figures, as ratios against something in the same run
 	$(BIN)/python -m bench.columns
@@ -65,6 +71,6 @@ wheel: setup ## dist/logtwin-*.whl, for spark-submit --py-files
 	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . && ls dist/*.whl
 
 clean: ## remove what runs left: tables, checkpoints, the demo's master
-	rm -rf warehouse master-store spark-warehouse metastore_db dist build
+	rm -rf warehouse master-store tour spark-warehouse metastore_db dist build
 
-.PHONY: help setup airflow-setup run lint format test unit soak bench wheel clean
+.PHONY: help setup airflow-setup browser-setup run lint format test unit soak bench wheel clean

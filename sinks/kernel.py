@@ -21,6 +21,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
 from typing import Any, cast
@@ -120,6 +121,10 @@ class Snapshot:
         found = self.java.getLatestTransactionVersion(self.engine, app_id)
         return int(found.get()) if found.isPresent() else None
 
+    def committed_at(self) -> datetime:
+        """When it was committed, by the clock of the storage or, as the table says, of the writer."""
+        return datetime.fromtimestamp(self.java.getTimestamp(self.engine) / 1000, UTC)
+
     def schema_json(self) -> str:
         return str(self.java.getSchema().toJson())
 
@@ -148,6 +153,18 @@ class KernelTable:
                     return None
                 raise
             return Snapshot(java.getVersion(), java, self._engine)
+
+    def snapshot_at(self, version: int) -> Snapshot:
+        """A version from `oldest_version` to the newest."""
+        with self._translated():
+            java = self._kernel.TableManager.loadSnapshot(self.path).atVersion(version).build(self._engine)
+            return Snapshot(version, java, self._engine)
+
+    def oldest_version(self, on: Snapshot) -> int:
+        """The first version that the Delta log still has all of."""
+        with self._translated():
+            history, anywhere = self._kernel.internal.DeltaHistoryManager, self._jvm.java.util.Optional.empty()
+            return int(history.getEarliestRecreatableCommit(self._engine, on.java.getLogPath(), anywhere))
 
     def existing(self, log: object = None) -> Snapshot:
         """The newest version of a table that has to be there. Raises ReplicaError, naming `log`, where it is not."""

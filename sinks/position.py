@@ -65,13 +65,11 @@ class LogTable:
         snapshot = self._table.snapshot()
         if snapshot is None:
             self._fail(f"the table {self._table.path} is gone", "the log table", "none")
-        text, holes_text = snapshot.domain(self._domain), snapshot.domain(self._holes_domain)
-        state = None if text is None else self._parse(LogState.from_json, text, self._domain)
-        self._check_agreement(snapshot, state)
-        if holes_text is not None:
-            return Held(snapshot, state, self._parse(Holes.from_json, holes_text, self._holes_domain))
-        first = None if state is None else state.first
-        return Held(snapshot, state, Holes() if first is None else Holes.before(first))
+        return self._held(snapshot)
+
+    def read_at(self, version: int) -> Held:
+        """A version that the Delta log still has. Raises as `read` does."""
+        return self._held(self._table.snapshot_at(version))
 
     def claim(self, writer: Writer) -> LogState:
         """Make `writer` the owner of the log, whoever had it: the newest start owns it. Moves no position."""
@@ -247,6 +245,15 @@ class LogTable:
 
     def run_hooks(self) -> None:
         self._table.run_hooks()
+
+    def _held(self, snapshot: Snapshot) -> Held:
+        text, holes_text = snapshot.domain(self._domain), snapshot.domain(self._holes_domain)
+        state = None if text is None else self._parse(LogState.from_json, text, self._domain)
+        self._check_agreement(snapshot, state)
+        if holes_text is not None:
+            return Held(snapshot, state, self._parse(Holes.from_json, holes_text, self._holes_domain))
+        first = None if state is None else state.first
+        return Held(snapshot, state, Holes() if first is None else Holes.before(first))
 
     def _landed(self, state: LogState) -> bool:
         return self.read().state == state

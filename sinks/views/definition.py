@@ -22,7 +22,20 @@ from functools import cache
 from importlib import resources
 from typing import Final
 
-VIEWS: Final = ("records",)
+VIEWS: Final = (
+    "records",
+    "consume_queue",
+    "batch_consume_queue",
+    "message_index",
+    "messages",
+    "transactions",
+    "delayed_messages",
+    "retries",
+    "dead_letters",
+    "consumer_lag",
+    "topic_stats",
+    "completeness",
+)
 
 _HEAD: Final = "CREATE VIEW "
 _STATEMENT: Final = re.compile(

@@ -25,13 +25,89 @@ CREATE VIEW records (
   born_host COMMENT 'address of the producer, ip:port',
   store_host COMMENT 'address of the broker that wrote it, ip:port',
   reconsume_times COMMENT 'how often it was redelivered',
-  prepared_transaction_offset COMMENT 'of a committed transaction: offset of its half message'
+  prepared_transaction_offset COMMENT 'of a committed transaction: offset of its half message',
+  identity COMMENT 'what all copies of a message share: the unique key; without one, birth and checksum of the body'
 )
 COMMENT 'each record of a RocketMQ log that is no filler, and what its place in the log makes of it'
 AS
-SELECT
-  log_id, epoch, offset, size, CAST(NULL AS STRING), topic, queue_id, queue_offset, true, false, false, false, tags, tags_code, keys,
-  unique_key, store_timestamp, born_timestamp, body, properties, flag, sys_flag, 'none', born_host, store_host, reconsume_times,
-  prepared_transaction_offset
-FROM log
-WHERE kind = 'message' AND startswith(log_id, 'rocketmq/')
+WITH stored AS (
+  SELECT
+    *,
+    -- [0:0:0:0:0:0:0:1]:10911 or 127.0.0.1:10911: the parts of the address, and the port last
+    split(translate(store_host, '[]', ''), '[.:]') AS host_parts,
+    startswith(store_host, '[') AS is_ipv6,
+    properties['CLUSTER'] AS cluster
+  FROM log
+  WHERE kind = 'message' AND startswith(log_id, 'rocketmq/')
+),
+-- Only a topic of type BatchCQ takes an inner batch. That says what its type is where nobody fetched the topics.
+queue_types AS (
+  SELECT
+    log_id,
+    topic,
+    coalesce(bool_or(told), bool_or(seen)) AS is_batch
+  FROM (
+    SELECT log_id, topic, coalesce(attributes['queue.type'] = 'BatchCQ', false) AS told, CAST(NULL AS BOOLEAN) AS seen
+    FROM topics
+    UNION ALL
+    SELECT log_id, topic, CAST(NULL AS BOOLEAN), true
+    FROM log
+    WHERE kind = 'message' AND startswith(log_id, 'rocketmq/') AND sys_flag & 128 <> 0
+  )
+  GROUP BY log_id, topic
+)
+SELECT /*+ BROADCAST(queue_types) */
+  stored.log_id,
+  epoch,
+  offset,
+  size,
+  concat(
+    -- The broker stored 16 bytes that Java prints as the IPv4 address that is mapped into them.
+    CASE WHEN sys_flag & 32 <> 0 AND NOT is_ipv6 THEN '00000000000000000000FFFF' ELSE '' END,
+    array_join(
+      transform(
+        slice(host_parts, 1, size(host_parts) - 1),
+        part -> CASE WHEN is_ipv6 THEN lpad(upper(part), 4, '0') ELSE lpad(hex(try_cast(part AS INT)), 2, '0') END
+      ),
+      ''
+    ),
+    right(concat('0000000', hex(try_cast(element_at(host_parts, -1) AS INT))), 8),
+    lpad(hex(offset), 16, '0')
+  ),
+  stored.topic,
+  queue_id,
+  queue_offset,
+  sys_flag & 12 IN (0, 8),
+  -- Brokers make all of them themselves. RocketMQ compares the names to the letter, and so does this.
+  stored.topic IN (
+    'TBW102', 'SELF_TEST_TOPIC', 'BenchmarkTest', 'OFFSET_MOVED_EVENT', 'CHECKPOINT_TOPIC', 'RMQ_SYS_TRACE_TOPIC',
+    'SCHEDULE_TOPIC_XXXX', 'RMQ_SYS_TRANS_HALF_TOPIC', 'RMQ_SYS_TRANS_OP_HALF_TOPIC', 'TRANS_CHECK_MAX_TIME_TOPIC',
+    'RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC', 'RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC'
+  )
+    OR startswith(stored.topic, 'rmq_sys_')
+    -- the topics that bear the names of the broker and of its cluster, and that of answers to requests
+    OR stored.log_id = concat('rocketmq/', stored.topic)
+    OR coalesce(stored.topic IN (cluster, concat(cluster, '_REPLY_TOPIC')), false),
+  sys_flag & 128 <> 0,
+  coalesce(is_batch, false),
+  tags,
+  tags_code,
+  keys,
+  unique_key,
+  store_timestamp,
+  born_timestamp,
+  body,
+  properties,
+  flag,
+  sys_flag,
+  CASE sys_flag & 12 WHEN 0 THEN 'none' WHEN 4 THEN 'prepared' WHEN 8 THEN 'commit' ELSE 'rollback' END,
+  born_host,
+  store_host,
+  reconsume_times,
+  prepared_transaction_offset,
+  coalesce(
+    unique_key, concat_ws('/', CAST(unix_millis(born_timestamp) AS STRING), born_host, CAST(body_crc AS STRING))
+  )
+FROM stored
+-- Each topic has one row there: where the column is not asked for Spark leaves the join out.
+LEFT JOIN queue_types ON stored.log_id = queue_types.log_id AND stored.topic = queue_types.topic

@@ -6,48 +6,101 @@ so that every query works on every replica.
 
 from __future__ import annotations
 
-from pyspark.sql import SparkSession
+from collections.abc import Iterator
+from typing import Any, Final, cast
 
-from sinks.kernel import KernelTable
+from py4j.java_gateway import JavaPackage
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
 from sinks.tables import KEY_VALUES, LEDGER, LOG, LOSS_TABLES, METADATA_TABLES, TableSpec, spark_schema
+from sinks.views.catalog import Catalog
 from sinks.views.definition import VIEWS, view
+from sinks.views.empty import empty_table
 from sinks.warehouse import absolute
-from sources.errors import ReplicaError
+from sources.errors import ConfigurationError, ReplicaError
 
-TABLES = (LOG, LEDGER, *LOSS_TABLES, KEY_VALUES, *METADATA_TABLES)
+TABLES: Final = (LOG, LEDGER, *LOSS_TABLES, KEY_VALUES, *METADATA_TABLES)
 """Every table that a replica may have, in the order in which people want to see them."""
 
 
-def register(spark: SparkSession, warehouse: str, *, schema: str | None = None) -> None:
-    """Tables and views of the replica in `warehouse`, by name, in `spark`.
+def register(spark: SparkSession, warehouse: str, schema: str | None = None) -> None:
+    """Tables and views of the replica in `warehouse`, by name, in `spark`: a session with Delta, whoever made it.
 
-    As temporary views of the session; with `schema`, ``catalog.schema`` or ``schema``, as external tables and views of
-    that schema in the session's catalog, where others find them too; it is created if need be. What is there from
-    before is replaced. A query sees each table's last commit at its start.
+    ::
 
-    Raises ReplicaError where there is no replica.
+        from sinks.views.registration import register
+        register(spark, "s3a://lake/logtwin")
+        spark.sql("SELECT * FROM messages WHERE array_contains(keys, 'order-4711')").show()
+
+    They are temporary views of the session. With `schema`, ``schema`` or ``catalog.schema``, they are external tables
+    and views of that schema, which is made if need be, in the session's catalog, where others find them too; the
+    session has no temporary views of it then. A query sees each table's last commit. A table that is made later than
+    this shows its rows after the next call; what this made before is made anew.
+
+    Raises ReplicaError where there is no replica, and ConfigurationError where a name of the schema is taken.
     """
     place = absolute(warehouse)
-    if KernelTable(spark, LOG.path(place)).snapshot() is None:
+    existing = existing_tables(spark, place)
+    if schema is not None:
+        Catalog(spark, schema, place).register(TABLES, existing)
+        return
+    for spec, frame in frames(spark, place, existing):
+        frame.createOrReplaceTempView(spec.name)
+    register_views(spark)
+
+
+def register_views(spark: SparkSession) -> None:
+    """The views, over the tables that the session knows by their names."""
+    for name in VIEWS:
+        spark.sql(view(name).created(temporary=True))
+
+
+def frames(
+    spark: SparkSession, place: str, existing: frozenset[str], log_version: int | None = None
+) -> Iterator[tuple[TableSpec, DataFrame]]:
+    """Every table, with what its newest version has whenever it is asked; of table log, if given, that version."""
+    for spec in TABLES:
+        if spec.name in existing:
+            is_pinned = spec is LOG and log_version is not None
+            reader = spark.read.options(versionAsOf=log_version) if is_pinned else spark.read
+            yield spec, reader.format("delta").load(spec.path(place))
+        else:
+            yield spec, spark.sql(empty_table(spec)).to(spark_schema(spec.schema))  # with the comments
+
+
+def existing_tables(spark: SparkSession, place: str) -> frozenset[str]:
+    """Which tables there are in the warehouse `place`.
+
+    Raises ReplicaError where there is no replica, and ConfigurationError for a session without Delta.
+    """
+    try:
+        found = frozenset(spec.name for spec in TABLES if _exists(spark, spec.path(place)))
+    except (PySparkException, Py4JError) as error:
+        raise ReplicaError(
+            f"the tables in {place} cannot be opened",
+            found=str(error).strip().partition("\n")[0],
+            hint="Check that their storage can be reached, and that the session has Delta.",
+        ) from error
+    if LOG.name not in found:
         raise ReplicaError(
             f"no replica in {place}",
             expected=f"a Delta table in {LOG.path(place)}",
             found="none",
             hint="See warehouse in the configuration; logtwin replicate makes the tables.",
         )
-    for spec in TABLES:
-        exists = KernelTable(spark, spec.path(place)).snapshot() is not None
-        spark.sql(_temporary(spec, place) if exists else _empty(spec))
-    for name in VIEWS:
-        spark.sql(view(name).created(temporary=True))
+    return found
 
 
-def _temporary(spec: TableSpec, place: str) -> str:
-    return f"CREATE OR REPLACE TEMPORARY VIEW {spec.name} AS SELECT * FROM delta.`{spec.path(place)}`"
-
-
-def _empty(spec: TableSpec) -> str:
-    columns = ", ".join(
-        f"CAST(NULL AS {field.dataType.simpleString()}) AS `{field.name}`" for field in spark_schema(spec.schema)
-    )
-    return f"CREATE OR REPLACE TEMPORARY VIEW {spec.name} AS SELECT {columns} WHERE false"
+def _exists(spark: SparkSession, path: str) -> bool:
+    """Asked of delta-spark, which keeps what it finds for the queries to come: a look of Kernel's would be another."""
+    delta_log = cast(Any, spark._jvm).org.apache.spark.sql.delta.DeltaLog
+    if isinstance(delta_log, JavaPackage):  # what py4j takes an unknown class for
+        raise ConfigurationError(
+            "the Spark session has no Delta",
+            expected="the package io.delta:delta-spark in the session",
+            found="none",
+            hint="pyspark --packages io.delta:delta-spark_…, with Delta's extension and catalog.",
+        )
+    return int(delta_log.forTableWithSnapshot(spark._jsparkSession, path)._2().version()) >= 0

@@ -1,0 +1,41 @@
+"""One log as it was when its replica had come to an offset, or to a time of the master: `register_as_of`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from sinks.views.past import AsOf, PastLog
+from sinks.views.past_tables import as_it_was
+from sinks.views.registration import existing_tables, frames, register_views
+from sinks.warehouse import absolute
+from sources.errors import ReplicaError
+from sources.offsets import LogId, Offset
+
+
+def register_as_of(spark: SparkSession, warehouse: str, log_id: LogId, at: Offset | datetime) -> AsOf:
+    """Tables and views as `register` makes them in a session, of one log `at` an offset, or at a time of the master.
+
+    Table log has the records that end at or below the offset; the others say what they said then. Returns what the
+    session shows from now on. Raises ReplicaError where there is no such log, it has not come that far, or nobody knows
+    whether it has.
+    """
+    place = absolute(warehouse)
+    existing = existing_tables(spark, place)
+    try:
+        log = PastLog(spark, place, log_id)
+        as_of = log.as_of(log.offset_at(at) if isinstance(at, datetime) else at)
+        for spec, frame in frames(spark, place, existing, as_of.version):
+            as_it_was(spec, frame, as_of).createOrReplaceTempView(spec.name)
+        register_views(spark)
+    except (PySparkException, Py4JError, OSError) as error:
+        raise ReplicaError(
+            "the replica cannot be read as it was",
+            log=log_id,
+            found=str(error).strip().partition("\n")[0],
+            hint="Check that the tables' storage can be reached; maintenance may have run meanwhile: ask again.",
+        ) from error
+    return as_of

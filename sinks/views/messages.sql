@@ -1,0 +1,192 @@
+CREATE VIEW messages (
+  log_id COMMENT 'which log, for example rocketmq/broker-a',
+  offset COMMENT 'where its record begins; (log_id, offset, batch_index) is the key',
+  message_id COMMENT 'offset message id, as a send is answered with; the messages of an inner batch share it',
+  unique_key COMMENT 'message id that the client made; a client that sends again makes no new one',
+  topic COMMENT 'topic that it was sent to',
+  queue_id COMMENT 'queue of the topic',
+  queue_offset COMMENT 'place in the queue; consumers take them in this order',
+  batch_index COMMENT 'place in its inner batch, from 0; null of every other message',
+  tags COMMENT 'tag that consumers may choose by; null without one',
+  keys COMMENT 'keys that it is found by; null without one',
+  properties COMMENT 'what the application of the producer set; without what RocketMQ puts beside it',
+  body COMMENT 'body, decompressed',
+  text COMMENT 'body as text; null where it is no UTF-8',
+  json COMMENT 'body as VARIANT; null where it is no JSON',
+  born_timestamp COMMENT 'when the producer made it, by the clock of the producer',
+  stored_timestamp COMMENT 'when the broker first took it, before any delay or transaction; clock of the master',
+  delivered_timestamp COMMENT 'when consumers could first see it; clock of the master. Filter on it: it skips files',
+  retries COMMENT 'redeliveries so far, of all consumer groups together',
+  producer COMMENT 'address of the producer, ip:port'
+)
+COMMENT 'what consumers can see: messages of business topics, as they were sent'
+AS
+WITH visible AS (
+  SELECT
+    *,
+    -- An item takes 22 bytes at least: a number that is none, or absurd, makes no batch.
+    CASE WHEN is_inner_batch AND inner_num BETWEEN 1 AND size DIV 22 THEN inner_num END AS batch_messages
+  FROM (SELECT *, try_cast(properties['INNER_NUM'] AS INT) AS inner_num FROM records)
+  WHERE is_dispatched AND NOT is_system AND NOT startswith(topic, '%RETRY%') AND NOT startswith(topic, '%DLQ%')
+),
+-- The body of an inner batch is its items, one after the other; each begins with its size, an i32, big-endian.
+located AS (
+  SELECT
+    *,
+    CASE WHEN batch_messages IS NOT NULL THEN aggregate(
+      sequence(1, batch_messages),
+      array(1L),
+      (starts, number) -> array_append(
+        starts,
+        element_at(starts, -1)
+          + coalesce(CAST(conv(hex(substring(body, try_cast(element_at(starts, -1) AS INT), 4)), 16, 10) AS BIGINT), 0)
+      )
+    ) END AS starts
+  FROM visible
+),
+-- How many there are the properties say: who asks for nothing that is inside the items reads no body.
+items AS (
+  SELECT
+    *,
+    substring(
+      body,
+      try_cast(get(starts, place) AS INT),
+      try_cast(get(starts, place + 1) - get(starts, place) AS INT)
+    ) AS item
+  FROM located
+  LATERAL VIEW explode(sequence(0, coalesce(batch_messages, 1) - 1)) places AS place
+),
+-- An item: i32 each of size, magic, CRC, flag, length of the body; the body; i16 length of the properties; properties.
+-- What does not fit leaves it without a body.
+bodies AS (
+  SELECT
+    *,
+    CAST(conv(hex(substring(item, 17, 4)), 16, 10) AS BIGINT) AS stated_length,
+    CASE WHEN stated_length BETWEEN 0 AND length(item) - 22 THEN CAST(stated_length AS INT) END AS body_length
+  FROM items
+),
+-- Properties are stored as name 0x01 value 0x02, over and over.
+pairs AS (
+  SELECT
+    *,
+    transform(
+      filter(
+        split(make_valid_utf8(CAST(substring(item, 23 + body_length, length(item)) AS STRING)), chr(2)),
+        pair -> instr(pair, chr(1)) BETWEEN 2 AND length(pair) - 1
+      ),
+      pair -> struct(substring_index(pair, chr(1), 1) AS name, substring(pair, instr(pair, chr(1)) + 1) AS value)
+    ) AS item_pairs
+  FROM bodies
+),
+sent AS (
+  SELECT
+    log_id,
+    offset,
+    message_id,
+    identity,
+    topic,
+    queue_id,
+    queue_offset + place AS queue_offset,
+    batch_messages IS NOT NULL AS in_batch,
+    CASE WHEN in_batch THEN place END AS batch_index,
+    tags,
+    keys,
+    unique_key,
+    CASE
+      WHEN in_batch THEN map_from_entries(
+        -- of a name that is given twice the last one counts
+        filter(
+          item_pairs,
+          (pair, number) -> NOT exists(slice(item_pairs, number + 2, size(item_pairs)), later -> later.name = pair.name)
+        )
+      )
+      ELSE properties
+    END AS sent_properties,
+    CASE WHEN in_batch THEN substring(item, 21, body_length) ELSE body END AS sent_body,
+    born_timestamp,
+    store_timestamp,
+    born_host
+  FROM pairs
+),
+read AS (
+  SELECT
+    *,
+    try_validate_utf8(CAST(sent_body AS STRING)) AS text,
+    -- The parser stops where the first value ends, and takes 42 apples for 42. In a list with another item after it the
+    -- text has to be one value and nothing else.
+    try_parse_json(concat('[', text, ',"end of body"]')) AS list
+  FROM sent
+),
+-- Where a message waited before it went to its topic: each put of a half message, of the check, too, and each roll of a
+-- timer is a record of its own. Before 4.3 a half message waited in its own topic, at queue offset 0.
+parked AS (
+  SELECT
+    log_id,
+    CASE WHEN is_dispatched THEN properties['REAL_TOPIC'] ELSE topic END AS real_topic,
+    identity,
+    store_timestamp
+  FROM records
+  WHERE topic IN (
+      'SCHEDULE_TOPIC_XXXX', 'rmq_sys_wheel_timer', 'RMQ_SYS_TRANS_HALF_TOPIC', 'RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC'
+    )
+    OR queue_offset = 0 AND transaction_type = 'prepared'
+),
+first_parked AS (
+  SELECT log_id, real_topic, identity, min(store_timestamp) AS parked_timestamp
+  FROM parked
+  GROUP BY log_id, real_topic, identity
+),
+redelivered AS (
+  SELECT log_id, origin, count(*) AS times
+  FROM (
+    SELECT log_id, properties['ORIGIN_MESSAGE_ID'] AS origin
+    FROM records
+    WHERE startswith(topic, '%RETRY%') AND is_dispatched
+  )
+  GROUP BY log_id, origin
+)
+SELECT
+  read.log_id,
+  offset,
+  message_id,
+  CASE WHEN in_batch THEN sent_properties['UNIQ_KEY'] ELSE unique_key END,
+  topic,
+  queue_id,
+  queue_offset,
+  batch_index,
+  CASE WHEN in_batch THEN sent_properties['TAGS'] ELSE tags END,
+  CASE WHEN in_batch THEN filter(split(sent_properties['KEYS'], ' '), key -> key <> '') ELSE keys END,
+  -- What RocketMQ reserves for itself; its clients refuse these names to applications.
+  map_filter(
+    sent_properties,
+    (name, value) -> NOT startswith(name, '__RMQ') AND name NOT IN (
+      'KEYS', 'TAGS', 'UNIQ_KEY', 'WAIT', 'DELAY', 'RETRY_TOPIC', 'REAL_TOPIC', 'REAL_QID', 'TRAN_MSG', 'PGROUP',
+      'MIN_OFFSET', 'MAX_OFFSET', 'BUYER_ID', 'ORIGIN_MESSAGE_ID', 'TRANSFER_FLAG', 'CORRECTION_FLAG', 'MQ2_FLAG',
+      'RECONSUME_TIME', 'MAX_RECONSUME_TIMES', 'MSG_REGION', 'TRACE_ON', 'EXTEND_UNIQ_INFO', 'CONSUME_START_TIME',
+      'INSTANCE_ID', 'CLUSTER', 'MSG_TYPE', 'INNER_NUM', 'INNER_BASE', 'DUP_INFO', 'CHECK_IMMUNITY_TIME_IN_SECONDS',
+      'TRAN_PREPARED_QUEUE_OFFSET', '__transactionId__', 'TRANSACTION_CHECK_TIMES', 'TRANS_OFFSET', 'CORRELATION_ID',
+      'REPLY_TO_CLIENT', 'TTL', 'ARRIVE_TIME', 'PUSH_REPLY_TIME', 'POP_CK', 'POP_CK_OFFSET', '1ST_POP_TIME',
+      '__SHARDINGKEY', 'PROPERTY_FORWARD_QUEUE_ID', 'REDIRECT', 'INNER_MULTI_DISPATCH', 'INNER_MULTI_QUEUE_OFFSET',
+      'TRACE_CONTEXT', '__BORNHOST', 'BORN_TIMESTAMP', 'TIMER_DELAY_SEC', 'TIMER_DELAY_MS', 'TIMER_DELIVER_MS',
+      'TIMER_OUT_MS', 'TIMER_ENQUEUE_MS', 'TIMER_DEQUEUE_MS', 'TIMER_ROLL_TIMES', 'TIMER_DEL_UNIQKEY', 'TIMER_DEL_MS',
+      'TIMER_DELAY_LEVEL', 'DLQ_ORIGIN_TOPIC', 'DLQ_ORIGIN_MESSAGE_ID', '__CRC32#'
+    )
+  ),
+  sent_body,
+  text,
+  CASE
+    WHEN try_variant_get(list, '$[1]', 'string') = 'end of body' AND try_variant_get(list, '$[2]', 'variant') IS NULL
+      THEN try_variant_get(list, '$[0]', 'variant')
+  END,
+  born_timestamp,
+  -- least() passes over null
+  least(parked_timestamp, store_timestamp),
+  store_timestamp,
+  coalesce(times, 0),
+  born_host
+FROM read
+-- Both sides on the right have one row for a message: Spark leaves out the join whose column is not asked for.
+LEFT JOIN first_parked
+  ON read.log_id = first_parked.log_id AND topic = real_topic AND read.identity = first_parked.identity
+LEFT JOIN redelivered
+  ON read.log_id = redelivered.log_id AND message_id = origin

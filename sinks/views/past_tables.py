@@ -1,0 +1,95 @@
+"""What each table of a replica said of one log at a moment of the past: `as_it_was`.
+
+Table log comes as the version of that moment. In the others what is later is left out by their own columns: what tells
+of the log by the commit of that version, metadata by the time when the replica came to the offset. What was current
+then is current in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
+
+from sinks.incidents import State
+from sinks.ledger import BACKFILL
+from sinks.tables import (
+    INCIDENTS,
+    IS_CURRENT,
+    KEY_VALUES,
+    LEDGER,
+    LOG,
+    LOG_ID,
+    QUARANTINE,
+    REMOVED,
+    VALID_FROM,
+    VALID_TO,
+    TableSpec,
+    spark_schema,
+)
+from sinks.views.past import AsOf
+
+
+def as_it_was(spec: TableSpec, frame: DataFrame, as_of: AsOf) -> DataFrame:
+    """The rows of `frame`, which is table `spec`, that were there then; with its columns and comments."""
+    ours = frame.where(sql.col(LOG_ID.name) == str(as_of.log_id))
+    return _RULES.get(spec.name, _metadata)(ours, as_of).to(spark_schema(spec.schema))
+
+
+def _log(rows: DataFrame, as_of: AsOf) -> DataFrame:
+    # the first condition is the one that skips files
+    start = sql.col("offset")
+    return rows.where((start < as_of.offset) & (start + sql.col("size") <= as_of.offset))
+
+
+def _ledger(rows: DataFrame, as_of: AsOf) -> DataFrame:
+    """Rows of the stream follow the log by themselves; a backfill may have come later, and a retention."""
+    is_later = (sql.col("origin") == BACKFILL) & (sql.col("committed_at") > as_of.committed_at)
+    deleted_at = sql.col("deleted_at")
+    then = rows.where((sql.col("start") < as_of.offset) & ~is_later)
+    return then.withColumn("deleted_at", sql.when(deleted_at <= as_of.committed_at, deleted_at))
+
+
+def _incidents(rows: DataFrame, as_of: AsOf) -> DataFrame:
+    had_ended = sql.coalesce(sql.col("ended_at") <= as_of.committed_at, sql.lit(False))
+    then = rows.where(sql.col("detected_at") <= as_of.committed_at)
+    return then.withColumns(
+        {
+            "state": sql.when(had_ended, sql.col("state")).otherwise(State.OPEN.value),
+            "ended_at": sql.when(had_ended, sql.col("ended_at")),
+            "note": sql.when(had_ended, sql.col("note")),
+        }
+    )
+
+
+def _quarantine(rows: DataFrame, as_of: AsOf) -> DataFrame:
+    return rows.where(sql.col("offset") < as_of.offset)
+
+
+def _removed(rows: DataFrame, as_of: AsOf) -> DataFrame:
+    return rows.where(sql.col("removed_at") <= as_of.committed_at)
+
+
+def _key_values(rows: DataFrame, as_of: AsOf) -> DataFrame:
+    """It only knows the newest value of a key: rather an error, when it is asked, than values of another time."""
+    problem = f"dister_kv has no past: what {as_of.log_id} said of a key at {as_of.offset} is in the table log"
+    return rows.where(sql.raise_error(sql.lit(problem)).isNull())
+
+
+def _metadata(rows: DataFrame, as_of: AsOf) -> DataFrame:
+    begin, end = sql.col(VALID_FROM.name), sql.col(VALID_TO.name)
+    then = rows.where((begin <= as_of.reached_at) & (end.isNull() | (end > as_of.reached_at)))
+    return then.withColumns({VALID_TO.name: sql.lit(None), IS_CURRENT.name: sql.lit(True)})
+
+
+_RULES: Final[dict[str, Callable[[DataFrame, AsOf], DataFrame]]] = {
+    LOG.name: _log,
+    LEDGER.name: _ledger,
+    INCIDENTS.name: _incidents,
+    QUARANTINE.name: _quarantine,
+    REMOVED.name: _removed,
+    KEY_VALUES.name: _key_values,
+}
+"""By table; the others are of metadata."""

@@ -1,0 +1,196 @@
+"""What the view says of each log, against the proof of completeness over the same tables."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from pyspark.sql import Row, SparkSession
+
+from pipeline.coverage import read_accounts
+from sinks.healing.repair import Repair
+from sinks.holes import Holes, joined
+from sinks.incidents import Action, Incident, IncidentRow, State
+from sinks.proof.completeness import COLUMNS, Accounts, Completeness, Reason
+from sinks.tables import INCIDENTS, INCIDENTS_SCHEMA, LEDGER, LEDGER_SCHEMA
+from sinks.upkeep.retention import Keep, Retention
+from sinks.views.registration import register
+from sources.loss import Condition
+from sources.offsets import LogId, Offset, OffsetRange
+from tests.sinks.batches import opened, ranges
+from tests.sinks.memory_master import BROKER_A, MemoryMaster, Rewriting
+from tests.sinks.views.made_logs import message, session_with
+
+NOON = datetime(2024, 2, 29, 12, tzinfo=UTC)
+LOGS = 60
+
+
+def span(start: int, end: int) -> OffsetRange:
+    return OffsetRange(Offset(start), Offset(end))
+
+
+@dataclass
+class MadeLog:
+    """What the tables say of one log; `lost` is what commits have passed, or a repair has taken out."""
+
+    log_id: LogId
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    lost: list[OffsetRange] = field(default_factory=list)
+    incidents: list[IncidentRow] = field(default_factory=list)
+    position: int = 0
+
+    def accounts(self) -> Accounts:
+        first = min([row["start"] for row in self.rows] + [one.start for one in self.lost])
+        deleted = [span(row["start"], row["end"]) for row in self.rows if row["deleted_at"]]
+        ledger = pa.Table.from_pylist(self.rows, schema=LEDGER_SCHEMA.remove_metadata()).select(COLUMNS)
+        return Accounts(
+            epoch=0,
+            position=Offset(self.position),
+            first=Offset(first),
+            holes=Holes(ranges=joined([span(0, first), *deleted, *self.lost])),
+            ledger=ledger,
+            incidents=self.incidents,
+        )
+
+
+def made_log(number: int) -> MadeLog:
+    """Ranges that join or not, lost ones in between and at both ends, the oldest deleted; a time for most of them."""
+    source = random.Random(number)
+    log = MadeLog(
+        LogId("dister" if number % 5 == 0 else "rocketmq", f"log-{number}"), position=source.randrange(3) * 70
+    )
+    kept = source.randrange(4)
+    for at in range(source.randrange(1, 12)):
+        end = log.position + source.randrange(1, 50)
+        is_lost = at > 0 and source.random() < 0.3
+        if is_lost:
+            state = source.choice((State.OPEN, State.CLOSED))
+            log.lost.append(span(log.position, end))
+            log.incidents.append(
+                incident(log.position, end, state, source.choice((Action.SKIPPED, Action.QUARANTINED)))
+            )
+        else:
+            is_deleted = at < kept and not log.lost
+            log.rows.append(
+                row(log.log_id, log.position, end, at if source.random() < 0.8 else None, deleted=is_deleted)
+            )
+        log.position = end
+    if all(one["deleted_at"] for one in log.rows):
+        log.rows[-1]["deleted_at"] = None  # a retention leaves the newest range
+    # what was filled again, and what is only a word of verify, explain nothing
+    log.incidents.append(incident(0, log.position, State.HEALED, Action.SKIPPED))
+    log.incidents.append(incident(log.position, log.position + 99, State.OPEN, Action.REPORTED))
+    source.shuffle(log.rows)
+    return log
+
+
+def row(log_id: LogId, start: int, end: int, minute: int | None, *, deleted: bool) -> dict[str, Any]:
+    stored = None if minute is None else NOON + timedelta(minutes=minute)
+    return {
+        "log_id": str(log_id),
+        "epoch": start % 3,
+        "start": start,
+        "end": end,
+        "records": 2,
+        "bytes": 1000 + end - start,
+        "first_store_timestamp": stored,
+        "last_store_timestamp": stored,
+        "committed_at": NOON,
+        "origin": "stream",
+        "deleted_at": NOON if deleted else None,
+    }
+
+
+def incident(start: int, end: int, state: State, action: Action) -> IncidentRow:
+    found = Incident(
+        condition=Condition.GAP,
+        start=Offset(start),
+        end=Offset(end),
+        cause="",
+        action=action,
+        detected_at=1,
+    )
+    return IncidentRow(id=f"{start}-{end}-{state.value}-{action.value}", epoch=0, found=found, state=state)
+
+
+def said(session: SparkSession) -> list[Row]:
+    """The view's rows, with the time in microseconds since 1970."""
+    return session.table("completeness").selectExpr("*", "unix_micros(complete_through_timestamp) AS through").collect()
+
+
+def agrees(found: Any, accounts: Accounts) -> None:
+    """Whether a row of the view says what the proof says of the same accounts."""
+    proof = Completeness.of(accounts)
+    explained = (Reason.BEGINNING, Reason.RETENTION)
+    missing = joined(one.range for one in proof.missing if one.reason not in explained)
+    (first, *_) = proof.whole
+    assert (found.complete_from, found.complete_to, found.through) == (
+        first.range.start,
+        first.range.end,
+        first.last_us,
+    )
+    assert (found.end, found.gaps, found.gap_units) == (proof.position, len(missing), sum(one.size for one in missing))
+    assert [OffsetRange(one.start, one.end) for one in found.missing] == list(missing)
+    assert found.open_incidents == sum(one.state is State.OPEN for one in accounts.incidents)
+
+
+@pytest.mark.spark
+def test_ledgers_with_holes_and_deleted_ranges(spark: SparkSession, tmp_path: Path) -> None:
+    logs = [made_log(number) for number in range(LOGS)]
+    write(tmp_path, LEDGER, LEDGER_SCHEMA, (one for log in logs for one in log.rows))
+    incidents = ({"log_id": str(log.log_id), **one.as_dict()} for log in logs for one in log.incidents)
+    write(tmp_path, INCIDENTS, INCIDENTS_SCHEMA, incidents)
+    session = session_with(spark, tmp_path, [message(0)])
+    found = {row.log_id: row for row in said(session)}
+    assert found.keys() == {str(log.log_id) for log in logs}
+    for log in logs:
+        one = found[str(log.log_id)]
+        agrees(one, log.accounts())
+        there = [row for row in log.rows if not row["deleted_at"]]
+        assert (one.records, one.bytes) == (2 * len(there), sum(row["bytes"] for row in there))
+    assert {one.gaps for one in found.values()} >= {0, 1, 2}
+    assert any(one.complete_from > 0 for one in found.values())
+
+
+def write(lake: Path, spec: Any, schema: pa.Schema, rows: Iterator[dict[str, Any]] | Sequence[dict[str, Any]]) -> None:
+    write_deltalake(spec.path(str(lake)), pa.Table.from_pylist(list(rows), schema=schema.remove_metadata()))
+
+
+@pytest.mark.spark
+def test_a_replica_that_lost_deleted_and_was_repaired(spark: SparkSession, tmp_path: Path) -> None:
+    sizes = (100,) * 40
+    replica = opened(spark, tmp_path, MemoryMaster(sizes))
+    for number, start in enumerate((200, 600, 1500, 2000, 2500)):
+        if start == 1500:
+            found = incident(1000, 1500, State.OPEN, Action.SKIPPED).found
+            replica.skip(found)
+        replica(ranges(spark, start, start + (400 if start < 1000 else 500)), number)
+    retention, later = Retention(spark, str(tmp_path), BROKER_A), datetime.now(UTC)
+    retention.apply(retention.plan(Keep(size_bytes=1600), later), later)
+    Repair(spark, str(tmp_path), Rewriting(sizes, since=2200)).run()
+    opened(spark, tmp_path, Rewriting(sizes, since=2200))(ranges(spark, 2200, 3000), 0)
+    accounts = read_accounts(spark, str(tmp_path), BROKER_A)
+    assert accounts is not None
+    assert accounts.epoch == 1
+    session = spark.newSession()
+    register(session, str(tmp_path))
+    (one,) = said(session)
+    agrees(one, accounts)
+    assert (one.complete_from, one.complete_to, one.end) == (600, 1000, 3000)
+    assert [tuple(part) for part in one.missing] == [(1000, 1500)]
+
+
+@pytest.mark.spark
+def test_real_logs_are_complete(views: SparkSession, fixture_log: Any, log_id: str) -> None:
+    one = next(row for row in said(views) if row.log_id == log_id)
+    newest = max(row["store_timestamp"] for row in fixture_log.rows if not row.get("blank"))
+    assert (one.complete_from, one.complete_to, one.end) == (0, fixture_log.max_offset, fixture_log.max_offset)
+    assert (one.through, one.records, one.bytes) == (newest * 1000, len(fixture_log.rows), fixture_log.max_offset)
+    assert (one.gaps, one.gap_units, one.missing, one.open_incidents) == (0, 0, [], 0)

@@ -1,0 +1,88 @@
+"""The index as the brokers built it, entry for entry; and messages found by it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import col, unix_millis
+
+from tests.sinks.views.made_logs import message, session_with
+from tests.truth import Fixture
+
+pytestmark = pytest.mark.spark
+
+HEADER = struct.Struct(">qqqqii")  # first and last store time, first and last offset, slots in use, entries and one
+ENTRY = struct.Struct(">iqii")  # hash of the key, offset, seconds since the first store time, the entry before it
+SLOTS = 5000  # as the fixtures' brokers were configured
+
+
+def index_entries(file: bytes) -> Iterator[tuple[int, int, int]]:
+    """Hash, offset and store time in seconds after the first one, of every entry that is found through its slot."""
+    for slot in range(SLOTS):
+        (number,) = struct.unpack_from(">i", file, HEADER.size + 4 * slot)
+        while number:
+            hashed, offset, seconds, number = ENTRY.unpack_from(file, HEADER.size + 4 * SLOTS + ENTRY.size * number)
+            assert hashed % SLOTS == slot
+            yield hashed, offset, seconds
+
+
+def key_hash(topic: str, key: str) -> int:
+    """Math.abs of java.lang.String.hashCode of topic#key; 0 where that is negative."""
+    units = memoryview(f"{topic}#{key}".encode("utf-16-le")).cast("H")
+    hashed = 0
+    for unit in units:
+        hashed = (31 * hashed + unit) % 2**32
+    return min(hashed, 2**32 - hashed) if hashed != 2**31 else 0
+
+
+def tag_entries(fixture: Fixture) -> Iterator[tuple[int, int, int]]:
+    """What a broker's index has beside keys, as hash, offset and store time: 5.5.0 puts T#tags of a topic there, too.
+
+    That says nothing that the column tags does not say, and the view leaves it out.
+    """
+    for record in fixture.rows if fixture.version == "5.5.0" else ():
+        if "TAGS" in record.get("properties", {}):
+            hashed = key_hash(record["topic"], f"T#{record['properties']['TAGS']}")
+            yield hashed, record["physical_offset"], record["store_timestamp"]
+
+
+def test_it_equals_the_file_of_the_broker(views: SparkSession, fixture_log: Fixture, log_id: str) -> None:
+    (path,) = (fixture_log.path / "index").iterdir()
+    file = path.read_bytes()
+    begin_ms, _, _, _, _, count = HEADER.unpack_from(file)
+    entries = sorted(index_entries(file))
+    assert len(entries) == count - 1 > 5000
+    index = views.table("message_index").where(col("log_id") == log_id)
+    rows = index.select("topic", "key", "offset", unix_millis("store_timestamp")).collect()
+    found = [(key_hash(topic, key), offset, ms) for topic, key, offset, ms in rows]
+    found += tag_entries(fixture_log)
+    assert sorted((hashed, offset, (ms - begin_ms) // 1000) for hashed, offset, ms in found) == entries
+
+
+def test_messages_are_found_by_topic_and_key(views: SparkSession, fixture_log: Fixture, log_id: str) -> None:
+    index = views.table("message_index").where(col("log_id") == log_id)
+    rows = index.where("topic = 'orders' AND key = 'hot'").select("offset", "message_id", "is_unique_key").collect()
+    orders = [row for row in fixture_log.rows if row.get("topic") == "orders"]
+    hot = [row for row in orders if "hot" in row["properties"].get("KEYS", "").split(" ")]
+    assert len(hot) > 5
+    assert sorted(rows) == [(row["physical_offset"], row["msg_id"], False) for row in hot]
+
+
+def test_what_is_in_the_index(spark: SparkSession, tmp_path: Path) -> None:
+    """Half messages are, rollbacks are not; a key that is given twice has two entries."""
+    rows = [
+        message(0, properties={"KEYS": "a  b a", "UNIQ_KEY": "U0"}),
+        message(100, sys_flag=4, properties={"UNIQ_KEY": "U1"}),
+        message(200, sys_flag=8, properties={"KEYS": "c"}),
+        message(300, sys_flag=12, properties={"KEYS": "d", "UNIQ_KEY": "U3"}),
+        message(400, "SCHEDULE_TOPIC_XXXX", properties={"KEYS": "e"}),
+        message(500),
+    ]
+    session = session_with(spark, tmp_path, rows)
+    found = session.sql("SELECT offset, key, is_unique_key FROM message_index").collect()
+    expected = [(0, "U0", True), (0, "a", False), (0, "a", False), (0, "b", False)]
+    assert sorted(found) == [*expected, (100, "U1", True), (200, "c", False), (400, "e", False)]

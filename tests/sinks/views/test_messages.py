@@ -1,0 +1,350 @@
+"""What consumers can see, of real logs as RocketMQ decodes them; and of made ones, with data that no client makes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any, NoReturn
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from sources.offsets import Offset
+from sources.rocketmq.batches import decode_items
+from sources.rocketmq.commitlog import Message, decode
+from sources.rocketmq.properties import decode as decode_properties
+from tests.sinks.views.made_logs import NOON, message, session_with
+from tests.truth import Fixture
+
+pytestmark = pytest.mark.spark
+
+PARKING = ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", "RMQ_SYS_TRANS_HALF_TOPIC")
+INVISIBLE = (*PARKING, "RMQ_SYS_TRANS_OP_HALF_TOPIC")  # the system topics that the fixtures' brokers have written to
+RESERVED = (
+    "KEYS", "TAGS", "UNIQ_KEY", "WAIT", "DELAY", "RETRY_TOPIC", "REAL_TOPIC", "REAL_QID", "TRAN_MSG", "PGROUP",
+    "MIN_OFFSET", "MAX_OFFSET", "BUYER_ID", "ORIGIN_MESSAGE_ID", "TRANSFER_FLAG", "CORRECTION_FLAG", "MQ2_FLAG",
+    "RECONSUME_TIME", "MAX_RECONSUME_TIMES", "MSG_REGION", "TRACE_ON", "EXTEND_UNIQ_INFO", "CONSUME_START_TIME",
+    "INSTANCE_ID", "CLUSTER", "MSG_TYPE", "INNER_NUM", "INNER_BASE", "DUP_INFO", "CHECK_IMMUNITY_TIME_IN_SECONDS",
+    "TRAN_PREPARED_QUEUE_OFFSET", "__transactionId__", "TRANSACTION_CHECK_TIMES", "CORRELATION_ID", "REPLY_TO_CLIENT",
+    "TTL", "ARRIVE_TIME", "PUSH_REPLY_TIME", "POP_CK", "POP_CK_OFFSET", "1ST_POP_TIME", "__SHARDINGKEY",
+    "PROPERTY_FORWARD_QUEUE_ID", "REDIRECT", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET", "TRACE_CONTEXT",
+    "__BORNHOST", "BORN_TIMESTAMP", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TIMER_OUT_MS",
+    "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES", "TIMER_DEL_UNIQKEY", "TIMER_DELAY_LEVEL",
+    "DLQ_ORIGIN_TOPIC", "DLQ_ORIGIN_MESSAGE_ID", "__CRC32#",
+)  # fmt: skip
+"""What RocketMQ keeps for itself, of org.apache.rocketmq.common.message.MessageConst."""
+
+
+def is_visible(record: dict[str, Any]) -> bool:
+    return not record.get("blank") and not record["topic"].startswith("%") and record["topic"] not in INVISIBLE
+
+
+def visible(fixture: Fixture) -> list[dict[str, Any]]:
+    """The records of the truth in business topics; all records of these brokers are dispatched."""
+    return [record for record in fixture.rows if is_visible(record)]
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def split_keys(properties: dict[str, str]) -> list[str] | None:
+    keys = properties.get("KEYS")
+    return None if keys is None else [key for key in keys.split(" ") if key]
+
+
+def of_application(properties: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in properties.items() if name not in RESERVED}
+
+
+def expected(fixture: Fixture) -> Iterator[dict[str, Any]]:
+    """Each message in the words of the view; an inner batch as its messages."""
+    for record in visible(fixture):
+        row = {
+            "offset": record["physical_offset"],
+            "message_id": record["msg_id"],
+            "topic": record["topic"],
+            "queue_id": record["queue_id"],
+            "producer": record["born_host"],
+            "born_ms": record["born_timestamp"],
+            "delivered_ms": record["store_timestamp"],
+        }
+        if not record["sys_flag"] & 128:
+            yield row | _content(None, record, record["properties"], record["body_sha256_decompressed"])
+            continue
+        stored = decode(fixture.log, row["offset"], Offset(row["offset"]))
+        assert isinstance(stored, Message)
+        for index, item in enumerate(decode_items(stored.body)):
+            yield row | _content(index, record, decode_properties(item.properties), sha256(item.body))
+
+
+def _content(index: int | None, record: dict[str, Any], properties: dict[str, str], body: str) -> dict[str, Any]:
+    return {
+        "batch_index": index,
+        "queue_offset": record["queue_offset"] + (index or 0),
+        "tags": properties.get("TAGS"),
+        "keys": split_keys(properties),
+        "unique_key": properties.get("UNIQ_KEY"),
+        "properties": of_application(properties),
+        "body": body,
+    }
+
+
+def collected(session: SparkSession) -> list[dict[str, Any]]:
+    """All messages in order; JSON as text, times in ms."""
+    query = """
+    SELECT
+      log_id, offset, message_id, topic, queue_id, queue_offset, batch_index, tags, keys, unique_key, properties, body,
+      producer, text, to_json(json) AS json, retries, unix_millis(born_timestamp) AS born_ms,
+      unix_millis(stored_timestamp) AS stored_ms, unix_millis(delivered_timestamp) AS delivered_ms
+    FROM messages
+    ORDER BY log_id, offset, batch_index"""
+    return [row.asDict() for row in session.sql(query).collect()]
+
+
+def chosen(rows: list[dict[str, Any]], *columns: str) -> list[tuple[Any, ...]]:
+    return [tuple(row[column] for column in columns) for row in rows]
+
+
+@pytest.fixture(scope="session")
+def real(views: SparkSession) -> list[dict[str, Any]]:
+    """The messages of both real logs."""
+    return collected(views)
+
+
+@pytest.fixture
+def found(real: list[dict[str, Any]], log_id: str) -> list[dict[str, Any]]:
+    """Those of one."""
+    return [row for row in real if row["log_id"] == log_id]
+
+
+def test_every_message_of_the_truth_once(found: list[dict[str, Any]], fixture_log: Fixture) -> None:
+    messages = list(expected(fixture_log))
+    assert len(messages) > 2900
+    assert sum(row["batch_index"] is not None for row in messages) == {"4.9.7": 0, "5.5.0": 32}[fixture_log.version]
+    rows = [row | {"body": sha256(row["body"])} for row in found]
+    assert [{name: row[name] for name in messages[0]} for row in rows] == messages
+    names = {name for row in found for name in row["properties"]}
+    assert {"trace-id", "fate", "idx", "odd name = 東京"} < names  # as the producers set them
+
+
+def test_text_and_json_where_the_body_is_such(found: list[dict[str, Any]]) -> None:
+    kinds: Counter[tuple[bool, bool]] = Counter()
+    for row in found:
+        text = as_text(row["body"])
+        assert row["text"] == text
+        value = as_json(text)
+        assert (row["json"] is None) == (value is NO_JSON), text
+        assert row["json"] is None or json.loads(row["json"]) == value
+        kinds[text is None, value is NO_JSON] += 1
+    assert len(kinds) == 3
+    assert min(kinds.values()) > 500
+
+
+NO_JSON = object()
+
+
+def as_text(body: bytes) -> str | None:
+    try:
+        return bytes(body).decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def as_json(text: str | None) -> Any:
+    try:
+        return NO_JSON if text is None else json.loads(text, parse_constant=_refused)
+    except ValueError:
+        return NO_JSON
+
+
+def _refused(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not in the standard")
+
+
+def test_when_the_broker_first_took_it_and_how_often_it_came_again(
+    found: list[dict[str, Any]], fixture_log: Fixture
+) -> None:
+    parked: dict[tuple[str, str], int] = {}
+    redelivered: Counter[str] = Counter()
+    for record in fixture_log.rows:
+        properties = record.get("properties", {})
+        if record.get("topic") in PARKING:
+            parked.setdefault((properties["REAL_TOPIC"], properties.get("UNIQ_KEY")), record["store_timestamp"])
+        if record.get("topic", "").startswith("%RETRY%"):
+            redelivered[properties.get("ORIGIN_MESSAGE_ID")] += 1
+    truth = {
+        (
+            row["physical_offset"],
+            parked.get((row["topic"], row["properties"].get("UNIQ_KEY")), row["store_timestamp"]),
+            redelivered[row["msg_id"]],
+        )
+        for row in visible(fixture_log)
+    }
+    assert set(chosen(found, "offset", "stored_ms", "retries")) == truth
+    waited = [row for row in visible(fixture_log) if (row["topic"], row["properties"].get("UNIQ_KEY")) in parked]
+    assert len(waited) >= 50  # delayed ones and transactions
+    assert sum(times for _, _, times in truth) == 14
+
+
+def scans(frame: DataFrame) -> list[set[str]]:
+    """The columns that each scan of a table reads."""
+    plan = frame._jdf.queryExecution().sparkPlan().toString()
+    return [set(re.findall(r"(\w+)#", columns)) for columns in re.findall(r"FileScan parquet \[([^\]]*)\]", plan)]
+
+
+def test_who_asks_for_little_reads_the_log_once(views: SparkSession) -> None:
+    """No join, and no body. The properties name the cluster, whose topic is its own, and the size of a batch."""
+    messages = views.table("messages")
+    needed = {"log_id", "kind", "topic", "sys_flag", "properties", "size"}
+    few = messages.where("producer > ''").select("queue_id", "queue_offset", "delivered_timestamp", "message_id")
+    read = {"born_host", "queue_id", "queue_offset", "store_timestamp", "store_host", "offset"}
+    assert scans(few) == [needed | read]
+    assert scans(messages.groupBy("topic").count()) == [needed]
+    assert len(scans(messages.select("stored_timestamp"))) == 2
+    assert len(scans(messages.select("retries"))) == 2
+
+
+def item(
+    body: bytes = b"", properties: bytes = b"", *, size: int | None = None, body_length: int | None = None
+) -> bytes:
+    """An item of an inner batch, as a producer encodes it; or with lengths that are not so."""
+    rest = body + struct.pack(">h", len(properties)) + properties
+    lead = (len(rest) + 20 if size is None else size, 0, 0, 0, len(body) if body_length is None else body_length)
+    return struct.pack(">5i", *lead) + rest
+
+
+def batch(offset: int, *items: bytes, number: object = None, **fields: Any) -> dict[str, Any]:
+    properties = {"INNER_NUM": str(len(items) if number is None else number), "INNER_BASE": "5"} | fields.pop(
+        "more", {}
+    )
+    body = b"".join(items)
+    usual = {"queue_offset": 5, "sys_flag": 192, "body": body, "size": len(body) + 100, "properties": properties}
+    return message(offset, **usual | fields)
+
+
+LATER = NOON + timedelta(minutes=1)
+NOON_MS = round(NOON.timestamp() * 1000)
+DELAYED = {"REAL_TOPIC": "orders", "REAL_QID": "0", "DELAY": "3"}
+
+
+@pytest.fixture(scope="module")
+def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """The messages of a log of odd records."""
+    rows = [
+        message(0, body=b"\xff\xfe"),
+        message(1, body=b"NaN"),
+        message(2, body=None),
+        message(3, body=b'{"a": {"b": [1, null]}}'),
+        message(4, body=b'{"a": 1, "a": 2}'),
+        message(5, body=b'{"a": 1} {'),
+        message(6, body=b"\xed\xa0\x80"),  # half a surrogate pair
+        message(7, body=b"42 apples"),
+        message(8, body=b" null "),
+        message(9, body=b"1, 2"),
+        message(10, body=b'1], "end of body"]'),
+        message(11, body=b"[1], 2]"),
+        message(50, properties={"__RMQ.TRANSIENT.X": "1", "__RMQ": "2", "keys": "3", "RMQ": "4", "tags ": "5"}),
+        batch(
+            100,
+            item(b"one", b"TAGS\x01t\x02KEYS\x01a  b\x02x\x011\x02x\x012"),
+            item(b"", b""),
+            item(b"\xff", b"\x02y\x01"),
+        ),
+        batch(101, item(b"one"), item(b"two"), number="two"),
+        batch(102, item(b"one"), item(b"two"), number=10**9),
+        batch(103, item(b"one"), item(b"two", size=2**31 - 1), item(b"three")),
+        batch(104, item(b"one", body_length=2**31 - 1), item(b"two", b"u\x01\x80")),
+        batch(105, item(b"one", body_length=-1), item(b"two", size=0), item(b"three")),
+        batch(106, b"", number=0),
+        batch(107, b"no batch at all, and a client said it was one", number=2),
+        message(108, sys_flag=128, body=b"one", properties={}),
+        *transactions_before_4_3(),
+        *waiting_messages(),
+    ]
+    return collected(session_with(spark, tmp_path_factory.mktemp("messages"), rows))
+
+
+def transactions_before_4_3() -> list[dict[str, Any]]:
+    """A half message in its own topic, the message it became; one that was rolled back."""
+    key = {"UNIQ_KEY": "U1"}
+    return [
+        message(200, "payments", sys_flag=4, properties=key),
+        message(201, "payments", sys_flag=8, prepared_transaction_offset=200, store_timestamp=LATER, properties=key),
+        message(202, "payments", sys_flag=4, properties={"UNIQ_KEY": "U2"}),
+        message(203, "payments", sys_flag=12, prepared_transaction_offset=202),
+    ]
+
+
+def waiting_messages() -> list[dict[str, Any]]:
+    """Copies with what they were parked with; a message that shares its birth with a parked one of another topic."""
+    born = {"born_host": "10.0.0.9:1", "body_crc": 77}
+    return [
+        message(300, "SCHEDULE_TOPIC_XXXX", properties=DELAYED, **born),
+        message(301, "orders", properties=DELAYED, store_timestamp=LATER, **born),
+        message(302, "payments", properties=DELAYED, store_timestamp=LATER, **born),
+        message(303, "SCHEDULE_TOPIC_XXXX", properties=DELAYED, store_timestamp=LATER, **born),
+    ]
+
+
+def between(rows: list[dict[str, Any]], start: int, end: int, *columns: str) -> list[tuple[Any, ...]]:
+    return chosen([row for row in rows if start <= row["offset"] < end], *columns)
+
+
+def test_a_body_is_text_or_json_only_where_it_is(made: list[dict[str, Any]]) -> None:
+    assert between(made, 0, 50, "offset", "text", "json") == [
+        (0, None, None),
+        (1, "NaN", None),
+        (2, None, None),
+        (3, '{"a": {"b": [1, null]}}', '{"a":{"b":[1,null]}}'),
+        (4, '{"a": 1, "a": 2}', None),
+        (5, '{"a": 1} {', None),
+        (6, None, None),
+        (7, "42 apples", None),
+        (8, " null ", "null"),
+        (9, "1, 2", None),
+        (10, '1], "end of body"]', None),
+        (11, "[1], 2]", None),
+    ]
+
+
+def test_only_reserved_names_are_hidden(made: list[dict[str, Any]]) -> None:
+    assert between(made, 50, 51, "properties") == [({"keys": "3", "RMQ": "4", "tags ": "5"},)]
+
+
+def test_an_inner_batch_is_its_messages(made: list[dict[str, Any]]) -> None:
+    columns = ("batch_index", "queue_offset", "body", "text", "tags", "keys", "properties")
+    assert between(made, 100, 101, *columns) == [
+        (0, 5, b"one", "one", "t", ["a", "b"], {"x": "2"}),
+        (1, 6, b"", "", None, None, {}),
+        (2, 7, b"\xff", None, None, None, {}),
+    ]
+
+
+def test_a_damaged_batch_shows_what_can_be_read(made: list[dict[str, Any]]) -> None:
+    """A number of messages that cannot be makes it one message; an item that cannot be read has no body."""
+    assert between(made, 101, 109, "offset", "batch_index", "text") == [
+        *((offset, None, as_text(item(b"one") + item(b"two"))) for offset in (101, 102)),
+        *((103, 0, "one"), (103, 1, "two"), (103, 2, None)),
+        *((104, 0, None), (104, 1, "two")),
+        *((105, 0, None), (105, 1, None), (105, 2, None)),
+        (106, None, ""),
+        *((107, 0, None), (107, 1, None)),
+        (108, None, "one"),
+    ]
+    assert between(made, 104, 105, "properties") == [(None,), ({"u": "\ufffd"},)]
+
+
+def test_half_messages_and_rollbacks_are_not_seen(made: list[dict[str, Any]]) -> None:
+    assert between(made, 200, 300, "offset", "stored_ms", "delivered_ms") == [(201, NOON_MS, NOON_MS + 60_000)]
+
+
+def test_the_topic_of_the_record_says_whether_it_is_seen(made: list[dict[str, Any]]) -> None:
+    """Not the properties that are left from when it waited."""
+    found = between(made, 300, 400, "offset", "topic", "stored_ms", "properties")
+    assert found == [(301, "orders", NOON_MS, {}), (302, "payments", NOON_MS + 60_000, {})]

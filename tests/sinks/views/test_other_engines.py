@@ -1,0 +1,66 @@
+"""What docs/other-engines.md shows is run as it stands there, and gives what the view `messages` gives."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.truth import Fixture
+
+pytestmark = pytest.mark.spark
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "other-engines.md"
+PLACE = "/data/lake"
+DUCKDB, POLARS, DELTA_RS = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+COLUMNS = (
+    "log_id", "offset", "topic", "queue_id", "queue_offset", "tags", "keys", "unique_key", "body", "born_timestamp",
+    "delivered_timestamp",
+)  # fmt: skip
+
+
+def run(block: str, replica: Path, folder: Path) -> dict[str, Any]:
+    """The names that a block of the document leaves behind."""
+    assert PLACE in block
+    program = folder / "block.py"
+    program.write_text(block.replace(PLACE, str(replica)))
+    return runpy.run_path(str(program))
+
+
+@pytest.fixture(scope="module")
+def messages(views: SparkSession) -> list[tuple[Any, ...]]:
+    """The view's rows, without those of inner batches."""
+    table = views.table("messages").where("batch_index IS NULL").select(*COLUMNS).toArrow()
+    return plain(table.to_pylist())
+
+
+def plain(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row[name] for name in COLUMNS) for row in rows), key=lambda row: row[:2])
+
+
+def test_duckdb(replica: Path, messages: list[tuple[Any, ...]], tmp_path: Path) -> None:
+    left = run(DUCKDB, replica, tmp_path)
+    assert plain(left["messages"].to_arrow_table().to_pylist()) == messages
+    assert left["orders"].columns == list(COLUMNS)
+
+
+def test_polars(replica: Path, messages: list[tuple[Any, ...]], tmp_path: Path) -> None:
+    left = run(POLARS, replica, tmp_path)
+    assert plain(left["messages"].collect().to_dicts()) == messages
+    assert left["orders"].collect().columns == list(COLUMNS)
+
+
+def test_delta_rs(replica: Path, tmp_path: Path, fixture_497: Fixture) -> None:
+    block = DELTA_RS.replace("broker-a", "b497")
+    left = run(block, replica, tmp_path)
+    assert left["position"] == fixture_497.max_offset
+    assert set(left["payments"]["topic"].to_pylist()) == {"payments"}
+
+
+def test_the_view_has_rows_of_both_brokers(messages: list[tuple[Any, ...]]) -> None:
+    assert {log_id for log_id, *_ in messages} == {"rocketmq/b497", "rocketmq/b550"}
+    assert len(messages) > 5000

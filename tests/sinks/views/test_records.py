@@ -1,0 +1,91 @@
+"""What the place of a record in the log makes of it."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import pytest
+from pyspark.sql import Row, SparkSession
+
+from tests.sinks.views.made_logs import message, session_with
+from tests.truth import Fixture
+
+pytestmark = pytest.mark.spark
+
+TRANSACTION_TYPES = {0: "none", 4: "prepared", 8: "commit", 12: "rollback"}
+
+
+@pytest.fixture(scope="session")
+def found(views: SparkSession) -> list[Row]:
+    """All records of both real logs."""
+    return views.sql(
+        "SELECT log_id, offset, message_id, is_dispatched AND NOT in_batch_queue AS is_queued FROM records"
+    ).collect()
+
+
+def test_records_are_those_of_rocketmq(found: list[Row], fixture_log: Fixture, log_id: str) -> None:
+    """Their message ids are, and whether they are in a consume queue."""
+    records = [row for row in fixture_log.rows if not row.get("blank")]
+    assert {len(row["msg_id"]) for row in records} == {32, 56}  # of IPv4 and of IPv6
+    assert sorted(row[1:] for row in found if row.log_id == log_id) == [
+        (row["physical_offset"], row["msg_id"], row["in_consume_queue"]) for row in records
+    ]
+
+
+HOSTS = {
+    "10.20.30.255:1": (ipaddress.ip_address("10.20.30.255"), 1, 0),
+    "1.0.0.9:65535": (ipaddress.ip_address("1.0.0.9"), 65535, 0),
+    "[fe80:0:0:0:202:b3ff:fe1e:8329]:10911": (ipaddress.ip_address("fe80::202:b3ff:fe1e:8329"), 10911, 32),
+    "192.168.1.2:10911": (ipaddress.ip_address("::ffff:192.168.1.2"), 10911, 32),  # as Java prints it
+}
+SYSTEM_TOPICS = (
+    "TBW102", "SELF_TEST_TOPIC", "BenchmarkTest", "OFFSET_MOVED_EVENT", "SCHEDULE_TOPIC_XXXX",
+    "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC", "RMQ_SYS_TRACE_TOPIC",
+    "CHECKPOINT_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "rmq_sys_wheel_timer", "rmq_sys_REVIVE_LOG_c1",
+    "broker-a", "c1", "c1_REPLY_TOPIC",
+)  # fmt: skip
+OTHER_TOPICS = (
+    "orders", "tbw102", "RMQ_SYS_orders", "my_rmq_sys_topic", "broker-b", "c2", "c2_REPLY_TOPIC", "%RETRY%cg", "%DLQ%cg"
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
+    """Hosts from offset 0 on, topics from 1000 on, transaction types from 2000 on; and what is no RocketMQ message."""
+    rows = [
+        message(at, "h", store_host=host, sys_flag=sys_flag)
+        for at, (host, (_, _, sys_flag)) in enumerate(HOSTS.items())
+    ]
+    rows.append(message(2**62, "h"))
+    rows += [
+        message(1000 + at, topic, properties={"CLUSTER": "c1"}) for at, topic in enumerate(SYSTEM_TOPICS + OTHER_TOPICS)
+    ]
+    rows += [message(1100, "c1"), message(1101, "c1_REPLY_TOPIC")]  # without a cluster nobody can say
+    rows += [message(2000 + bits, "t", sys_flag=bits | 1) for bits in TRANSACTION_TYPES]
+    rows += [message(3000, None, kind="blank", properties={}), message(3100, log_id="dister/orders")]
+    session = session_with(spark, tmp_path_factory.mktemp("records"), rows)
+    return session.table("records").orderBy("offset").collect()
+
+
+def test_message_id_of_any_host_and_offset(made: list[Row]) -> None:
+    rows = [row for row in made if row.topic == "h"]
+    hosts = [*HOSTS.values(), (ipaddress.ip_address("127.0.0.1"), 10911, 0)]
+    for row, (address, port, _) in zip(rows, hosts, strict=True):
+        stored = address.packed + port.to_bytes(4) + row.offset.to_bytes(8)
+        assert row.message_id == stored.hex().upper(), row.store_host
+
+
+def test_system_topics_are_those_that_brokers_make(made: list[Row]) -> None:
+    rows = [(row.topic, row.is_system) for row in made if 1000 <= row.offset < 1100]
+    assert rows == [(topic, True) for topic in SYSTEM_TOPICS] + [(topic, False) for topic in OTHER_TOPICS]
+    assert [row.is_system for row in made if row.offset in (1100, 1101)] == [False, False]
+
+
+def test_half_messages_and_rollbacks_are_not_dispatched(made: list[Row]) -> None:
+    rows = [(row.offset, row.transaction_type, row.is_dispatched) for row in made if row.topic == "t"]
+    expected = [(2000 + bits, name, name in ("none", "commit")) for bits, name in TRANSACTION_TYPES.items()]
+    assert rows == expected
+
+
+def test_only_messages_of_rocketmq_are_there(made: list[Row]) -> None:
+    assert not [row for row in made if row.offset in (3000, 3100)]
