@@ -15,11 +15,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from pipeline import cli_dister, cli_trust
+from pipeline import cli_dister, cli_report, cli_sql, cli_trust
 from pipeline import config as configuration
 from pipeline.cli_options import AsJson, ConfigFile, RequiredConfig
 from pipeline.config import Config
-from pipeline.console import err, log_to_console, out
+from pipeline.console import err, log_to_console, out, report
 from sources.errors import LogtwinError, MasterError
 
 app = typer.Typer(
@@ -32,7 +32,9 @@ app = typer.Typer(
 )
 
 app.add_typer(cli_trust.app)
+app.add_typer(cli_report.app)
 app.add_typer(cli_dister.app)
+app.add_typer(cli_sql.app)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -43,12 +45,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except LogtwinError as error:
         report(error)
         sys.exit(error.exit_code)
-
-
-def report(error: LogtwinError) -> None:
-    """Say on standard error what happened and what to do."""
-    err.print(f"[bold red]error[/] {type(error).__name__}: ", end="")
-    err.print(str(error), markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()

@@ -7,6 +7,8 @@ import logging
 from rich.console import Console
 from rich.logging import RichHandler
 
+from sources.errors import LogtwinError
+
 out = Console()
 err = Console(stderr=True)
 
@@ -18,3 +20,9 @@ def log_to_console() -> None:
     logging.getLogger("pyspark").setLevel("WARNING")
     # What a batch raises comes back with its query, and is said once, where it is decided what it means.
     logging.getLogger("py4j").setLevel("CRITICAL")
+
+
+def report(error: LogtwinError) -> None:
+    """Say on standard error what happened and what to do."""
+    err.print(f"[bold red]error[/] {type(error).__name__}: ", end="")
+    err.print(str(error), markup=False, highlight=False, soft_wrap=True)

@@ -4,6 +4,7 @@
 
     LogtwinError                    facts as attributes; the message is built from them
     ├── ConfigurationError          the operator's: a key, a value, a path                         exit 2
+    │   └── QueryError              SQL that is wrong, or more than reads
     ├── MasterError                 the master, or the way to it                                   exit 3
     │   ├── MasterUnreachable       no connection, or it broke; a retry can help
     │   ├── MasterSilent            connected, and what was asked for does not come; a retry can help
@@ -110,6 +111,10 @@ class ConfigurationError(LogtwinError):
     """A key, value or path of the operator's."""
 
     exit_code = 2
+
+
+class QueryError(ConfigurationError):
+    """SQL that is wrong, or does more than read."""
 
 
 class MasterError(LogtwinError):

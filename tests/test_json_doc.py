@@ -13,6 +13,7 @@ from pipeline.backfill import BackfillResult
 from pipeline.coverage import LogCoverage
 from pipeline.incidents import Listed
 from pipeline.maintain import Step
+from pipeline.tables import Column, Relation
 from pipeline.verification.queues import Jump
 from pipeline.verification.summary import Summary
 from sinks.incidents import Action, Incident, IncidentRow, State
@@ -75,6 +76,7 @@ def verification() -> dict[str, Any]:
         ("coverage", keys(coverage())),
         ("verify", keys(verification()) | {field.name for field in fields(Jump)}),
         ("backfill", keys(BackfillResult(log_id=str(LOG), holes=(RANGE,), filled=(), remaining=()).as_json())),
+        ("tables", keys(Relation("log", "table", "x", (Column("offset", "bigint", "x"),)).as_json())),
         ("maintain", {field.name for field in fields(Step)}),
     ],
 )

@@ -36,7 +36,7 @@ _LOGBACK = """\
 """
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """In the child: a test run that is killed cannot stop its brokers, so the kernel does (Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -97,7 +97,7 @@ class RocketMQProcess:
         self._booted = False
         self._process = subprocess.Popen(
             command, cwd=self.home, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, errors="replace", preexec_fn=_die_with_parent,
+            stderr=subprocess.STDOUT, text=True, errors="replace", preexec_fn=die_with_parent,
         )  # fmt: skip
         self._output = threading.Thread(target=self._read_output, args=(self._process,), daemon=True)
         self._output.start()

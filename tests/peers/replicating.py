@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,12 +27,24 @@ LONGEST_CUT_BYTES = 400_000  # some must let the largest record through
 
 @contextmanager
 def replicating(
-    spark: SparkSession, warehouse: Path, broker: Broker, *, trigger_interval_s: float = 1.0, **log: Any
+    spark: SparkSession,
+    warehouse: Path,
+    broker: Broker,
+    metadata: Mapping[str, float] | None = None,
+    /,
+    *,
+    trigger_interval_s: float = 1.0,
+    **log: Any,
 ) -> Iterator[Job]:
-    """A job on `broker`, stopped at the end. Raises what ended it before."""
+    """A job on `broker`, stopped at the end. Raises what ended it before. `metadata` is when to fetch that."""
     register(spark)
     addresses = {"master": f"127.0.0.1:{broker.ha_port}", "remoting": f"127.0.0.1:{broker.port}"}
-    given = {"warehouse": str(warehouse), "trigger_interval_s": trigger_interval_s, "retry_wait_max_s": 1.0}
+    given: dict[str, Any] = {
+        "warehouse": str(warehouse),
+        "trigger_interval_s": trigger_interval_s,
+        "retry_wait_max_s": 1.0,
+    }
+    given |= {"metadata": dict(metadata)} if metadata else {}
     config = parse({**given, "logs": [{"id": "rocketmq/b1", **addresses, **log}]}, where="test")
     job = Job(spark, config, available_now=False)
     job.start()

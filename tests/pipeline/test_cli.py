@@ -28,7 +28,7 @@ PROJECT = Path(__file__).parents[2]
 VERBS = (
     "replicate", "status", "master", "send", "demo",
     "coverage", "verify", "rebuild", "repair", "backfill", "maintain",
-    "get", "get-all",
+    "get", "get-all", "sql", "report",
 )  # fmt: skip
 
 

@@ -63,7 +63,8 @@ def test_it_ends_by_itself_and_goes_on_when_run_again_until_ctrl_c(tmp_path: Pat
     again = demo(tmp_path, "--keep", "--rate-per-s", "500")
     assert again.stderr is not None
     for line in again.stderr:  # the display says a line now and then, once batches are committed
-        if re.search(r"running, offset [1-9]", line):
+        committed = re.search(r"running, offset ([\d,]+)", line)
+        if committed and int(committed[1].replace(",", "")) > end:
             break
     os.kill(again.pid, signal.SIGINT)
     out, err = finish(again)

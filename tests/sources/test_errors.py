@@ -68,7 +68,7 @@ def test_code_that_does_not_know_its_log_has_it_added() -> None:
 def test_exit_codes_say_whose_fault_it_is_and_only_connections_are_worth_a_retry() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, LogtwinError)]
     assert {kind.__name__: kind.exit_code for kind in kinds} == {
-        "LogtwinError": 1, "ConfigurationError": 2,
+        "LogtwinError": 1, "ConfigurationError": 2, "QueryError": 2,
         "MasterError": 3, "MasterUnreachable": 3, "MasterSilent": 3, "MasterRefused": 3, "ProtocolViolation": 3,
         "OffsetOutOfRange": 3, "BelowMinimum": 3, "AboveMaximum": 3,
         "LogError": 4, "CorruptRecord": 4, "ChecksumMismatch": 4, "SegmentError": 4, "MissingSegment": 4,

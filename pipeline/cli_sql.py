@@ -1,0 +1,98 @@
+"""The verbs for people who query; `pipeline.cli` makes them ``logtwin <verb>``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline import config as configuration
+from pipeline.cli_options import AsJson, RequiredConfig
+from pipeline.console import err, out
+from pipeline.sql.output import Format, destination
+
+app = typer.Typer()
+
+
+@app.command()
+def sql(
+    config: RequiredConfig,
+    statements: Annotated[str | None, typer.Option("-e", metavar="SQL", help="run these statements")] = None,
+    file: Annotated[
+        Path | None, typer.Option("-f", metavar="FILE", help="run the statements of this file; - is standard input")
+    ] = None,
+    form: Annotated[
+        Format, typer.Option("--format", help="what results are written as; a table has the first 1000 rows")
+    ] = "table",
+    output: Annotated[Path | None, typer.Option(help="write to this file, which is replaced, once all is done")] = None,
+    log: Annotated[str | None, typer.Option(help="with --as-of-…: the log, by its id; not needed where one is")] = None,
+    as_of_offset: Annotated[int | None, typer.Option(min=0, help="one log as it was up to this offset")] = None,
+    as_of_time: Annotated[
+        str | None, typer.Option(metavar="TIME", help="one log as its master had it then: ISO 8601, UTC if not said")
+    ] = None,
+) -> None:
+    """Query the replica in Spark SQL: its tables, and views as messages and consumer_lag (logtwin tables).
+
+    Without -e and -f it asks: help says how. Only results go to standard output.
+
+    It only reads: SELECT, WITH, SHOW, DESCRIBE, EXPLAIN, SET and CREATE TEMPORARY VIEW are run, anything else is
+    refused before the first statement runs. Times are ISO 8601, UTC; binary is base64; in csv and json all that is
+    nested is JSON; in parquet variants are JSON, too.
+    """
+    from pipeline.sql.past import Past, past_line
+    from pipeline.sql.reader import Reader
+    from pipeline.sql.run import run_text
+    from pipeline.sql.shell import Shell
+
+    settings = configuration.load(config)
+    text = _statements(statements, file)
+    if text is None and output is not None:
+        raise typer.BadParameter("a file holds the results of -e or -f", param_hint="--output")
+    past = Past.asked(settings, log, as_of_offset, as_of_time)
+    with err.status("opening the replica …"):
+        reader = Reader.opened(settings, past)
+    if reader.as_of is not None:
+        err.print(past_line(reader.as_of), highlight=False, soft_wrap=True)
+    if text is None:
+        Shell(reader, form).run()
+        return
+    with destination(output) as sink:
+        run_text(reader, text, form, sink, out.width if output is None and sys.stdout.isatty() else None)
+
+
+@app.command()
+def tables(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="a table or view; without it all")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the tables and views that a replica has, or the columns of one, with what each is.
+
+    Every replica has the same.
+    """
+    from pipeline.tables import column_lines, described, listed, relation_lines
+
+    found = listed() if name is None else [described(name)]
+    if as_json:
+        out.print_json(json.dumps({"tables": [one.as_json() for one in found]}))
+    else:
+        lines = relation_lines(found) if name is None else column_lines(found[0])
+        out.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+
+
+def _statements(given: str | None, file: Path | None) -> str | None:
+    """What is to be run, None where somebody is to be asked."""
+    if given is not None and file is not None:
+        raise typer.BadParameter("either statements or a file of them", param_hint="-e, -f")
+    if given is not None:
+        return given
+    if file is None and sys.stdin.isatty():
+        return None
+    if file is None or str(file) == "-":
+        return sys.stdin.read()
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{file} cannot be read: {error}", param_hint="-f") from error

@@ -1,0 +1,36 @@
+"""What ``logtwin report`` does: ask the replica, and write the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from pipeline.config import Config
+from pipeline.report.page import page
+from pipeline.report.queries import read_facts
+from sources.errors import ConfigurationError
+
+
+def write_report(spark: SparkSession, config: Config, output: Path) -> None:
+    """Raises ReplicaError where there is no replica to read, ConfigurationError where `output` cannot be written."""
+    made = page(read_facts(spark, config.warehouse, [log.id for log in config.logs]))
+    try:
+        output.write_text(made, encoding="utf-8")
+    except OSError as error:
+        raise _not_written(output, error.strerror) from error
+
+
+def check_folder(output: Path) -> None:
+    """Raises ConfigurationError where the folder of `output` is not there: before minutes are spent on the queries."""
+    if not output.absolute().parent.is_dir():
+        raise _not_written(output, "there is no such folder")
+
+
+def _not_written(output: Path, found: str | None) -> ConfigurationError:
+    return ConfigurationError(
+        f"the report {output} cannot be written",
+        expected="a file in a folder that is there",
+        found=found,
+        hint="Give another one with --output.",
+    )

@@ -1,0 +1,126 @@
+"""What all figures of a report have in common: their look, how times and foreign text get into them. Pure.
+
+Text of plotly.js knows a few HTML tags, links among them, and ``%{…}`` in templates. So what comes from data goes into
+labels and hover texts through `plain`, and never into a template.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import plotly.graph_objects as go
+
+from pipeline.report.palette import colour
+
+NAME_LENGTH: Final = 34
+"""Characters of a name beside a value, where both have a line."""
+_LINE_LENGTH: Final = 44
+"""Characters that fit into a line on a phone."""
+_ROW_PX: Final = 42
+_BAR: Final = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An entry of a figure's legend: a name, a colour of the palette, and the look that page.css gives it."""
+
+    name: str
+    colour: str
+    mark: str = "line"
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A figure and its legend, which the page writes as text."""
+
+    figure: go.Figure
+    legend: tuple[Key, ...] = field(default=())
+
+
+def plain(text: str, limit: int = NAME_LENGTH) -> str:
+    """`text` as plotly.js shall show it, character by character, shortened in its middle."""
+    shown = "".join(char if char.isprintable() else "�" for char in text)
+    if len(shown) > limit:
+        shown = f"{shown[: limit // 2]}…{shown[-(limit - limit // 2 - 1) :]}"
+    return html.escape(shown)
+
+
+def on_axis(at: datetime) -> str:
+    """A time as an axis wants it: UTC, without a zone."""
+    return at.astimezone(UTC).replace(tzinfo=None).isoformat(sep=" ", timespec="milliseconds")
+
+
+def figure(traces: Iterable[Any], *, height: int, **layout: Any) -> go.Figure:
+    """A figure that takes its width from the page and its background from it."""
+    made = go.Figure(list(traces), layout_template="none")
+    look(made, height=height, **layout)
+    return made
+
+
+def look(made: go.Figure, *, height: int, **layout: Any) -> None:
+    """Give a figure the look of the report."""
+    made.update_layout(
+        {
+            "height": height,
+            "autosize": True,
+            "showlegend": False,
+            "dragmode": False,
+            "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+            "margin": {"l": 4, "r": 12, "t": 8, "b": 8},
+            "font": {"family": "system-ui, sans-serif", "size": 12, "color": colour("muted")},
+            "hoverlabel": {
+                "bgcolor": colour("card"),
+                "bordercolor": colour("grid"),
+                "font": {"color": colour("ink"), "size": 12},
+                "align": "left",
+                "namelength": -1,
+            },
+            **layout,
+        }
+    )
+    made.update_xaxes(
+        automargin=True,
+        fixedrange=True,
+        showgrid=False,
+        zeroline=False,
+        linecolor=colour("grid"),
+        tickcolor=colour("grid"),
+        nticks=6,
+        tickangle=0,
+    )
+    made.update_yaxes(automargin=True, fixedrange=True, gridcolor=colour("grid"), zeroline=False, nticks=5)
+
+
+def rows_figure(traces: Iterable[Any], labels: Sequence[tuple[str, str]], **xaxis: Any) -> go.Figure:
+    """Horizontal bars, row 0 at the top, each under its name and, at the right, what its bars say in words.
+
+    Names stand above the bars, so that bars have the whole width on a phone.
+    """
+    made = figure(traces, height=_ROW_PX * len(labels) + 44, barmode="overlay")
+    made.update_yaxes(visible=False, range=[len(labels) - 0.5, -0.75])
+    made.update_xaxes(**xaxis)
+    for row, (name, words) in enumerate(labels):
+        label = plain(name, _LINE_LENGTH - len(words))
+        for text, at, anchor, ink in ((label, 0, "left", "ink"), (html.escape(words), 1, "right", "muted")):
+            made.add_annotation(
+                text=text,
+                x=at,
+                y=row - 0.2,
+                xref="paper",
+                yanchor="bottom",
+                xanchor=anchor,
+                showarrow=False,
+                font={"color": colour(ink)},
+            )
+    return made
+
+
+def bar(rows: Sequence[float], starts: Sequence[Any], lengths: Sequence[Any], name: str, **more: Any) -> go.Bar:
+    """One bar a row, from `starts` on; bars of one row may overlap."""
+    given = {"width": _BAR, "hoverinfo": "text", **more}
+    return go.Bar(orientation="h", y=list(rows), base=list(starts), x=list(lengths), name=name, **given)

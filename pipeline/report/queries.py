@@ -1,0 +1,201 @@
+"""Find out the facts: SQL over a replica's views and tables, each of one version, asked for once.
+
+Every query aggregates in Spark: what comes to the driver is bounded by the logs, and by the numbers named here, however
+many rows the ledger has. A range of the ledger counts in the span of time in which it was committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from pipeline.report import statements
+from pipeline.report.facts import (
+    Commits,
+    Facts,
+    Flaw,
+    FlawedRange,
+    GroupLag,
+    IncidentFacts,
+    Incidents,
+    LogFacts,
+    Pending,
+    Slice,
+    SlowestGroups,
+    Timeline,
+    TopicFacts,
+    TopTopics,
+    Waiting,
+)
+from pipeline.report.palette import SERIES
+from pipeline.report.spans import width_s
+from sinks.kernel import KernelTable
+from sinks.tables import LOG
+from sinks.views.registration import existing_tables, frames, register_views
+from sinks.warehouse import absolute
+from sources.errors import ReplicaError
+
+_MOST_SPANS: Final = 120
+_SECOND_US: Final = 1_000_000
+_MOST_SLICES: Final = 60
+_MOST_RANGES: Final = 50  # of a log and a flaw
+_MOST_BARS: Final = 20
+_MOST_INCIDENTS: Final = 200
+_TRANSACTION_STATES: Final = ("committed", "rolled_back", "pending", "given_up")
+_DELAY_STATES: Final = ("delivered", "pending", "cancelled")
+
+_T = TypeVar("_T")
+
+
+def read_facts(spark: SparkSession, warehouse: str, configured: Sequence[str]) -> Facts:
+    """What there is to say of the replica in `warehouse`, which has the logs `configured`, and perhaps others.
+
+    Asked in a session of its own: the names that `spark` knows stay what they are. Raises ReplicaError where there is
+    no replica, or a table of it cannot be read.
+    """
+    place = absolute(warehouse)
+    with _translated(place):
+        session = spark.newSession()
+        version = _register(session, place)
+        asked = _Questions(session)
+        logs = asked.logs()
+        seen = {one.log_id for one in logs}
+        facts = Facts(
+            warehouse=place,
+            version=version,
+            made_at=datetime.now(UTC),
+            logs=logs,
+            unseen=tuple(log_id for log_id in configured if log_id not in seen),
+            incidents=asked.incidents(),
+        )
+        return replace(facts, **asked.all_others(len(logs))) if logs else facts
+
+
+def _register(spark: SparkSession, place: str) -> int:
+    """The replica's tables, each as it is now, and the views over them. Returns the version of the table `log`."""
+    versions = {}
+    for spec, frame in frames(spark, place, existing_tables(spark, place)):
+        found = KernelTable(spark, spec.path(place)).snapshot()
+        if found is not None:
+            versions[spec.name] = found.version
+            frame = spark.read.format("delta").option("versionAsOf", found.version).load(spec.path(place))
+        frame.createOrReplaceTempView(spec.name)
+    register_views(spark)
+    return versions[LOG.name]
+
+
+class _Questions:
+    """Ask Spark."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._waits = spark.sql(statements.WAITS)
+
+    def logs(self) -> tuple[LogFacts, ...]:
+        ranges = {row["log_id"]: row for row in self._rows(statements.RANGES, waits=self._waits)}
+        rows = ({**row, **ranges[row["log_id"]]} for row in self._rows(statements.COMPLETENESS))
+        return tuple(_each(LogFacts, rows))
+
+    def all_others(self, logs: int) -> dict[str, Any]:
+        """What there is to say beside logs and incidents, of a replica that has so many logs."""
+        return {
+            "timeline": self._timeline(logs),
+            "flaws": self._flaws(),
+            "topics": self._topics(),
+            "groups": self._groups(),
+            "transactions": self._pending(statements.TRANSACTIONS, _TRANSACTION_STATES),
+            "delays": self._pending(statements.DELAYS, _DELAY_STATES),
+        }
+
+    def _timeline(self, logs: int) -> Timeline:
+        (bounds,) = self._rows(statements.COMMIT_TIMES)
+        width = width_s(bounds["first"], bounds["last"], _MOST_SPANS)
+        # where colours are too few, the last one is for all the rest
+        shown = logs if logs <= len(SERIES) else len(SERIES) - 1
+        rows = self._rows(statements.COMMITS, width_us=width * _SECOND_US, shown=shown, waits=self._waits)
+        return Timeline(width, tuple(_each(Commits, rows)))
+
+    def _flaws(self) -> tuple[FlawedRange, ...]:
+        rows = self._rows(statements.FLAWS, most=_MOST_RANGES)
+        return tuple(_each(FlawedRange, ({**row, "flaw": Flaw[row["flaw"]]} for row in rows)))
+
+    def _topics(self) -> TopTopics:
+        rows = self._rows(statements.TOPICS, most=_MOST_BARS)
+        if not rows:
+            return TopTopics()
+        of, messages, size_bytes = _same(rows, "topics", "all_messages", "all_bytes")
+        return TopTopics(tuple(_each(TopicFacts, rows)), of, messages, size_bytes)
+
+    def _groups(self) -> SlowestGroups:
+        rows = self._rows(statements.GROUPS, most=_MOST_BARS)
+        if not rows:
+            return SlowestGroups()
+        of, behind = _same(rows, "groups", "groups_behind")
+        return SlowestGroups(tuple(_each(GroupLag, rows)), of, behind)
+
+    def _pending(self, statement: str, states: Sequence[str]) -> Pending:
+        waiting = self._spark.sql(statement)
+        rows = self._rows(statements.WAITING, most=_MOST_BARS + len(states), waiting=waiting)
+        totals = {row["state"]: row for row in rows if row["is_total"]}
+        if not totals:
+            return Pending()
+        counted = {state: totals[state]["count"] if state in totals else 0 for state in states}
+        pending = totals.get("pending")
+        if pending is None or pending["first"] is None:
+            return Pending(counted)
+        width = width_s(pending["first"], pending["last"], _MOST_SLICES)
+        slices = self._rows(statements.SLICES, width_us=width * _SECOND_US, waiting=waiting)
+        (places,) = _same(rows, "places")
+        oldest = _each(Waiting, (row for row in rows if not row["is_total"]))
+        return Pending(counted, width, tuple(_each(Slice, slices)), tuple(oldest), places)
+
+    def incidents(self) -> Incidents:
+        rows = self._rows(statements.INCIDENTS, most=_MOST_INCIDENTS)
+        if not rows:
+            return Incidents()
+        of, still_open = _same(rows, "incidents", "open")
+        return Incidents(tuple(_each(IncidentFacts, rows)), of, still_open)
+
+    def _rows(self, statement: str, **names: Any) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self._spark.sql(statement, **names).toArrow().to_pylist()
+        return rows
+
+
+def _each(kind: type[_T], rows: Iterable[Mapping[str, Any]]) -> Iterator[_T]:
+    """Rows as values: columns that are no fields of `kind` are left out."""
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # a dataclass
+    return (kind(**{name: row[name] for name in names}) for row in rows)
+
+
+def _same(rows: Sequence[Mapping[str, Any]], *names: str) -> tuple[int, ...]:
+    """What every row says of all of them."""
+    return tuple(int(rows[0][name]) for name in names)
+
+
+@contextmanager
+def _translated(place: str) -> Iterator[None]:
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise ReplicaError(
+            f"the replica in {place} cannot be read",
+            found=_first_cause(error).partition("\n")[0],
+            hint="Check that its storage can be reached; logtwin verify finds files that are damaged or gone.",
+        ) from error
+
+
+def _first_cause(error: PySparkException | Py4JError) -> str:
+    """What is between Spark and the driver wraps what happened."""
+    if not isinstance(error, Py4JJavaError):
+        return str(error).strip()
+    cause: Any = error.java_exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    return str(cause.toString())

@@ -1,0 +1,159 @@
+"""The parts of a report in their order: what each says in words, draws, and has tables of. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from pipeline.display import number, size
+from pipeline.report import coverage_figures, figures, tables
+from pipeline.report.facts import Facts, Pending
+from pipeline.report.plotting import Drawn
+from pipeline.report.tables import Table
+from pipeline.report.words import count, from_now, span
+
+_METADATA: Final = "The broker's metadata is not in this replica: [metadata] in the configuration fetches it."
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A number that stands for itself."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """`name` is its place in the page; each plot has a caption that says what it shows."""
+
+    name: str
+    title: str
+    sentences: tuple[str, ...] = ()
+    tiles: tuple[Tile, ...] = ()
+    plots: tuple[tuple[str, Drawn], ...] = ()
+    tables: tuple[Table, ...] = ()
+    is_table_open: bool = False
+
+
+def sections(facts: Facts) -> list[Section]:
+    """All parts; of a replica that has nothing yet what went wrong, if anything did."""
+    if not facts.logs:
+        return [_incidents(facts)] if facts.incidents.of else []
+    return [
+        _coverage(facts),
+        _throughput(facts),
+        _waits(facts),
+        _topics(facts),
+        _groups(facts),
+        _transactions(facts),
+        _delays(facts),
+        _incidents(facts),
+    ]
+
+
+def _coverage(facts: Facts) -> Section:
+    alarming = [one for one in facts.flaws if one.flaw.is_alarming]
+    said = ["Red is missing or doubtful; a triangle stands under what is too small to see."] if alarming else []
+    if len(facts.logs) > coverage_figures.ROWS:
+        said.append(f"{coverage_figures.ROWS} of {len(facts.logs):,} logs are drawn; the table has all.")
+    return Section(
+        name="coverage",
+        title="Coverage",
+        sentences=tuple(said),
+        plots=(
+            ("What is there of each log, by offset", coverage_figures.over_offsets(facts)),
+            ("The same by when the master stored it, UTC", coverage_figures.over_time(facts)),
+        ),
+        tables=(tables.logs(facts), tables.flawed_ranges(facts)),
+    )
+
+
+def _throughput(facts: Facts) -> Section:
+    every = span(facts.timeline.width_s)
+    total = f"{sum(one.records for one in facts.logs):,} records, {size(sum(one.bytes for one in facts.logs))} in all."
+    return Section(
+        name="throughput",
+        title="Throughput",
+        sentences=(total,),
+        plots=((f"What was committed, a point every {every}, UTC", figures.throughput(facts.timeline)),),
+        tables=(tables.throughput(facts),),
+    )
+
+
+def _waits(facts: Facts) -> Section:
+    section = Section(name="lag", title="Lag", tables=(tables.waits(facts),))
+    if all(one.waited_p50_s is None for one in facts.timeline.commits):
+        return replace(section, sentences=("No commit of a live job with a message in it.",))
+    said = "From the master's store of a record to its commit here, of the oldest record in each commit."
+    plot = ("How long records waited, by commit time, UTC", figures.waits(facts.timeline))
+    return replace(section, sentences=(said,), plots=(plot,))
+
+
+def _topics(facts: Facts) -> Section:
+    top = facts.topics
+    section = Section(name="topics", title="Topics", tables=(tables.topics(top),))
+    if not top.topics:
+        return replace(section, sentences=("No messages of business topics.",))
+    said = f"{count(top.messages, 'message')}, {size(top.bytes)} of bodies in {count(top.of, 'topic')}."
+    return replace(section, sentences=(said,), plots=(("The topics with the most messages", figures.top_topics(top)),))
+
+
+def _groups(facts: Facts) -> Section:
+    slowest = facts.groups
+    section = Section(name="consumers", title="Consumer lag", tables=(tables.groups(slowest),))
+    if not slowest.of:
+        return replace(section, sentences=(f"No consumer group is known. {_METADATA}",))
+    pairs = count(slowest.of, "group and topic", "groups and topics")
+    if not slowest.behind:
+        return replace(section, sentences=(f"No group is behind: {pairs}.",))
+    plot = ("How far groups are behind, the worst first", figures.slowest_groups(slowest))
+    return replace(section, sentences=(f"{slowest.behind:,} of {pairs} are behind.",), plots=(plot,))
+
+
+def _transactions(facts: Facts) -> Section:
+    waiting = facts.transactions
+    if not waiting.states:
+        return Section(name="transactions", title="Transactions", sentences=("No transactions.",))
+    return Section(
+        name="transactions",
+        title="Transactions",
+        tiles=_tiles(waiting, "oldest pending", facts.made_at),
+        plots=(("Pending transactions by when they were prepared, UTC", figures.pending(waiting)),)
+        if waiting.slices
+        else (),
+        tables=(
+            tables.pending("Pending transactions", waiting, "producer group", ("oldest prepared", "newest prepared")),
+        ),
+    )
+
+
+def _delays(facts: Facts) -> Section:
+    waiting = facts.delays
+    if not waiting.states:
+        return Section(name="delays", title="Delayed messages", sentences=("No delayed messages.",))
+    return Section(
+        name="delays",
+        title="Delayed messages",
+        tiles=_tiles(waiting, "first due", facts.made_at),
+        plots=(("Pending delayed messages by when they are due, UTC", figures.pending(waiting)),)
+        if waiting.slices
+        else (),
+        tables=(tables.pending("Pending delayed messages", waiting, "kind", ("first due", "last due")),),
+    )
+
+
+def _tiles(waiting: Pending, first: str, now: datetime) -> tuple[Tile, ...]:
+    """How many there are in each state, and when the `first` of the pending ones was or is."""
+    tiles = [Tile(state.replace("_", " "), number(of)) for state, of in waiting.states.items()]
+    firsts = [one.first for one in waiting.waiting if one.first is not None]
+    return (*tiles, Tile(first, from_now(min(firsts), now))) if firsts else tuple(tiles)
+
+
+def _incidents(facts: Facts) -> Section:
+    found = facts.incidents
+    said = "None so far." if not found.of else f"{number(found.open)} open, {number(found.of)} in all."
+    return Section(
+        name="incidents", title="Incidents", sentences=(said,), tables=(tables.incidents(found),), is_table_open=True
+    )

@@ -1,0 +1,1 @@
+"""``logtwin sql``: statements in, results out, on a session that reads one replica and writes nothing."""

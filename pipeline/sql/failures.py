@@ -1,0 +1,104 @@
+"""What went wrong with a statement, in words that help: PySpark's exceptions as errors of ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any, Final
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from pipeline.session import spark_log
+from pipeline.sql.statements import Statement
+from sources.errors import LogtwinError, QueryError, ReplicaError
+
+_NO_TABLE: Final = "TABLE_OR_VIEW_NOT_FOUND"
+_NO_COLUMN: Final = "UNRESOLVED_COLUMN"
+_SYNTAX: Final = "PARSE_SYNTAX_ERROR"
+_UNREADABLE: Final = ("FAILED_READ_FILE", "DELTA_FILE_NOT_FOUND", "DELTA_TRUNCATED_TRANSACTION_LOG")
+_TABLES: Final = "logtwin tables says what there is."
+_LINE: Final = re.compile(r"\(?line (\d+),? pos")
+_NOISE: Final = re.compile(r"^\[[A-Z0-9_.]+\] | ?SQLSTATE: \w+.*", re.S)
+_SNIPPET: Final = 80
+"""Characters of the statement in an error."""
+
+
+def failure(error: PySparkException | Py4JJavaError, statement: Statement, tables: Iterable[str]) -> LogtwinError:
+    """`error` of `statement`, where `tables` are known."""
+    if isinstance(error, Py4JJavaError):
+        return _of_a_task(error, statement)
+    condition, facts = error.getCondition() or "", error.getMessageParameters() or {}
+    if condition.startswith(_UNREADABLE):
+        return _unreadable(_sentence(error.getMessage()))
+    if condition.startswith(_NO_TABLE):
+        return _no_table(_bare(facts["relationName"]), tables, statement, str(error))
+    if condition.startswith(_NO_COLUMN):
+        return _no_column(facts, statement, str(error))
+    hint = "help names what can be asked." if condition == _SYNTAX else None
+    return _query_error(_sentence(error.getMessage() or str(error)), statement, str(error), hint)
+
+
+def gone(statement: Statement) -> QueryError:
+    """Java has ended, as it does where its memory is not enough."""
+    return QueryError(
+        f"line {statement.line}: Spark ended while it ran this",
+        found=_short(statement.text.splitlines()[0]),
+        hint=f"{spark_log()} has its last words; spark.driver.memory below [spark] gives it more than 1g.",
+    )
+
+
+def _no_table(name: str, tables: Iterable[str], statement: Statement, text: str) -> QueryError:
+    near = get_close_matches(name.lower(), tables, n=2, cutoff=0.6)
+    hint = f"Did you mean {' or '.join(near)}? {_TABLES}" if near else _TABLES
+    return _query_error(f"there is no table or view {name}", statement, text, hint)
+
+
+def _no_column(facts: dict[str, str], statement: Statement, text: str) -> QueryError:
+    name, known = _bare(facts["objectName"]), [_bare(one) for one in facts.get("proposal", "").split(", ") if one]
+    near = get_close_matches(name.lower(), known, n=2, cutoff=0.6) or known
+    hint = f"Did you mean {' or '.join(near)}?" if near else _TABLES
+    return _query_error(f"there is no column {name}", statement, text, hint)
+
+
+def _query_error(problem: str, statement: Statement, text: str, hint: str | None) -> QueryError:
+    """`text` is Spark's, which says in which line of the statement it is, if it does."""
+    at = _LINE.search(text)
+    lines = statement.text.splitlines()
+    number = min(int(at[1]), len(lines)) if at is not None else 1
+    return QueryError(f"line {statement.line + number - 1}: {problem}", found=_short(lines[number - 1]), hint=hint)
+
+
+def _of_a_task(error: Py4JJavaError, statement: Statement) -> LogtwinError:
+    """What Spark itself does not tell from a defect; the first cause says what it was."""
+    cause: Any = error.java_exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    text = str(cause.getMessage() or cause.toString())
+    if any(condition in text for condition in _UNREADABLE) or "FileNotFound" in str(cause.getClass().getName()):
+        return _unreadable(_sentence(text))
+    return _query_error(_sentence(text), statement, text, None)
+
+
+def _unreadable(found: str) -> ReplicaError:
+    return ReplicaError(
+        "the tables cannot be read",
+        expected="the files that their last commits name",
+        found=found,
+        hint="logtwin verify compares the replica with its master, logtwin repair and backfill bring back what lacks.",
+    )
+
+
+def _sentence(message: str) -> str:
+    """Without Spark's name of the error, its code, and the plan that comes after it."""
+    return _NOISE.sub("", message).strip().splitlines()[0].rstrip(".") if message.strip() else "Spark does not say why"
+
+
+def _bare(name: str) -> str:
+    return name.replace("`", "")
+
+
+def _short(line: str) -> str:
+    text = line.strip()
+    return text if len(text) <= _SNIPPET else f"{text[:_SNIPPET]}…"

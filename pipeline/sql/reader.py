@@ -1,0 +1,99 @@
+"""A Spark session that reads one replica, statement by statement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, Self, TypeVar
+
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
+from pyspark.sql import DataFrame, SparkSession
+
+from pipeline.config import Config
+from pipeline.session import build_session, spark_log
+from pipeline.sql.failures import failure, gone
+from pipeline.sql.grammar import Kind, kind_of
+from pipeline.sql.past import Past
+from pipeline.sql.statements import Statement, split
+from sinks.views.as_of import register_as_of
+from sinks.views.past import AsOf
+from sinks.views.registration import register
+
+_Made = TypeVar("_Made")
+
+_READING: Final = {
+    # Results leave partition by partition, through the driver's memory. Spark merges those that are too small, and
+    # cannot split one that is too large.
+    "spark.sql.shuffle.partitions": "200",
+    "spark.sql.files.maxPartitionBytes": "32m",
+    # A batch is a row group of a Parquet file; one record may have megabytes.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "32m",
+}
+
+_LOUD: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""PySpark prints each error that it raises, all of Java's stack with it; here it is told once, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A statement that Spark can read and that changes nothing but the session."""
+
+    statement: Statement
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """`spark` is a session of its own: what is SET in it, and its temporary views, stay there.
+
+    `as_of` is the past that it shows, None of the present.
+    """
+
+    spark: SparkSession
+    as_of: AsOf | None = None
+
+    @classmethod
+    def opened(cls, config: Config, past: Past | None) -> Self:
+        """Knows the tables and views in the warehouse of `config`, as they are or were. Raises ReplicaError."""
+        spark = build_session(config.spark, log_file=spark_log()).newSession()
+        for name in _LOUD:
+            PySparkLogger.getLogger(name).setLevel("CRITICAL")
+        for key, value in _READING.items():
+            if key not in config.spark:
+                spark.conf.set(key, value)
+        if past is None:
+            register(spark, config.warehouse)
+            return cls(spark)
+        return cls(spark, register_as_of(spark, config.warehouse, past.log_id, past.at))
+
+    def check(self, text: str) -> list[Checked]:
+        """Every statement of `text`; none of them is run. Raises QueryError."""
+        return [self._checked(one) for one in split(text).all]
+
+    def answer(self, one: Checked, use: Callable[[DataFrame], _Made]) -> _Made:
+        """What `use` makes of the result. Raises QueryError, and ReplicaError where the tables cannot be read."""
+        with self._told(one.statement), ThreadPoolExecutor(1) as worker:
+            # Ctrl-C makes PySpark stop what runs, if the main thread does not wait in a call of Spark
+            return worker.submit(lambda: use(self.spark.sql(one.statement.text))).result()
+
+    def tables(self) -> list[str]:
+        """The names of all tables and views, those of the session included."""
+        return [row.viewName for row in self.spark.sql("SHOW VIEWS").collect()]
+
+    def _checked(self, statement: Statement) -> Checked:
+        with self._told(statement):
+            return Checked(statement, kind_of(self.spark, statement))
+
+    @contextmanager
+    def _told(self, statement: Statement) -> Iterator[None]:
+        try:
+            yield
+        except (Py4JNetworkError, ConnectionRefusedError, ConnectionResetError) as error:
+            raise gone(statement) from error
+        except (PySparkException, Py4JJavaError) as error:
+            raise failure(error, statement, self.tables()) from error

@@ -1,0 +1,44 @@
+"""Run statements one after the other and write what they answer."""
+
+from __future__ import annotations
+
+from typing import BinaryIO
+
+from pipeline.console import err
+from pipeline.sql.formats import TABLE_CHARACTERS, Written, writer
+from pipeline.sql.grammar import Kind
+from pipeline.sql.output import Format
+from pipeline.sql.reader import Checked, Reader
+from sources.errors import QueryError
+
+
+def run_text(reader: Reader, text: str, form: Format, sink: BinaryIO, width: int | None) -> None:
+    """All statements of `text`, once all of them are found sound; what settings answer is not written.
+
+    `width` is a terminal's, None of anything else. Raises QueryError, ReplicaError, and what `sink` raises.
+    """
+    checked = reader.check(text)
+    results = sum(one.kind is not Kind.SETTING for one in checked)
+    if not checked:
+        raise QueryError("there is no statement to run", hint="Give one with -e, -f or on standard input.")
+    if form == "parquet" and results != 1:
+        raise QueryError("a Parquet file holds one result", expected="one query", found=results)
+    is_first = True
+    for one in checked:
+        if one.kind is Kind.SETTING:
+            reader.answer(one, lambda _: None)
+            continue
+        if not is_first and form in ("table", "csv"):
+            sink.write(b"\n")
+        is_first = False
+        run_one(reader, one, form, sink, width)
+
+
+def run_one(reader: Reader, one: Checked, form: Format, sink: BinaryIO, width: int | None) -> Written:
+    """One statement. Says on standard error where rows were left out."""
+    write = writer(form, width=width, most=TABLE_CHARACTERS if one.kind is Kind.QUERY else None)
+    written = reader.answer(one, lambda frame: write(frame, sink) if frame.columns else Written(0))
+    sink.flush()
+    if written.is_cut:
+        err.print(f"the first {written.rows:,} rows of more: --format csv, json and parquet write all", highlight=False)
+    return written

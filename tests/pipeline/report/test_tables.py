@@ -1,0 +1,58 @@
+"""The tables: all figures, as text."""
+
+from __future__ import annotations
+
+from pipeline.report import tables
+from pipeline.report.facts import Flaw, Timeline
+from tests.pipeline.report.samples import BROKER, SHOP, bare, commits, flawed, log, whole
+
+
+def cells(table: tables.Table, row: int = 0) -> dict[str, str]:
+    return {column.name: cell for column, cell in zip(table.columns, table.rows[row], strict=True)}
+
+
+def test_logs() -> None:
+    flaws = (flawed(Flaw.MISSING, 2500, 5000, units_of_log=2500), flawed(Flaw.DELETED, 0, 1000))
+    table = tables.logs(bare(log(complete_to=2500, open_incidents=3), log(SHOP), flaws=flaws))
+    assert cells(table) == {
+        "log": BROKER,
+        "records": "100",
+        "size": "10.0 kB",
+        "from offset": "0",
+        "complete to": "2,500",
+        "end": "10,000",
+        "complete through": "2026-11-22 11:59:00 UTC",
+        "offsets missing": "2,500",
+        "accepted": "0",
+        "deleted": "1,000",
+        "open incidents": "3",
+    }
+    assert cells(table, 1)["offsets missing"] == "0"
+
+
+def test_throughput_has_the_peaks_of_the_logs_that_were_told_apart() -> None:
+    timeline = Timeline(60, (commits(BROKER, 3, 60), commits(BROKER, 2, 600), commits(None, 2, 9)))
+    table = tables.throughput(bare(log(), log(SHOP), timeline=timeline))
+    assert table.name == "Throughput, peaks over 1 min"
+    assert (cells(table)["peak records/s"], cells(table)["peak MB/s"]) == ("10.0", "0.0")
+    assert cells(table, 1)["peak records/s"] == "–"
+
+
+def test_ranges_say_how_many_there_are_when_only_the_largest_are_here() -> None:
+    table = tables.flawed_ranges(bare(log(), flaws=(flawed(Flaw.MISSING, 1, 9, all_of_log=70, why="gap: x"),)))
+    assert table.note == "1 of 70 rows."
+    assert cells(table)["offsets"] == "1 – 9, 8 B"
+    assert cells(table)["why"] == "gap: x"
+
+
+def test_numbers_stand_at_the_right_and_text_at_the_left() -> None:
+    facts = whole()
+    for table in (tables.topics(facts.topics), tables.groups(facts.groups), tables.incidents(facts.incidents)):
+        for column, cell in zip(table.columns, table.rows[0], strict=True):
+            is_text = any(char.isalpha() for char in cell.removesuffix(" min 30 s"))
+            assert not (column.is_number and is_text), (table.name, column.name, cell)
+
+
+def test_a_table_has_so_many_rows_at_most() -> None:
+    table = tables.waits(bare(*(log(f"rocketmq/b{number}") for number in range(501))))
+    assert (len(table.rows), table.note) == (500, "500 of 501 rows.")

@@ -1,0 +1,72 @@
+"""A text as its statements: what Spark's lexer takes for a string, a name or a comment does not end one."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.sql.statements import Statement, is_open, split
+
+
+def texts(text: str) -> list[str]:
+    return [one.text for one in split(text).all]
+
+
+@pytest.mark.parametrize(
+    ("text", "statements"),
+    [
+        ("SELECT 1", ["SELECT 1"]),
+        ("SELECT 1;", ["SELECT 1"]),
+        ("SELECT 1; SELECT 2;\n", ["SELECT 1", "SELECT 2"]),
+        ("", []),
+        (" ;; \n; -- nothing; at all\n /* nor; here */", []),
+        ("SELECT ';' ; SELECT \";\"", ["SELECT ';'", 'SELECT ";"']),
+        ("SELECT 'it''s;'; SELECT 2", ["SELECT 'it''s;'", "SELECT 2"]),
+        (r"SELECT 'a\';b'; SELECT 2", [r"SELECT 'a\';b'", "SELECT 2"]),
+        (r"SELECT r'a\'; SELECT 2", [r"SELECT r'a\'", "SELECT 2"]),
+        (r'SELECT R"a\"; SELECT 2', [r'SELECT R"a\"', "SELECT 2"]),
+        ("SELECT bar'a;b'; SELECT 2", ["SELECT bar'a;b'", "SELECT 2"]),
+        ("SELECT `a;b``;` FROM t; SELECT 2", ["SELECT `a;b``;` FROM t", "SELECT 2"]),
+        ("SELECT 1 -- one; really\n; SELECT 2", ["SELECT 1 -- one; really", "SELECT 2"]),
+        (
+            "SELECT 1 -- goes on \\\n still; a comment\n; SELECT 2",
+            ["SELECT 1 -- goes on \\\n still; a comment", "SELECT 2"],
+        ),
+        ("SELECT 1 /* a; /* b; */ c; */; SELECT 2", ["SELECT 1 /* a; /* b; */ c; */", "SELECT 2"]),
+        ("SELECT '/*'; SELECT '*/'", ["SELECT '/*'", "SELECT '*/'"]),
+        ("SELECT '--'; SELECT 2", ["SELECT '--'", "SELECT 2"]),
+        ("SELECT 4 - 2 / 1; SELECT 2", ["SELECT 4 - 2 / 1", "SELECT 2"]),
+        ("SELECT 'never ends; SELECT 2", ["SELECT 'never ends; SELECT 2"]),
+        ("/* never ends; SELECT 2", ["/* never ends; SELECT 2"]),
+    ],
+)
+def test_a_semicolon_ends_a_statement_outside_of_strings_names_and_comments(text: str, statements: list[str]) -> None:
+    assert texts(text) == statements
+
+
+def test_a_statement_says_in_which_line_of_the_text_it_begins() -> None:
+    found = split("-- the first\n\nSELECT 1;\nSELECT\n2;  SELECT 3")
+    assert found.statements == (Statement("SELECT 1", 3), Statement("SELECT\n2", 4))
+    assert found.rest == Statement("SELECT 3", 5)
+
+
+@pytest.mark.parametrize("text", ["SELECT 1; -- done", "SELECT ';';\n", "", "/* ; */"])
+def test_nothing_is_left_where_every_statement_has_its_semicolon(text: str) -> None:
+    assert split(text).rest is None
+
+
+@pytest.mark.parametrize("text", ["SELECT 1", "SELECT 1; SELECT ';'", "SELECT 'a;", "SELECT 1 /* ;", "SELECT `;"])
+def test_what_has_no_semicolon_of_its_own_is_left(text: str) -> None:
+    assert split(text).rest is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("SELECT 'a", True), ("SELECT `a", True), ("/* a", True), ("SELECT 'a'", False), ("SELECT 1 -- a", False)],
+)
+def test_inside_of_a_string_a_name_or_a_comment(text: str, expected: bool) -> None:
+    assert is_open(text) is expected
+
+
+def test_a_long_string_without_an_end_takes_no_time() -> None:
+    text = "SELECT '" + "\\a'' " * 100_000
+    assert len(split(text).all) == 1

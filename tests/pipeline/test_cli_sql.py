@@ -1,0 +1,196 @@
+"""``logtwin sql`` and ``logtwin tables``, as scripts and people call them."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from pipeline import config as configuration
+from pipeline.cli import main
+from pipeline.sql.reader import Reader
+from sinks.tables import LEDGER
+from sinks.views.definition import VIEWS, view
+from sinks.views.registration import TABLES
+from tests.pipeline.sql.small_replica import TEXTS, config_file, small_replica
+
+pytestmark = pytest.mark.spark
+
+PROJECT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def job(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_replica(tmp_path_factory.mktemp("sql"))
+
+
+@pytest.fixture
+def opened(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The verb takes a reader that is open; opening takes seconds, and other tests do it."""
+    monkeypatch.setattr(Reader, "opened", lambda config, past: reader)
+
+
+@pytest.fixture(scope="module")
+def reader(job: Path) -> Reader:
+    return Reader.opened(configuration.load(job), None)
+
+
+class Said:
+    """Call it with the arguments of a verb: its exit code, and what it says."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *arguments: str | Path) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main([str(one) for one in arguments])
+        out, err = self._capsys.readouterr()
+        assert "Traceback" not in err
+        return int(ended.value.code or 0), out, err
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str]) -> Said:
+    return Said(capsys)
+
+
+@pytest.mark.usefixtures("opened")
+def test_a_statement(said: Said, job: Path) -> None:
+    query = "SELECT offset, CAST(body AS STRING) AS text FROM log WHERE offset < 200 ORDER BY offset"
+    assert said("sql", "--config", job, "-e", query) == (
+        0,
+        'offset  text\n──────  ───────────────\n     0  first\n   100  {"order": 4711}\n',
+        "",
+    )
+
+
+@pytest.mark.usefixtures("opened")
+def test_a_file_of_statements(said: Said, job: Path, tmp_path: Path) -> None:
+    file = tmp_path / "queries.sql"
+    file.write_text("SELECT 1 AS n;\nSELECT ';' AS end")
+    assert said("sql", "--config", job, "-f", file, "--format", "csv")[:2] == (0, "n\n1\n\nend\n;\n")
+
+
+@pytest.mark.usefixtures("opened")
+def test_statements_from_standard_input(said: Said, job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("SELECT count(*) AS n FROM messages;"))
+    assert said("sql", "--config", job, "--format", "json")[:2] == (0, f'{{"n":{len(TEXTS)}}}\n')
+
+
+@pytest.mark.usefixtures("opened")
+def test_a_parquet_file(said: Said, job: Path, tmp_path: Path) -> None:
+    file = tmp_path / "bodies.parquet"
+    query = "SELECT body FROM log ORDER BY offset"
+    code, out, _ = said("sql", "--config", job, "-e", query, "--format", "parquet", "--output", file)
+    assert (code, out) == (0, "")
+    assert pq.read_table(file)["body"].to_pylist() == list(TEXTS)
+
+
+@pytest.mark.usefixtures("opened")
+def test_wrong_sql_is_one_line_on_standard_error(said: Said, job: Path) -> None:
+    code, out, err = said("sql", "--config", job, "-e", "SELECT * FROM mesages")
+    assert (code, out) == (2, "")
+    assert err.startswith("error QueryError: line 1: there is no table or view mesages")
+    assert len(err.splitlines()) == 1
+
+
+def test_where_there_is_no_replica_it_says_so(said: Said, tmp_path: Path) -> None:
+    code, _, err = said("sql", "--config", config_file(tmp_path, tmp_path / "empty"), "-e", "SELECT 1")
+    assert code == 5
+    assert f"no replica in {tmp_path}/empty" in err
+    code, _, err = said("sql", "--config", tmp_path / "none.toml", "-e", "SELECT 1")
+    assert (code, "cannot read the configuration" in err) == (2, True)
+
+
+def test_files_that_are_gone_are_the_replicas(said: Said, tmp_path: Path) -> None:
+    job = small_replica(tmp_path)
+    for path in (tmp_path / "lake" / "log").glob("*.parquet"):
+        path.unlink()
+    code, _, err = said("sql", "--config", job, "-e", "SELECT max(size) FROM log")
+    assert code == 5
+    assert "the tables cannot be read" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("-e", "SELECT 1", "-f", "x.sql"), "either statements or a file"),
+        (("-f", "/no/such.sql"), "/no/such.sql"),
+        (("-e", "SELECT 1", "--format", "xml"), "xml"),
+        (("-e", "SELECT 1", "--output", "/no/such/folder/x"), "/no/such/folder/x"),
+        (("-e", "SELECT 1", "--as-of-offset", "1"), "--log"),
+        (("-e", "SELECT 1", "--log", "rocketmq/test"), "--as-of-offset"),
+        (("-e", "SELECT 1", "--log", "test", "--as-of-offset", "1"), "is no log id"),
+        (("-e", "SELECT 1", "--log", "rocketmq/test", "--as-of-time", "noon"), "ISO 8601"),
+        (("-e", "SELECT 1", "--as-of-offset", "1", "--as-of-time", "2024-02-29T12:00:00Z"), "one of them"),
+    ],
+)
+@pytest.mark.usefixtures("opened")
+def test_options_that_make_no_sense(said: Said, job: Path, arguments: tuple[str, ...], words: str) -> None:
+    code, out, err = said("sql", "--config", job, *arguments)
+    assert (code, out) == (2, "")
+    assert words in " ".join(err.replace("│", " ").split())
+
+
+def test_the_past_of_a_log(said: Said, replicated: Path, tmp_path: Path) -> None:
+    """As of the end of its second commit it has what the first two brought, by the ledger."""
+    job = config_file(tmp_path, replicated / "lake")
+    ranges = DeltaTable(f"{replicated}/lake/ledger").to_pyarrow_table().sort_by("start").to_pylist()
+    assert len(ranges) > 2
+    end, records = ranges[1]["end"], sum(row["records"] for row in ranges[:2])
+    query = "SELECT count(*) AS records, max(offset + size) AS end FROM log"
+    past = ("--log", "rocketmq/test", "--as-of-offset", str(end))
+    code, out, err = said("sql", "--config", job, "-e", query, "--format", "json", *past)
+    assert (code, json.loads(out)) == (0, {"records": records, "end": end})
+    assert f"rocketmq/test as of offset {end}: version" in err
+    code, _, err = said("sql", "--config", job, "-e", query, *past[:3], str(10**9))
+    assert (code, "has not come that far" in err) == (5, True)
+
+
+def test_who_stops_reading_gets_no_complaint(job: Path) -> None:
+    """As ``| head -n 2`` does. And nothing but the result is on standard output."""
+    query = "SELECT id, repeat('x', 1000) AS text FROM range(200000)"
+    command = [sys.executable, "-m", "pipeline", "sql", "--config", str(job), "-e", query, "--format", "csv"]
+    with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert [process.stdout.readline() for _ in range(2)] == ["id,text\n", f"0,{'x' * 1000}\n"]
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait(60) == 0
+
+
+def test_tables_lists_what_there_is(said: Said) -> None:
+    code, out, _ = said("tables")
+    assert code == 0
+    lines = {line.split()[0]: line for line in out.splitlines()}
+    for name, comment in [*((name, view(name).comment) for name in VIEWS), *((t.name, t.comment) for t in TABLES)]:
+        assert lines[name].split(maxsplit=1)[1] == comment
+    listed = json.loads(said("tables", "--json")[1])["tables"]
+    assert [one["name"] for one in listed] == [*VIEWS, *(spec.name for spec in TABLES)]
+    assert {one["columns"] for one in listed} == {None}
+
+
+def test_tables_describes_one(said: Said) -> None:
+    (ledger,) = json.loads(said("tables", "ledger", "--json")[1])["tables"]
+    assert (ledger["kind"], ledger["columns"][2]["name"], ledger["columns"][2]["type"]) == ("table", "start", "bigint")
+    (messages,) = json.loads(said("tables", "messages", "--json")[1])["tables"]
+    assert {one["name"]: one["comment"] for one in messages["columns"]} == view("messages").columns
+    types = {one["name"]: one["type"] for one in messages["columns"]}
+    assert (types["offset"], types["body"], types["json"]) == ("bigint", "binary", "variant")
+    code, out, _ = said("tables", "ledger")
+    assert code == 0
+    assert out.splitlines()[0] == f"ledger: {LEDGER.comment}"
+    assert out.splitlines()[1].split()[:2] == ["log_id", "string"]
+
+
+def test_tables_knows_what_was_meant(said: Said) -> None:
+    code, _, err = said("tables", "mesages")
+    assert (code, "Did you mean messages" in err) == (2, True)
