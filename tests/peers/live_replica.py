@@ -60,9 +60,10 @@ PUT_AGAIN = {"committed", "late_committed", "delivered"}
 
 @dataclass(frozen=True)
 class Live:
-    """The replica has ended at offset `end`; the broker still runs."""
+    """The replica has ended at offset `end`; the broker still runs. `views` is a session that has the views."""
 
     spark: SparkSession
+    views: SparkSession
     names: NameServer
     broker: Broker
     connection: Connection
@@ -76,7 +77,7 @@ class Live:
         return {key: entry for key, entry in consume_queues(self.broker.store).items() if entry[0] < self.end}
 
     def rows(self, query: str) -> list[Row]:
-        return self.spark.sql(query).collect()
+        return self.views.sql(query).collect()
 
     def by_unique_key(self, query: str) -> dict[str, Row]:
         """Rows by a column `unique_key`, no two with the same."""
@@ -131,8 +132,9 @@ def live_replica(spark: SparkSession, home: Path) -> Iterator[Live]:
             wait_until(lambda: _held(connection) == AT_REST, lambda: f"{AT_REST}: {_held(connection)}")
             wait_for_all(job, broker)
             wait_until(lambda: _replicated_offsets(lake) == _offsets(connection), "the groups' offsets in the replica")
-        register(spark, str(lake))
-        yield Live(spark, names, broker, connection, lake, said, job.progress()[0].position or 0)
+        views = spark.newSession()
+        register(views, str(lake))
+        yield Live(spark, views, names, broker, connection, lake, said, job.progress()[0].position or 0)
 
 
 def _create(connection: Connection, topic: str) -> None:
