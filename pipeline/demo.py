@@ -87,7 +87,7 @@ def run_demo(settings: Config, console: Console, *, keep: bool) -> None:
         show_queries(console, spark, config.warehouse, QUERIES)
         show_proof(console, spark, config)
         console.print(f"\ntables: {config.warehouse}; run it again and they grow from where they end", soft_wrap=True)
-        console.print("ask them: logtwin sql --config conf/logtwin.toml, see docs/sql.md", soft_wrap=True)
+        console.print("ask them: logtwin sql, docs/sql.md says how and what", soft_wrap=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from pipeline.config import Config
 from pipeline.report.page import page
 from pipeline.report.queries import read_facts
+from pipeline.whole_file import replacing
 from sources.errors import ConfigurationError
 
 
@@ -16,7 +17,8 @@ def write_report(spark: SparkSession, config: Config, output: Path) -> None:
     """Raises ReplicaError where there is no replica to read, ConfigurationError where `output` cannot be written."""
     made = page(read_facts(spark, config.warehouse, [log.id for log in config.logs]))
     try:
-        output.write_text(made, encoding="utf-8")
+        with replacing(output) as file:
+            file.write(made.encode())
     except OSError as error:
         raise _not_written(output, error.strerror) from error
 

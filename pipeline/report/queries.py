@@ -36,9 +36,9 @@ from pipeline.report.facts import (
 )
 from pipeline.report.palette import SERIES
 from pipeline.report.spans import width_s
-from sinks.kernel import KernelTable
+from sinks.spark_jobs import first_cause, first_line
 from sinks.tables import LOG
-from sinks.views.registration import existing_tables, frames, register_views
+from sinks.views.registration import frames, newest_versions, register_views
 from sinks.warehouse import absolute
 from sources.errors import ReplicaError
 
@@ -80,12 +80,8 @@ def read_facts(spark: SparkSession, warehouse: str, configured: Sequence[str]) -
 
 def _register(spark: SparkSession, place: str) -> int:
     """The replica's tables, each as it is now, and the views over them. Returns the version of the table `log`."""
-    versions = {}
-    for spec, frame in frames(spark, place, existing_tables(spark, place)):
-        found = KernelTable(spark, spec.path(place)).snapshot()
-        if found is not None:
-            versions[spec.name] = found.version
-            frame = spark.read.format("delta").option("versionAsOf", found.version).load(spec.path(place))
+    versions = newest_versions(spark, place)
+    for spec, frame in frames(spark, place, versions, pinned=versions):
         frame.createOrReplaceTempView(spec.name)
     register_views(spark)
     return versions[LOG.name]
@@ -186,16 +182,13 @@ def _translated(place: str) -> Iterator[None]:
     except (PySparkException, Py4JError) as error:
         raise ReplicaError(
             f"the replica in {place} cannot be read",
-            found=_first_cause(error).partition("\n")[0],
+            found=_said(error),
             hint="Check that its storage can be reached; logtwin verify finds files that are damaged or gone.",
         ) from error
 
 
-def _first_cause(error: PySparkException | Py4JError) -> str:
+def _said(error: PySparkException | Py4JError) -> str:
     """What is between Spark and the driver wraps what happened."""
     if not isinstance(error, Py4JJavaError):
-        return str(error).strip()
-    cause: Any = error.java_exception
-    while cause.getCause() is not None:
-        cause = cause.getCause()
-    return str(cause.toString())
+        return first_line(error)
+    return str(first_cause(error).toString()).partition("\n")[0]

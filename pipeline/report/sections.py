@@ -113,35 +113,25 @@ def _groups(facts: Facts) -> Section:
 
 
 def _transactions(facts: Facts) -> Section:
-    waiting = facts.transactions
-    if not waiting.states:
-        return Section(name="transactions", title="Transactions", sentences=("No transactions.",))
-    return Section(
-        name="transactions",
-        title="Transactions",
-        tiles=_tiles(waiting, "oldest pending", facts.made_at),
-        plots=(("Pending transactions by when they were prepared, UTC", figures.pending(waiting)),)
-        if waiting.slices
-        else (),
-        tables=(
-            tables.pending("Pending transactions", waiting, "producer group", ("oldest prepared", "newest prepared")),
-        ),
-    )
+    section = Section(name="transactions", title="Transactions")
+    plot = "Pending transactions by when they were prepared, UTC"
+    times = ("oldest prepared", "newest prepared")
+    table = tables.pending("Pending transactions", facts.transactions, "producer group", times)
+    return _waiting(section, facts.transactions, facts.made_at, first="oldest pending", plot=plot, table=table)
 
 
 def _delays(facts: Facts) -> Section:
-    waiting = facts.delays
+    section = Section(name="delays", title="Delayed messages")
+    plot = "Pending delayed messages by when they are due, UTC"
+    table = tables.pending("Pending delayed messages", facts.delays, "kind", ("first due", "last due"))
+    return _waiting(section, facts.delays, facts.made_at, first="first due", plot=plot, table=table)
+
+
+def _waiting(section: Section, waiting: Pending, now: datetime, *, first: str, plot: str, table: Table) -> Section:
     if not waiting.states:
-        return Section(name="delays", title="Delayed messages", sentences=("No delayed messages.",))
-    return Section(
-        name="delays",
-        title="Delayed messages",
-        tiles=_tiles(waiting, "first due", facts.made_at),
-        plots=(("Pending delayed messages by when they are due, UTC", figures.pending(waiting)),)
-        if waiting.slices
-        else (),
-        tables=(tables.pending("Pending delayed messages", waiting, "kind", ("first due", "last due")),),
-    )
+        return replace(section, sentences=(f"No {section.title.lower()}.",))
+    plots = ((plot, figures.pending(waiting)),) if waiting.slices else ()
+    return replace(section, tiles=_tiles(waiting, first, now), plots=plots, tables=(table,))
 
 
 def _tiles(waiting: Pending, first: str, now: datetime) -> tuple[Tile, ...]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from pipeline.session import spark_log
 from pipeline.sql.statements import Statement
+from sinks.spark_jobs import first_cause
 from sources.errors import LogtwinError, QueryError, ReplicaError
 
 _NO_TABLE: Final = "TABLE_OR_VIEW_NOT_FOUND"
@@ -72,9 +73,7 @@ def _query_error(problem: str, statement: Statement, text: str, hint: str | None
 
 def _of_a_task(error: Py4JJavaError, statement: Statement) -> LogtwinError:
     """What Spark itself does not tell from a defect; the first cause says what it was."""
-    cause: Any = error.java_exception
-    while cause.getCause() is not None:
-        cause = cause.getCause()
+    cause = first_cause(error)
     text = str(cause.getMessage() or cause.toString())
     if any(condition in text for condition in _UNREADABLE) or "FileNotFound" in str(cause.getClass().getName()):
         return _unreadable(_sentence(text))

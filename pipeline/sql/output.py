@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Literal
 
+from pipeline.whole_file import replacing
 from sources.errors import ConfigurationError
 
 Format = Literal["table", "csv", "json", "parquet"]
@@ -27,7 +28,7 @@ def destination(output: Path | None) -> Iterator[BinaryIO]:
             sys.stdout.buffer.flush()
         return
     try:
-        with _replacing(output) as sink:
+        with replacing(output) as sink:
             yield sink
     except ConnectionError:
         raise  # of Spark's sockets
@@ -44,18 +45,3 @@ def _until_closed() -> Iterator[None]:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
-
-
-@contextmanager
-def _replacing(output: Path) -> Iterator[BinaryIO]:
-    if output.exists() and not output.is_file():  # a pipe or a device: there is nothing to replace
-        with output.open("wb") as sink:
-            yield sink
-        return
-    part = output.with_name(f".{output.name}.{os.getpid()}")
-    try:
-        with part.open("wb") as sink:
-            yield sink
-        part.replace(output)
-    finally:
-        part.unlink(missing_ok=True)

@@ -24,6 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sinks.files import open_folder
 from sinks.ledger import LedgerRow
 from sinks.proof.completeness import COLUMNS
+from sinks.spark_jobs import first_line
 from sinks.tables import LEDGER, LEDGER_SCHEMA, LOG_ID
 from sinks.warehouse import absolute
 from sources.errors import ReplicaError
@@ -60,7 +61,7 @@ def read_ledger(spark: SparkSession, warehouse: str, log_id: LogId, owed: Iterab
         raise ReplicaError(
             f"the table {path} cannot be read",
             log=log_id,
-            found=str(error).strip().partition("\n")[0],
+            found=first_line(error),
             hint="Check that the table's storage can be reached; a file that is gone has to be restored.",
         ) from error
 

@@ -21,6 +21,7 @@ from sinks.files import discard, open_folder
 from sinks.kernel import KernelTable, Snapshot
 from sinks.log_state import LogState
 from sinks.quarantine import Quarantine
+from sinks.spark_jobs import first_line
 from sinks.tables import LOG, QUARANTINE
 from sinks.warehouse import absolute
 from sources.errors import ReplicaError
@@ -69,9 +70,7 @@ def _unnamed(spark: SparkSession, path: str, hours: float) -> list[str]:
     try:
         found = session.sql(f"VACUUM delta.`{path}` RETAIN {hours} HOURS DRY RUN").collect()
     except PySparkException as error:
-        raise ReplicaError(
-            f"VACUUM of {path} failed", found=str(error).strip().partition("\n")[0], hint="Run it again."
-        ) from error
+        raise ReplicaError(f"VACUUM of {path} failed", found=first_line(error), hint="Run it again.") from error
     return [row["path"].rpartition("/")[2] for row in found]
 
 

@@ -8,9 +8,11 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from sinks.spark_jobs import first_line
+from sinks.tables import LOG
 from sinks.views.past import AsOf, PastLog
 from sinks.views.past_tables import as_it_was
-from sinks.views.registration import existing_tables, frames, register_views
+from sinks.views.registration import frames, newest_versions, register_views
 from sinks.warehouse import absolute
 from sources.errors import ReplicaError
 from sources.offsets import LogId, Offset
@@ -24,18 +26,18 @@ def register_as_of(spark: SparkSession, warehouse: str, log_id: LogId, at: Offse
     whether it has.
     """
     place = absolute(warehouse)
-    existing = existing_tables(spark, place)
+    existing = newest_versions(spark, place)
     try:
         log = PastLog(spark, place, log_id)
         as_of = log.as_of(log.offset_at(at) if isinstance(at, datetime) else at)
-        for spec, frame in frames(spark, place, existing, as_of.version):
+        for spec, frame in frames(spark, place, existing, {LOG.name: as_of.version}):
             as_it_was(spec, frame, as_of).createOrReplaceTempView(spec.name)
         register_views(spark)
     except (PySparkException, Py4JError, OSError) as error:
         raise ReplicaError(
             "the replica cannot be read as it was",
             log=log_id,
-            found=str(error).strip().partition("\n")[0],
+            found=first_line(error),
             hint="Check that the tables' storage can be reached; maintenance may have run meanwhile: ask again.",
         ) from error
     return as_of

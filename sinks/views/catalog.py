@@ -11,7 +11,7 @@ a second call would not make again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
@@ -19,6 +19,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from sinks.spark_jobs import first_line
 from sinks.tables import TableSpec
 from sinks.views.definition import VIEWS, View, view
 from sinks.views.empty import empty_view, literal
@@ -39,7 +40,7 @@ class Catalog:
         self._place = place
         self._mark = f"TBLPROPERTIES ({literal(_MARK)} = {literal(place)})"
 
-    def register(self, tables: Sequence[TableSpec], existing: frozenset[str]) -> None:
+    def register(self, tables: Sequence[TableSpec], existing: Collection[str]) -> None:
         """`tables`, of which those named in `existing` are there, and the views. Raises ConfigurationError."""
         with self._translated():
             quoted = ".".join(f"`{part}`" for part in self._schema.split("."))
@@ -113,7 +114,7 @@ class Catalog:
         except (PySparkException, Py4JError) as error:
             raise ConfigurationError(
                 f"the replica in {self._place} cannot be registered in {self._schema}",
-                found=str(error).strip().partition("\n")[0],
+                found=first_line(error),
                 hint="The session's catalog has to know Delta tables and views, and to let this user make them.",
             ) from error
 

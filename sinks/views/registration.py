@@ -6,7 +6,7 @@ so that every query works on every replica.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, cast
 
 from py4j.java_gateway import JavaPackage
@@ -14,6 +14,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from sinks.spark_jobs import first_line
 from sinks.tables import KEY_VALUES, LEDGER, LOG, LOSS_TABLES, METADATA_TABLES, TableSpec, spark_schema
 from sinks.views.catalog import Catalog
 from sinks.views.definition import VIEWS, view
@@ -42,7 +43,7 @@ def register(spark: SparkSession, warehouse: str, schema: str | None = None) -> 
     Raises ReplicaError where there is no replica, and ConfigurationError where a name of the schema is taken.
     """
     place = absolute(warehouse)
-    existing = existing_tables(spark, place)
+    existing = newest_versions(spark, place)
     if schema is not None:
         Catalog(spark, schema, place).register(TABLES, existing)
         return
@@ -58,31 +59,36 @@ def register_views(spark: SparkSession) -> None:
 
 
 def frames(
-    spark: SparkSession, place: str, existing: frozenset[str], log_version: int | None = None
+    spark: SparkSession, place: str, existing: Collection[str], pinned: Mapping[str, int] | None = None
 ) -> Iterator[tuple[TableSpec, DataFrame]]:
-    """Every table, with what its newest version has whenever it is asked; of table log, if given, that version."""
+    """Every table, without rows unless its name is in `existing`.
+
+    A table shows the version that `pinned` has for its name, any other its newest one whenever it is asked.
+    """
+    versions = pinned or {}
     for spec in TABLES:
         if spec.name in existing:
-            is_pinned = spec is LOG and log_version is not None
-            reader = spark.read.options(versionAsOf=log_version) if is_pinned else spark.read
+            is_pinned = spec.name in versions
+            reader = spark.read.options(versionAsOf=versions[spec.name]) if is_pinned else spark.read
             yield spec, reader.format("delta").load(spec.path(place))
         else:
             yield spec, spark.sql(empty_table(spec)).to(spark_schema(spec.schema))  # with the comments
 
 
-def existing_tables(spark: SparkSession, place: str) -> frozenset[str]:
-    """Which tables there are in the warehouse `place`.
+def newest_versions(spark: SparkSession, place: str) -> dict[str, int]:
+    """The newest version of each table that is there in the warehouse `place`, by its name.
 
     Raises ReplicaError where there is no replica, and ConfigurationError for a session without Delta.
     """
     try:
-        found = frozenset(spec.name for spec in TABLES if _exists(spark, spec.path(place)))
+        versions = {spec.name: _newest_version(spark, spec.path(place)) for spec in TABLES}
     except (PySparkException, Py4JError) as error:
         raise ReplicaError(
             f"the tables in {place} cannot be opened",
-            found=str(error).strip().partition("\n")[0],
+            found=first_line(error),
             hint="Check that their storage can be reached, and that the session has Delta.",
         ) from error
+    found = {name: version for name, version in versions.items() if version is not None}
     if LOG.name not in found:
         raise ReplicaError(
             f"no replica in {place}",
@@ -93,8 +99,11 @@ def existing_tables(spark: SparkSession, place: str) -> frozenset[str]:
     return found
 
 
-def _exists(spark: SparkSession, path: str) -> bool:
-    """Asked of delta-spark, which keeps what it finds for the queries to come: a look of Kernel's would be another."""
+def _newest_version(spark: SparkSession, path: str) -> int | None:
+    """None where there is no table.
+
+    Asked of delta-spark, which keeps what it finds for the queries to come: a look of Kernel's would be another.
+    """
     delta_log = cast(Any, spark._jvm).org.apache.spark.sql.delta.DeltaLog
     if isinstance(delta_log, JavaPackage):  # what py4j takes an unknown class for
         raise ConfigurationError(
@@ -103,4 +112,5 @@ def _exists(spark: SparkSession, path: str) -> bool:
             found="none",
             hint="pyspark --packages io.delta:delta-spark_…, with Delta's extension and catalog.",
         )
-    return int(delta_log.forTableWithSnapshot(spark._jsparkSession, path)._2().version()) >= 0
+    version = int(delta_log.forTableWithSnapshot(spark._jsparkSession, path)._2().version())
+    return None if version < 0 else version

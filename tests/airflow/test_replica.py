@@ -76,7 +76,6 @@ def submitted(api: Api) -> Iterator[None]:
         "jars": ",".join(str(jar) for jar in delta_jars()),
         "conf": {
             "spark.driver.memory": "512m",
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # half the processor time of a run this short
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.ui.enabled": "false",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,7 +31,7 @@ def questions(part: str) -> list[tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def shop(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def shop(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
     """A session with the views of what a short ``make run`` leaves."""
     folder = tmp_path_factory.mktemp("shop")
     with embedded_master(folder / "store") as served:
@@ -40,7 +39,7 @@ def shop(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
         replicate_now(spark, job_config(folder / "lake", **served.options))
     session = spark.newSession()
     register(session, str(folder / "lake"))
-    yield session
+    return session
 
 
 def test_every_column_of_every_view_is_listed(views: SparkSession) -> None:
