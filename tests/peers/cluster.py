@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,10 @@ from typing import Any
 from tests.patience import wait_until
 from tests.peers.name_server import NameServer
 from tests.peers.rocketmq import Broker
-from tests.peers.wire import Connection
+from tests.peers.wire import Connection, Refused
 
 UPDATE_BROKER_CONFIG, BROKER_CLUSTER_INFO, HA_STATUS = 25, 106, 907
+LOOKS = 5
 
 
 @dataclass(frozen=True)
@@ -44,15 +45,25 @@ class Cluster:
 
     def set_in_sync_replicas(self, count: int) -> None:
         """At once, in the running master (5.x)."""
+        self._configure(f"inSyncReplicas={count}")
+
+    def set_slave_timeout(self, timeout_ms: int) -> None:
+        """At once, in the running master, for the messages that come from then on."""
+        self._configure(f"slaveTimeout={timeout_ms}")
+
+    def _configure(self, line: str) -> None:
         with Connection(self.master.port) as connection:
-            connection.call(UPDATE_BROKER_CONFIG, body=f"inSyncReplicas={count}\n".encode())
+            connection.call(UPDATE_BROKER_CONFIG, body=f"{line}\n".encode())
 
 
 def connections_of(broker: Broker) -> list[dict[str, Any]]:
     """The slaves that a 5.x broker counts."""
     with Connection(broker.port) as connection:
-        connections: list[dict[str, Any]] = json.loads(connection.call(HA_STATUS)[1])["haConnectionInfo"]
-    return connections
+        for _ in range(LOOKS):
+            with suppress(Refused):  # 5.5.0 walks the list while others change it, and then answers code 1
+                connections: list[dict[str, Any]] = json.loads(connection.call(HA_STATUS)[1])["haConnectionInfo"]
+                return connections
+    raise AssertionError(f"the broker refused to list its slaves {LOOKS} times")
 
 
 def knows(names: NameServer, broker: Broker) -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import random
 import threading
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from types import TracebackType
@@ -26,6 +26,10 @@ class Cut:
     def allowed_bytes(self, *, to_client: bool) -> int:
         """How many may pass in that direction."""
         return self.after_bytes if to_client == self.to_client else UNLIMITED
+
+    def sooner(self) -> Cut:
+        """For a later connection, after one that ended before this many bytes."""
+        return Cut(self.to_client, self.after_bytes // 2)
 
 
 UNLIMITED = 2**62
@@ -50,7 +54,8 @@ class Proxy:
     """Forwards to a port of the loopback, in a thread of its own, as long as the `with` lasts.
 
     `delay_s` is how much later each byte arrives, in each direction; `cuts` are those of the first connections, in the
-    order in which they come, and those after them are left alone.
+    order in which they come, and those after them are left alone. A connection that ends before its cut leaves it to a
+    later one, which it cuts sooner: all of them are made in the end.
     """
 
     def __init__(self, target: int, *, delay_s: float = 0.0, cuts: Iterator[Cut] | None = None) -> None:
@@ -58,7 +63,8 @@ class Proxy:
         self.cut_connections = 0
         self._target = target
         self._delay_s = delay_s
-        self._cuts = itertools.chain(cuts or (), itertools.repeat(NEVER))
+        self._cuts = iter(cuts or ())
+        self._left_over: deque[Cut] = deque()
         self._loop = asyncio.new_event_loop()
         self._ended = asyncio.Event()
         self._ready = threading.Event()
@@ -90,7 +96,8 @@ class Proxy:
 
     async def _forward(self, client_reader: asyncio.StreamReader, client_writer: asyncio.StreamWriter) -> None:
         """One connection, until either end closes it, or it is cut."""
-        cut = next(self._cuts)
+        cut = self._next_cut()
+        is_cut = False
         writers = [client_writer]
         try:
             server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self._target)
@@ -100,12 +107,21 @@ class Proxy:
                 _Way(server_reader, client_writer, self._delay_s, cut.allowed_bytes(to_client=True)),
             )
             await _first_of(*(way.run for way in ways))
-            self.cut_connections += any(way.is_cut for way in ways)
+            is_cut = any(way.is_cut for way in ways)
         except OSError:
             pass  # the server is away, or an end was reset: closing the other one tells it
         finally:
+            self._note(cut, is_made=is_cut)
             for writer in writers:
                 writer.close()
+
+    def _next_cut(self) -> Cut:
+        return next(self._cuts, None) or (self._left_over.popleft() if self._left_over else NEVER)
+
+    def _note(self, cut: Cut, *, is_made: bool) -> None:
+        self.cut_connections += is_made
+        if not is_made and cut is not NEVER:
+            self._left_over.append(cut.sooner())
 
 
 class _Way:
