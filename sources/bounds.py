@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from sources.errors import AboveMaximum, BelowMinimum
 from sources.offsets import OffsetRange
 
+_DELETED: Final = (
+    "Its retention deleted it first. Read a copy of the old segment files by path, or start a new replica at earliest."
+)
 
-def check_within(wanted: OffsetRange, held: OffsetRange, *, log: object = None) -> None:
-    """Raises BelowMinimum or AboveMaximum unless all of `wanted` lies in `held`, what the master's log holds now."""
+
+def check_within(wanted: OffsetRange, held: OffsetRange, *, log: object = None, below: str = _DELETED) -> None:
+    """Raises BelowMinimum or AboveMaximum unless all of `wanted` lies in `held`, what the master's log holds now.
+
+    `below` is the hint for what was deleted.
+    """
     if wanted.start < held.start:
         raise BelowMinimum(
             "the master no longer holds this offset",
@@ -15,8 +24,7 @@ def check_within(wanted: OffsetRange, held: OffsetRange, *, log: object = None) 
             offset=wanted.start,
             expected=f"{held.start} or more: the master holds {held}",
             found=wanted.start,
-            hint="Its retention deleted it first. Read a copy of the old segment files by path, or start a new replica "
-            "at earliest.",
+            hint=below,
         )
     if wanted.end > held.end:
         offset = wanted.start if wanted.start > held.end else wanted.end

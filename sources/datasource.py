@@ -1,5 +1,7 @@
 """The Spark data source ``logtwin``: a master log as a stream or a batch, by physical offset. Needs Spark 4.2.
 
+An id of kind kafka names a topic, which `sources.kafka.streaming` reads; all that follows is of the other kinds.
+
 ``emit = "records"`` (default) yields the records themselves, for any Spark job. ``emit = "ranges"`` yields only what is
 to be read, one row a split; logtwin's own sink reads the bytes in the same task that writes them.
 
@@ -18,10 +20,9 @@ The only thing a reader remembers is therefore what it may forget: the last maxi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pyarrow as pa
 from pydantic import Field, field_validator
@@ -32,11 +33,14 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from sources.bounds import check_within
-from sources.errors import ConfigurationError, LogtwinError
+from sources.errors import ConfigurationError, across_processes
 from sources.master import RANGES_SCHEMA, RECORD_SCHEMA, Damage, MasterLog
 from sources.offsets import Offset, OffsetRange
 from sources.options import EARLIEST, LATEST, ReadOptions, StartingOffset, offset_or_name, parse_options
 from sources.registry import open_log
+
+if TYPE_CHECKING:
+    from sources.kafka.streaming import TopicSource
 
 RECORDS_SCHEMA = pa.schema([pa.field("log_id", pa.string()), *RECORD_SCHEMA])
 
@@ -61,15 +65,6 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(LogtwinDataSource)
 
 
-@contextmanager
-def _across_processes() -> Iterator[None]:
-    """Spark carries only an error's text out of this process: put the error into it."""
-    try:
-        yield
-    except LogtwinError as error:
-        raise RuntimeError(f"{error} {error.token()}") from error
-
-
 @dataclass(frozen=True)
 class SplitPartition(InputPartition):
     """One split of a batch: `owned` of `batch`; `committed` is what reading it may promise to the master."""
@@ -80,28 +75,60 @@ class SplitPartition(InputPartition):
     boundary: bool
 
 
+class LogSource:
+    """A log and how it is asked for."""
+
+    def __init__(self, log: MasterLog, options: SourceOptions) -> None:
+        self._log = log
+        self._options = options
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> Self:
+        """Raises ConfigurationError."""
+        options = parse_options(SourceOptions, given, where='format("logtwin")', camel=True)
+        _check_emit(options)
+        return cls(open_log(options), options)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return RANGES_SCHEMA if self._options.emit == "ranges" else RECORDS_SCHEMA
+
+    def batch_reader(self) -> DataSourceReader:
+        return BatchReader(self._log, self._options)
+
+    def stream_reader(self) -> DataSourceStreamReader:
+        return StreamReader(self._log, self._options)
+
+
 class LogtwinDataSource(DataSource):
     """Entry point: parses the options once, makes readers."""
 
-    @_across_processes()
+    @across_processes()
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._options = parse_options(SourceOptions, dict(options), where='format("logtwin")', camel=True)
-        _check_emit(self._options)
-        self._log = open_log(self._options)
+        self._source = _source_of(dict(options))
 
     @classmethod
     def name(cls) -> str:
         return "logtwin"
 
     def schema(self) -> StructType:
-        return from_arrow_schema(RANGES_SCHEMA if self._options.emit == "ranges" else RECORDS_SCHEMA)
+        return from_arrow_schema(self._source.schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return BatchReader(self._log, self._options)
+        return self._source.batch_reader()
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return StreamReader(self._log, self._options)
+        return self._source.stream_reader()
+
+
+def _source_of(given: Mapping[str, str]) -> LogSource | TopicSource:
+    if not given.get("id", "").startswith("kafka/"):
+        return LogSource.of(given)
+    # Here, so that those who read other logs need not import it: 0.2 s in each process of Spark's.
+    from sources.kafka.streaming import TopicSource
+
+    return TopicSource.of(given)
 
 
 class BatchReader(DataSourceReader):
@@ -111,7 +138,7 @@ class BatchReader(DataSourceReader):
         self._log = log
         self._options = options
 
-    @_across_processes()
+    @across_processes()
     def partitions(self) -> Sequence[InputPartition]:
         bounds = self._log.bounds()
         start = _resolve(self._options.starting_offset, bounds, self._log)
@@ -135,18 +162,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._maximum: Offset | None = None
         self._last_wanted: Offset | None = None
 
-    @_across_processes()
+    @across_processes()
     def initialOffset(self) -> dict[str, int]:
         return to_json(_resolve(self._options.starting_offset, self._log.bounds(), self._log))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxBytes(self._options.max_bytes_per_trigger)
 
-    @_across_processes()
+    @across_processes()
     def prepareForTriggerAvailableNow(self) -> None:
         self._last_wanted = self._log.bounds().end
 
-    @_across_processes()
+    @across_processes()
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         at = from_json(start)
         bounds = self._log.bounds(self._maximum)
@@ -158,7 +185,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, int] | None:
         return None if self._maximum is None else to_json(self._maximum)
 
-    @_across_processes()
+    @across_processes()
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         batch = OffsetRange(from_json(start), from_json(end))
         # Spark plans a batch only after the one before it was processed: below its start nothing is owed.
@@ -225,7 +252,7 @@ def _emit(log: MasterLog, options: SourceOptions, partition: InputPartition) -> 
     if options.emit == "ranges":
         yield _ranges(log, partition)
         return
-    with _across_processes():
+    with across_processes():
         for piece in log.read(partition.owned, committed=partition.committed, boundary=partition.boundary):
             if isinstance(piece, Damage):
                 raise piece.error

@@ -241,6 +241,15 @@ def naming(log: object) -> Iterator[None]:
         raise error.at(log) from error
 
 
+@contextmanager
+def across_processes() -> Iterator[None]:
+    """Spark carries only an error's text out of its processes: what goes wrong inside is put into that."""
+    try:
+        yield
+    except LogtwinError as error:
+        raise RuntimeError(f"{error} {error.token()}") from error
+
+
 def find_error(text: str) -> LogtwinError | None:
     """The last error packed into `text` by `LogtwinError.token`, or None where there is none."""
     tokens: list[str] = _TOKEN.findall(text)

@@ -18,10 +18,11 @@ def open_log(options: MasterOptions) -> MasterLog:
     if kind == "dister":
         return _dister(options)
     raise ConfigurationError(
-        f"this version speaks to no master of kind {kind!r}",
+        "Kafka topics are not yet replicated, only read",
         log=options.id,
         expected="rocketmq/<broker name> or dister/<group>",
         found=options.id,
+        hint='Read the topic with Spark: format("logtwin"), id kafka/<cluster>/<topic>.',
     )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.peers.process import RocketMQProcess
 from tests.peers.rocketmq import free_ports
+from tests.peers.rocketmq_process import RocketMQProcess
 
 
 class NameServer(RocketMQProcess):

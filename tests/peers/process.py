@@ -1,4 +1,4 @@
-"""A Java process of RocketMQ's on loopback, for tests: configured, started, awaited, stopped, never left behind."""
+"""A Java process on loopback, for tests: configured, started, awaited, stopped, never left behind."""
 
 from __future__ import annotations
 
@@ -8,32 +8,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
 
-from pipeline.jars import java, resolve
-
-BOOTED = "boot success"
 _PR_SET_PDEATHSIG = 1
 _START_TIMEOUT_S = 90
-_STOP_TIMEOUT_S = 45  # a broker may take more than 20 s over an orderly end
-_MEMORY = ("-Xms128m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m")
-_JAVA_17 = (  # without these 4.9.7 cannot load an existing store
-    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
-    "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
-    "--add-opens=java.base/java.nio=ALL-UNNAMED",
-    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
-)
-_LOGBACK = """\
-<configuration>
-  <appender name="out" class="ch.qos.logback.core.ConsoleAppender">
-    <encoder><pattern>%d %p %t %logger %m%n</pattern></encoder>
-  </appender>
-  <root level="WARN"><appender-ref ref="out"/></root>
-</configuration>
-"""
+_STOP_TIMEOUT_S = 45  # a broker of RocketMQ may take more than 20 s over an orderly end
 
 
 def die_with_parent() -> None:
@@ -46,21 +28,19 @@ class PeerFailed(Exception):
     """A process did not start. The text holds what it said."""
 
 
-class RocketMQProcess:
+class PeerProcess(ABC):
     """A process as a context manager; everything it writes is below `home`.
 
-    It can be stopped and started again. A subclass names its kind ("broker"), its module, its main class, and gives
-    the lines of its configuration file.
+    It can be stopped and started again. A subclass names its kind ("broker") and the words by which it says that it has
+    booted, and prepares its start.
     """
 
     kind: ClassVar[str]
-    module: ClassVar[str]
-    main_class: ClassVar[str]
+    booted: ClassVar[str]
 
-    def __init__(self, version: str, home: Path, settings: Mapping[str, str | int]) -> None:
+    def __init__(self, version: str, home: Path) -> None:
         self.version = version
         self.home = home
-        self._settings = settings
         self._output_file = home / f"{self.kind}.out"
         self._process: subprocess.Popen[str] | None = None
         self._output: threading.Thread | None = None
@@ -76,9 +56,8 @@ class RocketMQProcess:
 
     @property
     def log(self) -> str:
-        """What it said since its first start: its standard output and, of 5.x, its log file."""
-        files = (self._output_file, *sorted(self.home.glob(f"logs/rocketmqlogs/{self.kind}.log")))
-        return "\n".join(file.read_text(errors="replace") for file in files if file.exists())
+        """What it said since its first start."""
+        return self._output_file.read_text(errors="replace") if self._output_file.exists() else ""
 
     def __enter__(self) -> Self:
         self.start()
@@ -87,12 +66,12 @@ class RocketMQProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.kill()  # its files are mapped, so what it wrote is in them; an orderly end takes 5 s and more
+        self.kill()  # what it wrote is in its files, or their pages; an orderly end takes 5 s and more
 
     def start(self) -> None:
         """Starts it and waits until it says that it has booted. Raises PeerFailed with the end of its log."""
         command = self._prepare()
-        environment = os.environ | {"ROCKETMQ_HOME": str(self.home / "rocketmq")}
+        environment = os.environ | self._environment()
         self._settled.clear()
         self._booted = False
         self._process = subprocess.Popen(
@@ -110,17 +89,13 @@ class RocketMQProcess:
             said = self._output_file.read_text()[-4000:]
             raise PeerFailed(f"{self.kind} {self.version} did not start. It said:\n{said}")
 
+    @abstractmethod
     def _prepare(self) -> list[str]:
         """Writes what it reads at start; the command line to start it with."""
-        configuration, conf = self.home / f"{self.kind}.conf", self.home / "rocketmq" / "conf"
-        temporary = self.home / "tmp"
-        for folder in (conf, temporary):
-            folder.mkdir(parents=True, exist_ok=True)
-        (conf / f"logback_{self.kind}.xml").write_text(_LOGBACK)  # 4.9.x refuses to start without
-        configuration.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
-        folders = (f"-Duser.home={self.home}", f"-Djava.io.tmpdir={temporary}")
-        classpath = ("-cp", f"{resolve('org.apache.rocketmq', self.module, self.version)}/*")
-        return [java(), *_MEMORY, *_JAVA_17, *folders, *classpath, self.main_class, "-c", str(configuration)]
+
+    def _environment(self) -> dict[str, str]:
+        """What it needs beside our own environment."""
+        return {}
 
     def _read_output(self, process: subprocess.Popen[str]) -> None:
         """Runs in a thread until the process has closed its output, so that it never blocks on a full pipe."""
@@ -130,7 +105,7 @@ class RocketMQProcess:
             for line in process.stdout:
                 out.write(line)
                 out.flush()
-                if BOOTED in line:
+                if self.booted in line:
                     self._booted = True
                     self._settled.set()
         self._settled.set()

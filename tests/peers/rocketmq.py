@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import random
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from tests.peers.process import RocketMQProcess
+from tests.peers.ports import free_port
+from tests.peers.rocketmq_process import RocketMQProcess
 from tests.peers.wire import Connection, Refused
 
 
@@ -76,21 +75,6 @@ class Broker(RocketMQProcess):
 
 
 def free_ports() -> tuple[int, int]:
-    """A broker's port and its HA port. A broker also takes the one two below its port.
-
-    Below the range from which the system gives ports to clients, so that no connection of another test sits on them.
-    """
-    candidates = random.Random()
-    while True:
-        port = candidates.randrange(20_000, 32_000)
-        if all(map(_is_free, (port - 2, port, port + 1))):
-            return port, port + 1
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("", port))
-        except OSError:
-            return False
-    return True
+    """A broker's port and its HA port. A broker also takes the one two below its port."""
+    port = free_port(-2, 1)
+    return port, port + 1

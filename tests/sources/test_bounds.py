@@ -32,3 +32,8 @@ def test_what_does_not_is_named(wanted: OffsetRange, kind: type[OffsetOutOfRange
     assert (error.log, error.offset, error.found) == ("rocketmq/broker-a", offset, str(offset))
     assert error.expected == expected
     assert error.hint
+
+
+def test_who_reads_otherwise_gives_another_hint_for_what_was_deleted() -> None:
+    with pytest.raises(BelowMinimum, match=r"found 5\. Start anew\.$"):
+        check_within(span(5, 6), span(6, 7), below="Start anew.")

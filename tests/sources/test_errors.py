@@ -5,7 +5,15 @@ import pickle
 import pytest
 
 from sources import errors
-from sources.errors import CorruptRecord, Gap, LogtwinError, MasterUnreachable, error_from, find_error
+from sources.errors import (
+    CorruptRecord,
+    Gap,
+    LogtwinError,
+    MasterUnreachable,
+    across_processes,
+    error_from,
+    find_error,
+)
 
 
 def a_gap() -> Gap:
@@ -81,3 +89,12 @@ def test_exit_codes_say_whose_fault_it_is_and_only_connections_are_worth_a_retry
         "MasterSilent",
         "MasterRefused",
     }
+
+
+def test_an_error_crosses_processes_as_text() -> None:
+    with pytest.raises(RuntimeError) as caught, across_processes():
+        raise a_gap()
+    assert str(caught.value).startswith(str(a_gap()))
+    found = find_error(str(caught.value))
+    assert type(found) is Gap
+    assert found.facts() == a_gap().facts()

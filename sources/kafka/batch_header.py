@@ -1,0 +1,167 @@
+"""The head of a record batch, format 2: what stands before its records.
+
+====================  =====  =========================================================================
+field                 bytes  meaning (Kafka documentation, "Record Batch"; DefaultRecordBatch.java)
+====================  =====  =========================================================================
+base offset           i64    offset of the first record when the batch was written; kept by compaction
+length                i32    of the batch, from the next field on
+leader epoch          i32    of the leader that wrote it; -1 where there was none
+magic                 i8     2; here in every format
+CRC                   u32    CRC-32C of everything from the next field on
+attributes            i16    bits 0-2 compression, 3 log append time, 4 transactional, 5 control
+last offset delta     i32    last offset - base offset; kept by compaction, so that batches join
+base timestamp        i64    ms; timestamps of records count from it
+max timestamp         i64    ms; with log append time the timestamp of every record
+producer id           i64    -1 without idempotence
+producer epoch        i16
+base sequence         i32
+record count          i32    of the records that are left; 0 of a batch kept for its producer's sake
+====================  =====  =========================================================================
+
+The CRC leaves out base offset, length and leader epoch, which the broker sets. A wrong length does not pass it; a wrong
+base offset is found where batches then overlap, and is a hole in offsets otherwise.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+import crc32c
+
+from sources.errors import ChecksumMismatch, CorruptRecord
+from sources.offsets import END, Offset
+
+_HEADER: Final = struct.Struct(
+    ">"
+    "q"  # base offset
+    "i"  # length
+    "i"  # leader epoch
+    "b"  # magic
+    "I"  # CRC
+    "h"  # attributes
+    "i"  # last offset delta
+    "q"  # base timestamp
+    "q"  # max timestamp
+    "q"  # producer id
+    "h"  # producer epoch
+    "i"  # base sequence
+    "i"  # record count
+)
+_LENGTH: Final = struct.Struct(">8xi")
+_THROUGH_MAGIC_BYTES: Final = 17
+_BEFORE_CRC_COVERS_BYTES: Final = 21
+MAGIC: Final = 2
+
+_COMPRESSION = 0x07
+_LOG_APPEND_TIME = 0x08
+_TRANSACTIONAL = 0x10
+_CONTROL = 0x20
+
+_DAMAGED: Final = "The bytes changed on the broker's disk or on their way here: read it from another replica."
+_OLD: Final = (
+    "It was written before Kafka 0.11, or by a client that old. Copy the topic by a consumer and a producer of today."
+)
+
+
+class Batch(NamedTuple):
+    """A whole batch, unchecked until `check`: its fields in their order, and all of its bytes, a view of the buffer."""
+
+    base_offset: Offset
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+    whole: memoryview
+
+    @property
+    def end(self) -> Offset:
+        """Where the next batch begins, or a hole."""
+        return Offset(self.base_offset + self.last_offset_delta + 1)
+
+    @property
+    def stored(self) -> memoryview:
+        """Its records as stored, perhaps compressed."""
+        return self.whole[_HEADER.size :]
+
+    @property
+    def epoch(self) -> int | None:
+        """Of the leader that wrote it."""
+        return None if self.leader_epoch < 0 else self.leader_epoch
+
+    @property
+    def has_producer(self) -> bool:
+        """Whether its producer is idempotent or transactional, and so has an id."""
+        return self.producer_id >= 0
+
+    @property
+    def compression(self) -> int:
+        return self.attributes & _COMPRESSION
+
+    @property
+    def has_log_append_time(self) -> bool:
+        return self.attributes & _LOG_APPEND_TIME != 0
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.attributes & _TRANSACTIONAL != 0
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it is a mark of Kafka's own (commit, abort), of which consumers see nothing."""
+        return self.attributes & _CONTROL != 0
+
+    def check(self, before: Offset) -> None:
+        """Raises CorruptRecord unless it is sound and begins at or after `before`, the end of the batch before it."""
+        if self.magic != MAGIC:
+            hint = _OLD if self.magic in (0, 1) else _DAMAGED
+            raise self._corrupt("the batch has another format", f"magic {MAGIC}", f"magic {self.magic}", hint)
+        if len(self.whole) < _HEADER.size:
+            raise self._corrupt(
+                "the batch is shorter than its head", f"{_HEADER.size} bytes", f"{len(self.whole)} bytes"
+            )
+        crc = crc32c.crc32c(self.whole[_BEFORE_CRC_COVERS_BYTES:])
+        if crc != self.crc:
+            raise ChecksumMismatch(
+                "the batch does not have its CRC",
+                offset=self.base_offset,
+                expected=f"CRC-32C {self.crc:08x} as stored",
+                found=f"CRC-32C {crc:08x}",
+                hint=_DAMAGED,
+            )
+        self._check_place(before)
+
+    def _check_place(self, before: Offset) -> None:
+        if self.base_offset < before:
+            raise self._corrupt("the batch overlaps the one before it", f"{before} or more", self.base_offset)
+        if not 0 <= self.last_offset_delta < END - self.base_offset:
+            raise self._corrupt("the batch ends at no offset", "a last offset delta from 0 on", self.last_offset_delta)
+
+    def _corrupt(self, problem: str, expected: str, found: object, hint: str = _DAMAGED) -> CorruptRecord:
+        return CorruptRecord(problem, offset=self.base_offset, expected=expected, found=found, hint=hint)
+
+
+def batch_at(view: memoryview, at: int) -> Batch | None:
+    """The batch that begins with byte `at` of `view`; None where not all of it is there.
+
+    What claims to be shorter than a head comes with what there is of it.
+    """
+    left_bytes = len(view) - at
+    if left_bytes < _THROUGH_MAGIC_BYTES:
+        return None
+    (length,) = _LENGTH.unpack_from(view, at)
+    size = _LENGTH.size + max(length, 0)
+    if size > left_bytes:
+        return None
+    head = view[at : at + _HEADER.size]
+    if len(head) < _HEADER.size:
+        head = memoryview(bytes(head).ljust(_HEADER.size, b"\0"))
+    return Batch._make((*_HEADER.unpack(head), view[at : at + size]))

@@ -1,0 +1,103 @@
+"""From where to where a partition can be read now, and where an epoch of its leaders ended.
+
+The end is the last stable offset for who reads committed records only, so that no transaction is open below it; the
+high watermark for who reads all. Both are asked of the leader, with its epoch: a broker that leads no longer, or not
+yet, refuses (KIP-207, KIP-320) instead of giving an end that goes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest, OffsetSpec
+
+from sources.errors import MasterRefused
+from sources.kafka.codes import check_code
+from sources.kafka.connection import Cluster
+from sources.kafka.epochs import EpochEnd
+from sources.kafka.isolation import Isolation
+from sources.kafka.topics import Leader, Topic, TopicPartition
+from sources.offsets import Offset, OffsetRange
+
+WITH_EPOCHS: Final = 4
+"""The first version of the request for offsets that says in which epoch the leader is thought to be."""
+
+TIERED_TIMEOUT_MS: Final = 10_000
+
+
+def bounds(
+    cluster: Cluster, topic: Topic, isolation: Isolation, partitions: Iterable[int] | None = None
+) -> dict[int, OffsetRange]:
+    """What can be read of each partition, of all unless some are named: two requests to each leader.
+
+    Raises ConfigurationError for a partition that does not exist, MasterRefused for one without a leader, and as
+    `bounds_at` does.
+    """
+    wanted = topic.leaders if partitions is None else partitions
+    leaders = {partition: topic.leader(partition) for partition in wanted}
+    found: dict[int, OffsetRange] = {}
+    for node_id in sorted({leader.node_id for leader in leaders.values()}):
+        epochs = {partition: leader.epoch for partition, leader in leaders.items() if leader.node_id == node_id}
+        found |= _bounds(cluster, node_id, topic.name, epochs, isolation)
+    return dict(sorted(found.items()))
+
+
+def bounds_at(cluster: Cluster, leader: Leader, tp: TopicPartition, isolation: Isolation) -> OffsetRange:
+    """What `leader` has to read of one partition.
+
+    Raises MasterRefused (it does not lead, or has not caught up), ConfigurationError (not allowed), and as
+    `Cluster.call` does.
+    """
+    return _bounds(cluster, leader.node_id, tp.topic, {tp.partition: leader.epoch}, isolation)[tp.partition]
+
+
+def epoch_end(cluster: Cluster, leader: Leader, tp: TopicPartition, epoch: int) -> EpochEnd:
+    """Where `epoch`, or else the largest one below it, ends in the leader's log (KIP-320).
+
+    Raises as `bounds_at` does.
+    """
+    asked = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+    partition = asked.OffsetForLeaderPartition(
+        partition=tp.partition, current_leader_epoch=leader.epoch, leader_epoch=epoch
+    )
+    request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[asked(topic=tp.topic, partitions=[partition])])
+    found = cluster.call(request, leader.node_id).topics[0].partitions[0]
+    check_code(found.error_code, f"where epoch {epoch} of {tp} ended")
+    return EpochEnd(found.leader_epoch, Offset(found.end_offset))
+
+
+def _bounds(
+    cluster: Cluster, node_id: int, topic: str, epochs: Mapping[int, int], isolation: Isolation
+) -> dict[int, OffsetRange]:
+    """The starts first: they only grow, so that what is deleted meanwhile does not take a start past its end."""
+    starts = _offsets(cluster, node_id, topic, epochs, OffsetSpec.EARLIEST, isolation)
+    ends = _offsets(cluster, node_id, topic, epochs, OffsetSpec.LATEST, isolation)
+    return {at: _range(TopicPartition(topic, at), starts[at], ends[at]) for at in epochs}
+
+
+def _range(tp: TopicPartition, start: Offset, end: Offset) -> OffsetRange:
+    if end < start:
+        raise MasterRefused(f"the log of {tp} ends below its start", expected=f"{start} or more", found=end)
+    return OffsetRange(start, end)
+
+
+def _offsets(
+    cluster: Cluster, node_id: int, topic: str, epochs: Mapping[int, int], spec: OffsetSpec, isolation: Isolation
+) -> dict[int, Offset]:
+    """One request: partition -> the offset that `spec` stands for. `epochs` is the leader's epoch of each partition."""
+    asked = ListOffsetsRequest.ListOffsetsTopic
+    partitions = [
+        asked.ListOffsetsPartition(partition_index=partition, current_leader_epoch=epoch, timestamp=spec)
+        for partition, epoch in epochs.items()
+    ]
+    request = ListOffsetsRequest(
+        isolation_level=isolation.value,
+        topics=[asked(name=topic, partitions=partitions)],
+        timeout_ms=TIERED_TIMEOUT_MS,
+        min_version=WITH_EPOCHS,
+    )
+    found = cluster.call(request, node_id).topics[0].partitions
+    for partition in found:
+        check_code(partition.error_code, f"what it holds of {topic}/{partition.partition_index}")
+    return {partition.partition_index: Offset(partition.offset) for partition in found}

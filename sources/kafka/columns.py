@@ -1,0 +1,142 @@
+"""Records of Kafka as columns: their schema, and the bytes that the checksum of a range is made of.
+
+Canonical bytes of a record, big-endian; those of several records lie one after the other:
+
+==================  =====  ==========================================
+field               bytes  meaning
+==================  =====  ==========================================
+offset              i64
+leader epoch        i32    -1: null
+timestamp           i64    ms; -1: null
+timestamp type      i8     0 create time, 1 log append time
+key length          i32    -1: null
+value length        i32    -1: null
+headers length      i32    bytes
+key, value          n
+headers             n      of each: i32 length of the key, i32 length
+                           of the value (-1: null), key, value
+==================  =====  ==========================================
+
+They depend on the records alone: not on the batches they came in, their compression, or the chunks they are read in,
+all of which may change without any record changing. Topic and partition are the log's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sources.master import TIMESTAMP
+
+CREATE_TIME: Final = "create_time"
+LOG_APPEND_TIME: Final = "log_append_time"
+_US_PER_MS: Final = 1000
+
+HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
+
+
+def _field(name: str, kind: pa.DataType, comment: str) -> pa.Field:
+    return pa.field(name, kind, metadata={"comment": comment})
+
+
+KAFKA_SCHEMA: Final = pa.schema(
+    [
+        _field("offset", pa.int64(), "offset of the record in its partition; compaction and transactions leave gaps"),
+        _field("leader_epoch", pa.int32(), "epoch of the leader that wrote it; null where the batch has none"),
+        _field("topic", pa.string(), "topic"),
+        _field("partition", pa.int32(), "partition of the topic"),
+        _field("timestamp", TIMESTAMP, "as timestamp_type says; null where the producer gave none"),
+        _field("timestamp_type", pa.string(), "create_time: by the producer's clock; log_append_time: by the broker's"),
+        _field("key", pa.binary(), "key; null of a record without one, which is not an empty one"),
+        _field("value", pa.binary(), "value; null of a tombstone, which is not an empty one"),
+        _field("headers", pa.list_(HEADER), "headers in their order, keys may repeat; a value may be null"),
+    ]
+)
+"""Columns of one record of a topic, in table order."""
+
+UNLOCATED_SCHEMA: Final = pa.schema([field for field in KAFKA_SCHEMA if field.name not in ("topic", "partition")])
+"""What a record says itself."""
+
+_HEAD: Final = np.dtype(
+    [
+        ("offset", ">i8"),
+        ("leader_epoch", ">i4"),
+        ("timestamp_ms", ">i8"),
+        ("timestamp_type", "i1"),
+        ("key_length", ">i4"),
+        ("value_length", ">i4"),
+        ("headers_length", ">i4"),
+    ]
+)
+_HEADER_HEAD: Final = np.dtype([("key_length", ">i4"), ("value_length", ">i4")])
+
+
+def located(records: pa.RecordBatch, topic: str, partition: int) -> pa.RecordBatch:
+    """`records` of UNLOCATED_SCHEMA, all of one partition, with KAFKA_SCHEMA."""
+    place = {
+        "topic": pa.repeat(topic, len(records)),
+        "partition": pa.repeat(pa.scalar(partition, pa.int32()), len(records)),
+    }
+    columns = [place[name] if name in place else records.column(name) for name in KAFKA_SCHEMA.names]
+    return pa.RecordBatch.from_arrays(columns, schema=KAFKA_SCHEMA)
+
+
+def canonical(records: pa.RecordBatch) -> bytes:
+    """The canonical bytes of `records` (the columns of UNLOCATED_SCHEMA, and any others).
+
+    ``canonical(a) + canonical(b) == canonical(a and b in one batch)``.
+    """
+    key, value = records.column("key"), records.column("value")
+    headers = _header_bytes(records.column("headers"))
+    heads = np.empty(len(records), _HEAD)
+    heads["offset"] = records.column("offset")
+    heads["leader_epoch"] = records.column("leader_epoch").fill_null(-1)
+    heads["timestamp_ms"] = _timestamps_ms(records.column("timestamp"))
+    heads["timestamp_type"] = pc.equal(records.column("timestamp_type"), LOG_APPEND_TIME).cast(pa.int8())
+    heads["key_length"] = _lengths(key)
+    heads["value_length"] = _lengths(value)
+    heads["headers_length"] = _lengths(headers)
+    return _bytes_of(_join(heads, key, value, headers))
+
+
+def _timestamps_ms(timestamps: pa.Array) -> pa.Array:
+    return pc.divide(timestamps.cast(pa.int64()), _US_PER_MS).fill_null(-1)
+
+
+def _lengths(texts: pa.Array) -> pa.Array:
+    return pc.binary_length(texts).fill_null(-1)
+
+
+def _header_bytes(headers: pa.Array) -> pa.Array:
+    """One binary a row: the canonical bytes of its headers."""
+    pairs = headers.flatten()
+    if not len(pairs):
+        return pa.repeat(pa.scalar(b"", pa.binary()), len(headers))
+    key, value = (part.cast(pa.binary()) for part in pairs.flatten())
+    heads = np.empty(len(pairs), _HEADER_HEAD)
+    heads["key_length"] = _lengths(key)
+    heads["value_length"] = _lengths(value)
+    joined = _join(heads, key, value)
+    # The headers of one row follow one another, and so do their bytes.
+    ends = np.concatenate(([0], np.cumsum(pc.list_value_length(headers).fill_null(0)))).astype(np.int64)
+    at = np.frombuffer(joined.buffers()[1], np.int32)[: len(joined) + 1][ends]
+    return pa.Array.from_buffers(pa.binary(), len(headers), [None, pa.py_buffer(at), joined.buffers()[2]])
+
+
+def _join(heads: npt.NDArray[Any], *parts: pa.Array) -> pa.Array:
+    """Row by row, the bytes of `heads` and of each part, nothing for a null."""
+    fixed = pa.Array.from_buffers(pa.binary(heads.itemsize), len(heads), [None, pa.py_buffer(heads.tobytes())])
+    columns = (fixed.cast(pa.binary()), *parts, b"")
+    return pc.binary_join_element_wise(*columns, null_handling="replace", null_replacement=b"")
+
+
+def _bytes_of(joined: pa.Array) -> bytes:
+    """The values of a whole array, one after the other."""
+    if not len(joined):
+        return b""
+    end = int(np.frombuffer(joined.buffers()[1], np.int32)[len(joined)])
+    return bytes(memoryview(joined.buffers()[2])[:end])

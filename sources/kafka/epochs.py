@@ -1,0 +1,66 @@
+"""Whether a partition's log still is the one that was read, by the epochs of its leaders (KIP-320). Pure.
+
+Each leader writes under an epoch of its own, higher than the one before, and every batch says under which it was
+written. A leader that is asked where an epoch ends answers with the largest epoch it knows that is at most that one,
+and with the offset where the next larger one begins, or its log ends. What was read under epoch E up to a position is
+still there exactly when
+
+    answered epoch = E    and    answered end >= position
+
+That is the condition under which a Kafka broker lets its own followers go on (KIP-595, the diverging epoch of a fetch).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from sources.errors import AboveMaximum, Rewritten
+from sources.offsets import LogId, Offset, OffsetRange
+
+_HINT: Final = (
+    "An unclean election, or a broker that came back without its disk, took the log back."
+    " logtwin repair goes back to the last point both share."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEnd:
+    """The end, at the leader, of the largest epoch that is at most the one asked for. Both -1: it knows no such epoch.
+
+    The largest it knows ends where its log does.
+    """
+
+    epoch: int
+    end: Offset
+
+    def __str__(self) -> str:
+        return f"epoch {self.epoch} up to {self.end}" if self.epoch >= 0 else "no such epoch"
+
+
+def check_history(epoch: int | None, position: Offset, found: EpochEnd, bounds: OffsetRange, log: LogId | None) -> None:
+    """Make sure that what was read below `position`, the last batch of it under `epoch`, still is what the leader has.
+
+    `position` is where that batch ends, or lies behind it in the same epoch: in a hole further on another epoch may
+    have begun, of which nothing is left, and that would look like a cut. `found` is the leader's answer about `epoch`,
+    `bounds` what it holds. Without an epoch only the end of the log tells.
+    Raises AboveMaximum where the log ends below `position`, Rewritten where it goes on with another history.
+    """
+    if bounds.end < position:
+        raise AboveMaximum(
+            "the partition's log ends below what was read of it",
+            log=log,
+            offset=position,
+            expected=f"an end at or after {position}",
+            found=f"{bounds.end}",
+            hint=_HINT,
+        )
+    if epoch is not None and (found.epoch != epoch or found.end < position):
+        raise Rewritten(
+            "the partition's log was cut below what was read of it, and goes on with other records",
+            log=log,
+            offset=position,
+            expected=f"leader epoch {epoch} up to {position} or more",
+            found=str(found),
+            hint=_HINT,
+        )

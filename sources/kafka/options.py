@@ -1,0 +1,147 @@
+"""How to reach and read a Kafka topic, as an operator writes it: options of ``format("logtwin")``.
+
+What must hold: no error repeats what was given as a secret, for it may be one. So only its place is taken, and where
+a value is wrong pydantic's own words, which would quote all that was given, are without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationInfo, field_validator
+from pydantic.alias_generators import to_camel
+
+from sources.errors import ConfigurationError
+from sources.kafka.isolation import Isolation
+from sources.kafka.settings import KafkaSettings, Mechanism, Protocol, Secret, Security
+from sources.offsets import LogId
+from sources.options import EARLIEST, LATEST, MIB, parse_options
+
+
+class TopicOptions(BaseModel):
+    """One topic: which, where, who asks, and within what limits. Every field has a default and a reason, or none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    id: str = Field(
+        description="kafka/<cluster>/<topic>; the cluster by a name of your own, which rows and errors repeat"
+    )
+    servers: str = Field(
+        description="host:port of a broker, several joined by a comma; one that answers names all the others"
+    )
+    emit: Literal["records"] = Field("records", description="the records; ranges are for logs that are replicated")
+    isolation: Literal["read_committed", "read_uncommitted"] = Field(
+        "read_committed",
+        description="nothing of transactions that are open or aborted, as who sent them meant it; read_uncommitted "
+        "reads all, and does not wait for who left a transaction open",
+    )
+    starting_offset: Literal["earliest", "latest"] = Field(
+        EARLIEST, description="where a stream without a checkpoint starts; latest leaves out what is there already"
+    )
+    ending_offset: Literal["latest"] = Field(
+        LATEST, description="batch reads: where to end; each partition's end is asked for once, when they are planned"
+    )
+    max_offsets_per_trigger: PositiveInt = Field(
+        1_000_000,
+        description="bounds a batch, and with it the work that a crash repeats; of all partitions together, by how far "
+        "each is behind, and at least one of each that is",
+    )
+    split_offsets: PositiveInt = Field(
+        100_000,
+        description="what one task reads at most; large enough that it is worth a connection, small enough that every "
+        "core gets one",
+    )
+    chunk_bytes: PositiveInt = Field(
+        8 * MIB,
+        description="what is asked for at once, as it lies in the log; a task holds a few times this in memory, and "
+        "what it unpacks to",
+    )
+    connect_timeout_ms: PositiveInt = Field(5000, description="a connection that takes longer is not coming")
+    request_timeout_ms: PositiveInt = Field(
+        20000, description="a broker that says nothing for longer is gone; the longest that is asked for takes 10 s"
+    )
+    security_protocol: Protocol = Field("PLAINTEXT", description="as Kafka's clients have it; brokers', too")
+    sasl_mechanism: Mechanism | None = Field(None, description="how the user is proven; without SASL there is none")
+    sasl_username: Secret | None = Field(
+        None, description="env:NAME or file:PATH, read where the tasks run; without SASL there is none"
+    )
+    sasl_password: Secret | None = Field(
+        None, description="env:NAME or file:PATH, read where the tasks run; without SASL there is none"
+    )
+    ssl_ca_file: str | None = Field(
+        None, description="PEM: who has signed the brokers' certificates; by default those whom the system trusts"
+    )
+    ssl_certificate_file: str | None = Field(
+        None, description="PEM: our own certificate; by default none, most brokers ask for none"
+    )
+    ssl_key_file: str | None = Field(None, description="PEM: the certificate's key; by default it is in the same file")
+    ssl_key_password: Secret | None = Field(
+        None, description="env:NAME or file:PATH: what the key is encrypted with; by default it is not"
+    )
+    ssl_check_hostname: bool = Field(
+        True, description="false trusts any broker that holds a certificate of the same authority"
+    )
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> Self:
+        """Raises ConfigurationError naming the key."""
+        return parse_options(cls, given, where='format("logtwin") of kafka/…', camel=True)
+
+    @field_validator("id")
+    @classmethod
+    def _names_a_topic(cls, text: str) -> str:
+        log_id = LogId.parse(text)
+        if log_id.kind != "kafka" or log_id.name.count("/") != 1:
+            raise ValueError("kafka/<cluster>/<topic>, which is read with all its partitions")
+        return text
+
+    @field_validator("emit", mode="before")
+    @classmethod
+    def _records(cls, given: object) -> object:
+        if given == "ranges":
+            raise ValueError("records: Kafka topics are not yet replicated, and nothing else reads ranges")
+        return given
+
+    @field_validator("sasl_username", "sasl_password", "ssl_key_password", mode="before")
+    @classmethod
+    def _place(cls, given: object, info: ValidationInfo) -> Secret:
+        try:
+            return Secret(str(given))
+        except ConfigurationError as error:
+            key = to_camel(str(info.field_name))
+            raise ConfigurationError(f"{key} is {error.problem}", expected=error.expected, hint=error.hint) from error
+
+    @property
+    def cluster(self) -> str:
+        return LogId.parse(self.id).name.split("/")[0]
+
+    @property
+    def topic(self) -> str:
+        return LogId.parse(self.id).name.split("/")[1]
+
+    @property
+    def isolation_level(self) -> Isolation:
+        return Isolation[self.isolation.upper()]
+
+    def settings(self) -> KafkaSettings:
+        """Raises ConfigurationError for servers that are none, and for what does not go together."""
+        return KafkaSettings(
+            servers=tuple(one.strip() for one in self.servers.split(",") if one.strip()),
+            security=self._security(),
+            connect_timeout_ms=self.connect_timeout_ms,
+            request_timeout_ms=self.request_timeout_ms,
+        )
+
+    def _security(self) -> Security:
+        return Security(
+            protocol=self.security_protocol,
+            mechanism=self.sasl_mechanism,
+            username=self.sasl_username,
+            password=self.sasl_password,
+            ca_file=self.ssl_ca_file,
+            certificate_file=self.ssl_certificate_file,
+            key_file=self.ssl_key_file,
+            key_password=self.ssl_key_password,
+            check_hostname=self.ssl_check_hostname,
+        )

@@ -1,0 +1,153 @@
+"""A topic's partition as a log: its bounds, what to read of it in pieces, and its records by offset.
+
+What must hold for a range [a, b) that was read: the leader was asked from a on, each question began where the answer
+before had ended, and the last answer reached b. Offsets without a record are legal (compaction, and what transactions
+leave behind) where a batch that the leader gave led past them. Silence leads nowhere: who throttles or has not caught
+up says nothing either.
+
+Leader epochs go along with offsets, so that a log that was cut and grew again is noticed (KIP-320). The epoch of an
+offset is that of the batch before it; where the leader has none there any more, that of the batch behind it. What was
+read before the hole would not do: if its epoch ended inside the hole, that would look like a cut.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from typing import NoReturn
+
+from sources.errors import ConfigurationError, MasterSilent, ProtocolViolation, naming
+from sources.kafka.batches import decode
+from sources.kafka.bounds import bounds_at, epoch_end
+from sources.kafka.columns import canonical, located
+from sources.kafka.connection import Cluster
+from sources.kafka.epochs import check_history
+from sources.kafka.fetch import Fetched, fetch
+from sources.kafka.held import check_held
+from sources.kafka.isolation import Isolation
+from sources.kafka.leadership import Leadership, following
+from sources.kafka.settings import KafkaSettings
+from sources.kafka.topics import Leader, TopicPartition
+from sources.master import Chunk
+from sources.offsets import LogId, Offset, OffsetRange
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChunk(Chunk):
+    """A chunk, with the leader epoch of the offset where it ends, to be given to who reads on; None: it has none."""
+
+    epoch: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaPartition:
+    """Partition `partition` of the topic that `topic_id` names, in the cluster that the operator calls `cluster`.
+
+    `chunk_bytes` is what is asked for at once, as it lies in the log; a batch that is larger comes whole.
+    `split_offsets` is how many offsets one task reads. A leader that is away is waited for `patience_ms`.
+    Raises ConfigurationError for names that no log id can be made of.
+    """
+
+    settings: KafkaSettings
+    cluster: str
+    topic: str
+    topic_id: uuid.UUID
+    partition: int
+    isolation: Isolation = Isolation.READ_COMMITTED
+    chunk_bytes: int = 8 * MIB
+    split_offsets: int = 100_000
+    patience_ms: int = 30_000
+
+    def __post_init__(self) -> None:
+        try:
+            LogId.parse(str(self.log_id))
+        except ValueError as error:
+            raise ConfigurationError(
+                f"topic {self.topic!r} of cluster {self.cluster!r} cannot be replicated",
+                expected="names of letters, digits, '-', '_' and '.', the first of which is no dot",
+            ) from error
+
+    @property
+    def log_id(self) -> LogId:
+        return LogId("kafka", f"{self.cluster}/{self.topic}/{self.partition}")
+
+    def bounds(self) -> OffsetRange:
+        """What can be read now.
+
+        Raises Recreated, ConfigurationError (no such topic or partition, not allowed), MasterUnreachable,
+        MasterSilent, MasterRefused, ProtocolViolation.
+        """
+        with naming(self.log_id), self._following() as leadership:
+            return leadership.ask(self._bounds)
+
+    def check_history(self, position: Offset, epoch: int | None) -> None:
+        """Make sure that what lies before `position`, read in leader epoch `epoch`, is still the leader's history.
+
+        Raises BelowMinimum, AboveMaximum, Rewritten, and as `bounds` does.
+        """
+        with naming(self.log_id), self._following() as leadership:
+            leadership.ask(partial(self._check_history, position, epoch))
+
+    def plan(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
+        """`wanted` as the consecutive pieces that tasks may read side by side."""
+        return wanted.in_pieces(self.split_offsets)
+
+    def read(self, owned: OffsetRange, *, after_epoch: int | None = None) -> Iterator[PartitionChunk]:
+        """The records at the offsets `owned`, in order, in chunks that join and cover exactly `owned`.
+
+        A chunk of a hole has no records. `after_epoch` is the leader epoch of what lies before `owned`, where it is
+        known. The chunks' `raw` is made of their records (`columns.canonical`): equal however the range is cut.
+
+        Raises BelowMinimum, AboveMaximum, Rewritten, CorruptRecord, and as `bounds` does.
+        """
+        with naming(self.log_id), self._following() as leadership:
+            at, epoch = owned.start, after_epoch
+            while at < owned.end:
+                chunk = leadership.ask(partial(self._chunk, owned.starting_at(at), epoch))
+                yield chunk
+                at, epoch = chunk.covered.end, chunk.epoch
+
+    def _following(self) -> AbstractContextManager[Leadership]:
+        return following(self.settings, self._tp, self.topic_id, self.patience_ms)
+
+    @property
+    def _tp(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    def _bounds(self, cluster: Cluster, leader: Leader) -> OffsetRange:
+        return bounds_at(cluster, leader, self._tp, self.isolation)
+
+    def _check_history(self, position: Offset, epoch: int | None, cluster: Cluster, leader: Leader) -> None:
+        held = bounds_at(cluster, leader, self._tp, Isolation.READ_UNCOMMITTED)
+        check_held(OffsetRange(position, position), held)
+        if epoch is not None:
+            check_history(epoch, position, epoch_end(cluster, leader, self._tp, epoch), held, self.log_id)
+
+    def _chunk(self, wanted: OffsetRange, epoch: int | None, cluster: Cluster, leader: Leader) -> PartitionChunk:
+        """What one fetch gives of `wanted`, from its start on."""
+        fetched = fetch(
+            cluster, leader, self._tp, wanted.start, topic_id=self.topic_id, max_bytes=self.chunk_bytes,
+            isolation=self.isolation, last_epoch=epoch,
+        )  # fmt: skip
+        if not fetched.records:
+            self._refuse_silence(wanted, fetched, cluster, leader)
+        decoded = decode(fetched.records, wanted, fetched.aborted, self.isolation)
+        if decoded.reached <= wanted.start:
+            raise ProtocolViolation("the leader gave no whole batch", offset=wanted.start)
+        covered = OffsetRange(wanted.start, min(decoded.reached, wanted.end))
+        records = located(decoded.records, self.topic, self.partition)
+        return PartitionChunk(covered, records, memoryview(canonical(records)), decoded.epoch)
+
+    def _refuse_silence(self, wanted: OffsetRange, fetched: Fetched, cluster: Cluster, leader: Leader) -> NoReturn:
+        check_held(wanted, self._bounds(cluster, leader))
+        raise MasterSilent(
+            "the leader gives nothing from here on, though its log goes on",
+            offset=wanted.start,
+            expected=f"batches up to {wanted.end}",
+            found=f"none; high watermark {fetched.high_watermark}, last stable offset {fetched.last_stable}",
+        )

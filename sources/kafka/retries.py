@@ -1,0 +1,34 @@
+"""Asking again: what can pass by itself is asked for as long as somebody has patience."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
+
+from sources.errors import LogtwinError
+
+T = TypeVar("T")
+
+_LONGEST_WAIT_S = 2
+
+
+def ask_again(question: Callable[[], T], *, patience_ms: int, before_again: Callable[[], None] | None = None) -> T:
+    """The answer to `question`, asked again after every error that a retry can help, until `patience_ms` have passed.
+
+    `before_again` is called before each repetition. Raises what `question` raised last.
+    """
+    retrying = Retrying(
+        retry=retry_if_exception(may_pass),
+        stop=stop_after_delay(patience_ms / 1000),
+        wait=wait_random_exponential(multiplier=0.2, max=_LONGEST_WAIT_S),
+        before_sleep=lambda _: before_again() if before_again else None,
+        reraise=True,
+    )
+    return retrying(question)
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether the same question may be answered later without anybody's help."""
+    return isinstance(error, LogtwinError) and error.is_transient

@@ -1,0 +1,144 @@
+"""A Kafka topic as Spark's data source ``logtwin`` reads it: all its partitions, as a stream or a batch.
+
+What must hold: each record of what a batch covers comes once, of the very topic that the checkpoint names. That Spark
+keeps a position for each partition, and plans a batch anew from two of them, is all that this rests on; a reader
+remembers only what it may forget. Leader epochs are not kept in the checkpoint: a log that was cut below a position is
+noticed where it ends below that, or inside a task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from sources.errors import across_processes
+from sources.kafka.columns import KAFKA_SCHEMA
+from sources.kafka.options import TopicOptions
+from sources.kafka.partition import KafkaPartition
+from sources.kafka.topic import KafkaTopic, open_topic
+from sources.kafka.topic_offsets import TopicBounds, TopicOffsets
+from sources.offsets import OffsetRange
+from sources.options import EARLIEST
+
+TOPIC_SCHEMA = pa.schema([pa.field("log_id", pa.string()), *KAFKA_SCHEMA])
+
+
+@dataclass(frozen=True)
+class TopicSplit(InputPartition):
+    """What one task reads."""
+
+    partition: KafkaPartition
+    owned: OffsetRange
+
+
+class TopicSource:
+    """A topic and how it is asked for."""
+
+    schema = TOPIC_SCHEMA
+
+    def __init__(self, topic: KafkaTopic, options: TopicOptions) -> None:
+        self._topic = topic
+        self._options = options
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> Self:
+        """Raises ConfigurationError."""
+        options = TopicOptions.of(given)
+        return cls(open_topic(options), options)
+
+    def batch_reader(self) -> DataSourceReader:
+        return TopicBatchReader(self._topic, self._options)
+
+    def stream_reader(self) -> DataSourceStreamReader:
+        return TopicStreamReader(self._topic, self._options)
+
+
+class TopicBatchReader(DataSourceReader):
+    """``spark.read``: what the topic holds when it is planned."""
+
+    def __init__(self, topic: KafkaTopic, options: TopicOptions) -> None:
+        self._topic = topic
+        self._options = options
+
+    @across_processes()
+    def partitions(self) -> Sequence[InputPartition]:
+        bounds = self._topic.bounds()
+        return _splits(self._topic, _starts(self._options, bounds), bounds.latest)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _records(partition)
+
+
+class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """``spark.readStream``: offsets are those of `TopicOffsets.to_json`."""
+
+    def __init__(self, topic: KafkaTopic, options: TopicOptions) -> None:
+        self._topic = topic
+        self._options = options
+        self._newest: TopicOffsets | None = None
+        self._last_wanted: TopicOffsets | None = None
+
+    @across_processes()
+    def initialOffset(self) -> dict[str, Any]:
+        return _starts(self._options, self._topic.bounds()).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self._options.max_offsets_per_trigger)
+
+    @across_processes()
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._last_wanted = self._topic.bounds().latest
+
+    @across_processes()
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        at = TopicOffsets.from_json(start)
+        bounds = self._topic.bounds(at.topic_id)
+        at.check_held(bounds, self._topic.log_id)
+        self._newest = ends = bounds.latest
+        if self._last_wanted is not None:
+            ends = ends.up_to(self._last_wanted)
+        return at.advanced(ends, self._most(limit)).to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        return None if self._newest is None else self._newest.to_json()
+
+    @across_processes()
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return _splits(self._topic, TopicOffsets.from_json(start), TopicOffsets.from_json(end))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _records(partition)
+
+    def _most(self, limit: ReadLimit) -> int | None:
+        if isinstance(limit, ReadAllAvailable):
+            return None
+        return limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_offsets_per_trigger
+
+
+def _starts(options: TopicOptions, bounds: TopicBounds) -> TopicOffsets:
+    return bounds.earliest if options.starting_offset == EARLIEST else bounds.latest
+
+
+def _splits(topic: KafkaTopic, start: TopicOffsets, end: TopicOffsets) -> list[TopicSplit]:
+    """One at least, which may be empty: given none, Spark makes up a partition of its own."""
+    wanted = [(topic.partition(number, end.topic_id), owned) for number, owned in end.since(start).items()]
+    pieces = [TopicSplit(partition, piece) for partition, owned in wanted for piece in partition.plan(owned)]
+    return pieces or [TopicSplit(*wanted[0])]
+
+
+def _records(split: InputPartition) -> Iterator[pa.RecordBatch]:
+    if not isinstance(split, TopicSplit):
+        raise TypeError(f"not a split of this source: {split!r}")
+    with across_processes():
+        for chunk in split.partition.read(split.owned):
+            yield _with_log_id(split.partition, chunk.records)
+
+
+def _with_log_id(partition: KafkaPartition, records: pa.RecordBatch) -> pa.RecordBatch:
+    log_ids = pa.repeat(str(partition.log_id), len(records))
+    return pa.RecordBatch.from_arrays([log_ids, *records.columns], schema=TOPIC_SCHEMA)

@@ -1,0 +1,58 @@
+"""A Java process of RocketMQ's, for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from pipeline.jars import java, resolve
+from tests.peers.process import PeerProcess
+
+_MEMORY = ("-Xms128m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m")
+_JAVA_17 = (  # without these 4.9.7 cannot load an existing store
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+)
+_LOGBACK = """\
+<configuration>
+  <appender name="out" class="ch.qos.logback.core.ConsoleAppender">
+    <encoder><pattern>%d %p %t %logger %m%n</pattern></encoder>
+  </appender>
+  <root level="WARN"><appender-ref ref="out"/></root>
+</configuration>
+"""
+
+
+class RocketMQProcess(PeerProcess):
+    """A subclass also names its module and its main class, and gives the lines of its configuration file."""
+
+    booted = "boot success"
+    module: ClassVar[str]
+    main_class: ClassVar[str]
+
+    def __init__(self, version: str, home: Path, settings: Mapping[str, str | int]) -> None:
+        super().__init__(version, home)
+        self._settings = settings
+
+    @property
+    def log(self) -> str:
+        """Its standard output and, of 5.x, its log file."""
+        files = sorted(self.home.glob(f"logs/rocketmqlogs/{self.kind}.log"))
+        return "\n".join((super().log, *(file.read_text(errors="replace") for file in files)))
+
+    def _environment(self) -> dict[str, str]:
+        return {"ROCKETMQ_HOME": str(self.home / "rocketmq")}
+
+    def _prepare(self) -> list[str]:
+        configuration, conf = self.home / f"{self.kind}.conf", self.home / "rocketmq" / "conf"
+        temporary = self.home / "tmp"
+        for folder in (conf, temporary):
+            folder.mkdir(parents=True, exist_ok=True)
+        (conf / f"logback_{self.kind}.xml").write_text(_LOGBACK)  # 4.9.x refuses to start without
+        configuration.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
+        folders = (f"-Duser.home={self.home}", f"-Djava.io.tmpdir={temporary}")
+        classpath = ("-cp", f"{resolve('org.apache.rocketmq', self.module, self.version)}/*")
+        return [java(), *_MEMORY, *_JAVA_17, *folders, *classpath, self.main_class, "-c", str(configuration)]

@@ -1,0 +1,131 @@
+"""The consumer group at real brokers: what we commit is what Kafka's tools see, and others in the group are named."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer
+from kafka import TopicPartition as KafkaTopicPartition
+
+from pipeline.jars import java, resolve
+from sources.errors import ConfigurationError, MasterRefused
+from sources.kafka.connection import connected
+from sources.kafka.group import Committed, ConsumerGroup
+from sources.kafka.topics import TopicPartition
+from sources.offsets import Offset
+from tests.patience import PATIENCE_S, wait_until
+from tests.peers.kafka import VERSIONS, KafkaBroker
+from tests.peers.kafka_reading import settings_of
+from tests.peers.kafka_traffic import Record, admin, create_topic, producer, send
+from tests.peers.process import die_with_parent
+
+pytestmark = pytest.mark.peer
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """One of each version, with the topics a (2 partitions) and b."""
+    with KafkaBroker(request.param, tmp_path_factory.mktemp(f"kafka-{request.param}")) as running:
+        create_topic(running, "a", 2)
+        create_topic(running, "b", 1)
+        with producer(running) as through:
+            for topic, partition in (("a", 0), ("a", 1), ("b", 0)):
+                send(through, topic, [Record(b"%d" % number) for number in range(10)], partition)
+        yield running
+
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+
+
+def seen_by_tools(broker: KafkaBroker, group: str) -> dict[tuple[str, int], tuple[int, int]]:
+    with admin(broker) as client:
+        offsets = client.list_group_offsets(group)[group]
+    return {(tp.topic, tp.partition): (found.offset, found.leader_epoch) for tp, found in offsets.items()}
+
+
+def test_what_is_committed_is_what_tools_and_consumers_see(broker: KafkaBroker) -> None:
+    group = ConsumerGroup("lakehouse")
+    with connected(settings_of(broker)) as cluster:
+        group.check(cluster)
+        assert group.committed(cluster, [A0, A1, B0]) == {}
+        group.commit(cluster, {})
+        group.commit(cluster, {B0: Committed(Offset(3), 0), A1: Committed(Offset(10), None)})
+        group.check(cluster)
+        group.commit(cluster, {B0: Committed(Offset(7), 0), A0: Committed(Offset(0), 0)})
+        committed = {A0: Committed(Offset(0), 0), A1: Committed(Offset(10), None), B0: Committed(Offset(7), 0)}
+        assert group.committed(cluster, [A0, A1, B0]) == committed
+        assert group.committed(cluster, [A1]) == {A1: committed[A1]}
+        assert group.committed(cluster, []) == {}
+    assert seen_by_tools(broker, "lakehouse") == {("a", 0): (0, 0), ("a", 1): (10, -1), ("b", 0): (7, 0)}
+    with closing(KafkaConsumer(bootstrap_servers=broker.server, group_id="lakehouse")) as consumer:
+        assert consumer.committed(KafkaTopicPartition("b", 0)) == 7
+
+
+def test_a_group_in_which_somebody_consumes_is_refused_naming_him(broker: KafkaBroker) -> None:
+    group = ConsumerGroup("taken")
+    position = {A0: Committed(Offset(5), 0)}
+    with connected(settings_of(broker)) as cluster:
+        with closing(consumer_of(broker, "taken")) as consumer:
+            wait_until(lambda: bool(consumer.poll(timeout_ms=100)) or bool(consumer.assignment()), "its partitions")
+            for refused in (partial(group.check, cluster), partial(group.commit, cluster, position)):
+                with pytest.raises(ConfigurationError, match="group taken is consumed by others") as raised:
+                    refused()
+                assert "client 'somebody else' at 127.0.0.1" in str(raised.value)
+            assert group.committed(cluster, [A0]) == {}
+        group.check(cluster)
+        group.commit(cluster, position)
+        assert group.committed(cluster, [A0]) == position
+
+
+def consumer_of(broker: KafkaBroker, group: str) -> Any:
+    return KafkaConsumer(
+        "a", bootstrap_servers=broker.server, group_id=group, client_id="somebody else", enable_auto_commit=False
+    )
+
+
+def test_a_group_of_the_newer_protocol_is_refused_as_long_as_it_has_members(broker: KafkaBroker) -> None:
+    if broker.version.startswith("3."):
+        pytest.skip("the newer protocol is off by default before Kafka 4")
+    group = ConsumerGroup("newer")
+    position = {A0: Committed(Offset(5), 0)}
+    with connected(settings_of(broker)) as cluster:
+        with java_member(broker, "newer"):
+            for refused in (partial(group.check, cluster), partial(group.commit, cluster, position)):
+                with pytest.raises(ConfigurationError, match="group newer is consumed by others") as raised:
+                    refused()
+                assert "client 'in Java' at 127.0.0.1" in str(raised.value)
+            assert group.committed(cluster, [A0]) == {}
+        group.check(cluster)
+        group.commit(cluster, position)
+        assert group.committed(cluster, [A0]) == position
+
+
+@contextmanager
+def java_member(broker: KafkaBroker, group: str) -> Iterator[None]:
+    """Kafka's own consumer in the group, which has a partition of topic a; it leaves at the end."""
+    jars = resolve("org.apache.kafka", "kafka_2.13", broker.version)
+    program = Path(__file__).parent / "java" / "JoinGroup.java"
+    command = [java(), "-Xmx128m", "-cp", f"{jars}/*", str(program), broker.server, group, "a"]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, preexec_fn=die_with_parent
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"joined\n"
+        yield
+        process.communicate(b"leave\n", timeout=PATIENCE_S)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_topic_that_is_gone_is_said(broker: KafkaBroker) -> None:
+    group = ConsumerGroup("of a topic that is gone", patience_ms=500)
+    with connected(settings_of(broker)) as cluster, pytest.raises(MasterRefused, match="gone/0"):
+        group.commit(cluster, {TopicPartition("gone", 0): Committed(Offset(1), None)})

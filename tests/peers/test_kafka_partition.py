@@ -1,0 +1,378 @@
+"""Partitions of real Kafka brokers, read by offset: equal to what an independent consumer reads, however they are cut.
+
+And what no consumer says aloud: retention that overtook, logs that were cut, topics that are others of the same name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import random
+import struct
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, Recreated, Rewritten
+from sources.kafka.bounds import bounds
+from sources.kafka.connection import connected
+from sources.kafka.isolation import Isolation
+from sources.kafka.partition import KafkaPartition, PartitionChunk
+from sources.kafka.topics import topics_matching, topics_named
+from sources.offsets import Offset, OffsetRange
+from tests.patience import wait_until
+from tests.peers.kafka import VERSIONS, KafkaBroker, kafka_cluster
+from tests.peers.kafka_reading import Row, consumed, partition_of, rows, settings_of, topic_of
+from tests.peers.kafka_traffic import (
+    Record,
+    add_partitions,
+    create_topic,
+    delete_records,
+    delete_topic,
+    producer,
+    send,
+    transaction,
+)
+
+pytestmark = pytest.mark.peer
+
+COMPRESSIONS = (None, "gzip", "snappy", "lz4", "zstd")
+PARTITIONS = 3
+MIXED = "mixed"
+BOTH = tuple(Isolation)
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """One of each version for all tests here."""
+    with KafkaBroker(request.param, tmp_path_factory.mktemp(f"kafka-{request.param}")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def mixed(broker: KafkaBroker) -> Iterator[KafkaBroker]:
+    """With the topic MIXED: every compression, headers, tombstones; transactions committed, aborted, and one open."""
+    create_topic(broker, MIXED, PARTITIONS)
+    chance = random.Random(broker.version)
+    with ExitStack() as stack:
+        plain = [stack.enter_context(producer(broker, compression_type=name)) for name in COMPRESSIONS]
+        for through in plain:
+            for partition in range(PARTITIONS):
+                send(through, MIXED, (a_record(chance) for _ in range(150)), partition)
+        send_transactions(broker, chance, stack)
+        for partition in range(PARTITIONS):
+            send(plain[0], MIXED, (a_record(chance) for _ in range(50)), partition)  # behind the open transaction
+        yield broker
+
+
+def send_transactions(broker: KafkaBroker, chance: random.Random, stack: ExitStack) -> None:
+    """Two producers whose transactions lie interleaved; the last one of a third, in partition 0, stays open."""
+    first, second, third = (
+        stack.enter_context(
+            producer(broker, transactional_id=name, transaction_timeout_ms=600_000, compression_type=compression)
+        )
+        for name, compression in (("first", "lz4"), ("second", None), ("third", "zstd"))
+    )
+    for turn in range(6):
+        with transaction(first, commit=turn % 2 == 0), transaction(second, commit=turn % 3 == 0):
+            for partition in range(PARTITIONS):
+                for through in (first, second, first):
+                    send(through, MIXED, (a_record(chance) for _ in range(20)), partition)
+    third.begin_transaction()
+    send(third, MIXED, (a_record(chance) for _ in range(10)))
+
+
+def a_record(chance: random.Random) -> Record:
+    key = chance.choice((None, b"", b"key", chance.randbytes(8)))
+    value = chance.choice((b"", b"text " * chance.randrange(60), chance.randbytes(chance.randrange(400))))
+    headers = [(chance.choice(("", "h", "ü")), chance.choice((b"", b"x" * 9))) for _ in range(chance.randrange(4))]
+    is_tombstone = key is not None and chance.random() < 0.1
+    return Record(None if is_tombstone else value, key, headers, chance.choice((None, 0, 1_700_000_000_123)))
+
+
+def read(partition: KafkaPartition, owned: OffsetRange, after_epoch: int | None = None) -> list[PartitionChunk]:
+    """The chunks of `owned`, which join and cover exactly that."""
+    chunks = list(partition.read(owned, after_epoch=after_epoch))
+    edges = [chunk.covered for chunk in chunks]
+    assert [edge.start for edge in edges] + [owned.end] == [owned.start] + [edge.end for edge in edges]
+    for chunk in chunks:
+        assert all(offset in chunk.covered for offset in chunk.records.column("offset").to_pylist())
+    return chunks
+
+
+def rows_of(chunks: list[PartitionChunk]) -> list[Row]:
+    return [row for chunk in chunks for row in rows(chunk.records)]
+
+
+def checksum(chunks: list[PartitionChunk]) -> str:
+    return hashlib.sha256(b"".join(bytes(chunk.raw) for chunk in chunks)).hexdigest()
+
+
+def epoch_after(chunks: list[PartitionChunk]) -> int:
+    epoch = chunks[-1].epoch
+    assert epoch is not None
+    return epoch
+
+
+def cut(whole: OffsetRange, chance: random.Random, pieces: int) -> list[OffsetRange]:
+    edges = sorted({whole.start, whole.end, *(chance.randrange(whole.start, whole.end) for _ in range(pieces - 1))})
+    return [OffsetRange(Offset(start), Offset(end)) for start, end in pairwise(edges)]
+
+
+@pytest.mark.parametrize("isolation", BOTH, ids=lambda isolation: isolation.name)
+def test_what_is_read_in_random_pieces_is_what_a_consumer_reads(mixed: KafkaBroker, isolation: Isolation) -> None:
+    chance = random.Random(8)
+    for number in range(PARTITIONS):
+        expected = consumed(mixed, MIXED, isolation, number)
+        assert len(expected) > 800
+        partition = partition_of(mixed, MIXED, number, isolation=isolation)
+        whole = partition.bounds()
+        at_once = read(partition, whole)
+        assert rows_of(at_once) == expected
+        for chunk_bytes in (700, 20_000):
+            small = partition_of(mixed, MIXED, number, isolation=isolation, chunk_bytes=chunk_bytes)
+            pieces = cut(whole, chance, pieces=9)
+            read_alone = {piece.start: read(small, piece) for piece in chance.sample(pieces, len(pieces))}
+            chunks = [chunk for piece in pieces for chunk in read_alone[piece.start]]
+            assert len(chunks) > len(at_once)
+            assert rows_of(chunks) == expected
+            assert checksum(chunks) == checksum(at_once)
+
+
+def test_an_open_transaction_ends_what_is_read_of_committed_records(mixed: KafkaBroker) -> None:
+    committed = partition_of(mixed, MIXED).bounds()
+    everything = partition_of(mixed, MIXED, isolation=Isolation.READ_UNCOMMITTED).bounds()
+    assert everything.end == committed.end + 10 + 50
+    assert partition_of(mixed, MIXED, 1).bounds().end == (
+        partition_of(mixed, MIXED, 1, isolation=Isolation.READ_UNCOMMITTED).bounds().end
+    )
+    with connected(settings_of(mixed)) as cluster:
+        of_all = bounds(cluster, topic_of(mixed, MIXED), Isolation.READ_COMMITTED)
+    assert of_all == {number: partition_of(mixed, MIXED, number).bounds() for number in range(PARTITIONS)}
+    with pytest.raises(AboveMaximum, match=f"holds .*{everything.end}"):
+        read(partition_of(mixed, MIXED), OffsetRange(Offset(everything.end + 1), Offset(everything.end + 2)))
+
+
+def test_a_partition_goes_to_a_task_and_reads_there(mixed: KafkaBroker) -> None:
+    partition = partition_of(mixed, MIXED, 2, split_offsets=500)
+    there = pickle.loads(pickle.dumps(partition))  # noqa: S301 - our own bytes
+    assert there == partition
+    assert str(there.log_id) == "kafka/test/mixed/2"
+    splits = there.plan(there.bounds())
+    assert [split.size for split in splits[:-1]] == [500] * (len(splits) - 1)
+    assert rows_of([chunk for split in splits for chunk in read(there, split)]) == consumed(
+        mixed, MIXED, Isolation.READ_COMMITTED, 2
+    )
+
+
+def test_the_epoch_after_a_chunk_is_what_the_leader_takes_to_go_on(mixed: KafkaBroker) -> None:
+    partition = partition_of(mixed, MIXED, chunk_bytes=2000)
+    epoch = None
+    for piece in cut(partition.bounds(), random.Random(3), pieces=5):
+        chunks = read(partition, piece, epoch)
+        epoch = chunks[-1].epoch
+        assert epoch == 0
+        partition.check_history(piece.end, epoch)
+
+
+def test_times_that_the_broker_gives(broker: KafkaBroker) -> None:
+    create_topic(broker, "append-time", message_timestamp_type="LogAppendTime")
+    with producer(broker, compression_type="gzip") as through:
+        send(through, "append-time", [Record(b"1", timestamp_ms=5), Record(b"2", timestamp_ms=6)])
+    partition = partition_of(broker, "append-time")
+    found = rows_of(read(partition, partition.bounds()))
+    assert found == consumed(broker, "append-time", Isolation.READ_COMMITTED)
+    assert {row[5] for row in found} == {"log_append_time"}
+
+
+def test_an_empty_partition_has_nothing_to_read(broker: KafkaBroker) -> None:
+    create_topic(broker, "empty")
+    partition = partition_of(broker, "empty")
+    assert partition.bounds() == OffsetRange(Offset(0), Offset(0))
+    assert read(partition, partition.bounds()) == []
+
+
+def test_a_compacted_topic_has_holes_that_are_covered(broker: KafkaBroker) -> None:
+    create_topic(
+        broker, "compacted", cleanup_policy="compact", segment_ms=300, min_cleanable_dirty_ratio="0.01",
+        delete_retention_ms=100,
+    )  # fmt: skip
+    records = [Record(b"%d " % number * 50, b"%d" % (number % 7)) for number in range(2000)]
+    with producer(broker, compression_type="lz4", batch_size=4000) as through:
+        send(through, "compacted", records)
+        partition = partition_of(broker, "compacted", chunk_bytes=3000)
+
+        def is_cleaned() -> bool:
+            send(through, "compacted", [Record(b"rolls the segment", b"roll")])
+            return len(consumed(broker, "compacted", Isolation.READ_COMMITTED)) < 200
+
+        wait_until(is_cleaned, "a compacted topic")
+    whole = partition.bounds()
+    chunks = read(partition, whole)
+    assert rows_of(chunks) == consumed(broker, "compacted", Isolation.READ_COMMITTED)
+    assert whole.size > 2000
+    in_pieces = [chunk for piece in cut(whole, random.Random(1), pieces=7) for chunk in read(partition, piece)]
+    assert rows_of(in_pieces) == rows_of(chunks)
+    assert checksum(in_pieces) == checksum(chunks)
+    for chunk in in_pieces:
+        partition.check_history(chunk.covered.end, chunk.epoch)
+
+
+def test_retention_that_overtook_says_where_the_log_starts(broker: KafkaBroker) -> None:
+    create_topic(broker, "overtaken")
+    with producer(broker) as through:
+        send(through, "overtaken", [Record(b"%d" % number) for number in range(100)])
+    partition = partition_of(broker, "overtaken", chunk_bytes=1)
+    assert len(read(partition, partition.bounds())) >= 1
+    delete_records(broker, "overtaken", 0, 40)
+    assert partition.bounds() == OffsetRange(Offset(40), Offset(100))
+    for start, epoch in ((0, None), (39, 0)):
+        with pytest.raises(BelowMinimum, match=r"40 or more: the master holds \[40, 100\)") as raised:
+            read(partition, OffsetRange(Offset(start), Offset(100)), epoch)
+        assert (raised.value.log, raised.value.offset) == ("kafka/test/overtaken/0", start)
+        with pytest.raises(BelowMinimum, match="40 or more"):
+            partition.check_history(Offset(start), epoch)
+    assert [row[0] for row in rows_of(read(partition, partition.bounds(), 0))] == list(range(40, 100))
+    partition.check_history(Offset(40), 0)
+
+
+def test_a_topic_that_was_created_again_is_another_one(broker: KafkaBroker) -> None:
+    create_topic(broker, "again")
+    with producer(broker) as through:
+        for number in range(20):
+            send(through, "again", [Record(b"%d" % number)])
+    old = partition_of(broker, "again", chunk_bytes=1)
+    begun = old.read(old.bounds())
+    assert next(begun).covered == OffsetRange(Offset(0), Offset(1))
+    delete_topic(broker, "again")
+    wait_until(lambda: not exists(broker, "again"), "the topic's end")
+    with pytest.raises(ConfigurationError, match="no topic 'again'"):
+        old.bounds()
+    create_topic(broker, "again")
+    with producer(broker) as through:
+        send(through, "again", [Record(b"%d" % number) for number in range(20)])
+    for ask in (old.bounds, lambda: list(begun), lambda: read(old, OffsetRange(Offset(1), Offset(20)), 0)):
+        with pytest.raises(Recreated, match=f"topic id {old.topic_id}") as raised:
+            ask()
+        assert raised.value.log == "kafka/test/again/0"
+        assert raised.value.found == str(topic_of(broker, "again").id)
+
+
+def exists(broker: KafkaBroker, topic: str) -> bool:
+    with connected(settings_of(broker)) as cluster:
+        return bool(topics_matching(cluster, topic))
+
+
+def test_topics_by_name_and_by_pattern_and_a_partition_that_is_added(broker: KafkaBroker) -> None:
+    create_topic(broker, "shop.orders", 2)
+    create_topic(broker, "shop.returns", 1)
+    create_topic(broker, "workshop", 1)
+    with connected(settings_of(broker)) as cluster:
+        named = topics_named(cluster, ["workshop", "shop.orders"])
+        assert [(topic.name, list(topic.leaders)) for topic in named] == [("workshop", [0]), ("shop.orders", [0, 1])]
+        assert [topic.name for topic in topics_matching(cluster, r"shop\..*")] == ["shop.orders", "shop.returns"]
+        assert not [topic for topic in topics_matching(cluster, ".*") if topic.name.startswith("__")]
+        assert topics_matching(cluster, "none") == []
+        add_partitions(broker, "shop.orders", 4)
+        wait_until(
+            lambda: list(topics_named(cluster, ["shop.orders"])[0].leaders) == [0, 1, 2, 3], "the new partitions"
+        )
+        with pytest.raises(ConfigurationError, match="no topic 'shop'"):
+            topics_named(cluster, ["shop.orders", "shop"])
+    assert topic_of(broker, "shop.orders").id == named[1].id
+    wait_until(lambda: topic_of(broker, "shop.orders").leaders[3] is not None, "its leader")
+    assert partition_of(broker, "shop.orders", 3).bounds() == OffsetRange(Offset(0), Offset(0))
+    with pytest.raises(ConfigurationError, match=r"no partition shop\.orders/4"):
+        partition_of(broker, "shop.orders", 4).bounds()
+
+
+def test_a_broker_that_restarts_while_it_is_read_is_waited_for(broker: KafkaBroker) -> None:
+    create_topic(broker, "restarted")
+    with producer(broker) as through:
+        for number in range(30):
+            send(through, "restarted", [Record(b"%d" % number)])
+    partition = partition_of(broker, "restarted", chunk_bytes=1)
+    chunks = partition.read(OffsetRange(Offset(0), Offset(30)))
+    found = [next(chunks) for _ in range(10)]
+    broker.stop()
+    with ThreadPoolExecutor(1) as elsewhere:
+        reading = elsewhere.submit(list, chunks)
+        broker.start()
+        found += reading.result()
+    assert [row[0] for row in rows_of(found)] == list(range(30))
+    assert rows_of(found) == consumed(broker, "restarted", Isolation.READ_COMMITTED)
+
+
+def test_a_log_that_was_cut_is_told_from_one_that_went_on(broker: KafkaBroker) -> None:
+    create_topic(broker, "cut")
+    with producer(broker) as through:
+        for number in range(100):
+            send(through, "cut", [Record(b"%d" % number)])
+    partition = partition_of(broker, "cut")
+    position = partition.bounds().end
+    epoch = epoch_after(read(partition, partition.bounds()))
+    broker.stop()
+    end = cut_log(broker.partition_folder("cut", 0))
+    broker.start()
+    assert partition.bounds() == OffsetRange(Offset(0), end)
+    for last_epoch in (None, epoch):
+        with pytest.raises(AboveMaximum, match=f"{end}"):
+            partition.check_history(position, last_epoch)
+        with pytest.raises(AboveMaximum, match=f"{end}"):
+            read(partition, OffsetRange(position, Offset(position + 1)), last_epoch)
+    with producer(broker) as through:
+        send(through, "cut", [Record(b"another %d" % number) for number in range(100)])
+    goes_on = OffsetRange(position, partition.bounds().end)
+    assert goes_on.size == end
+    with pytest.raises(
+        Rewritten, match=f"leader epoch {epoch} up to {position} or more, found epoch {epoch} up to {end}"
+    ):
+        partition.check_history(position, epoch)
+    with pytest.raises(Rewritten, match=f"found epoch {epoch} up to {end}") as raised:
+        read(partition, goes_on, epoch)
+    assert (raised.value.log, raised.value.offset) == ("kafka/test/cut/0", position)
+    assert epoch_after(read(partition, OffsetRange(Offset(0), end))) == epoch
+    later = epoch_after(read(partition, OffsetRange(end, goes_on.end), epoch))
+    assert later > epoch
+    partition.check_history(goes_on.end, later)
+
+
+def cut_log(folder: Path) -> Offset:
+    """Takes the last third of the segment file, up to a batch; the offset where it ends now."""
+    (segment,) = folder.glob("*.log")
+    content = segment.read_bytes()
+    at, end = 0, Offset(0)
+    while at < len(content) * 2 // 3:
+        base_offset, length = struct.unpack_from(">qi", content, at)
+        at, end = at + 12 + length, Offset(base_offset + 1)
+    segment.write_bytes(content[:at])
+    for index in folder.glob("*index"):
+        index.unlink()
+    return end
+
+
+def test_the_partition_is_followed_to_its_next_leader(tmp_path: Path) -> None:
+    with kafka_cluster(VERSIONS[-1], tmp_path, 3) as brokers:
+        first = brokers[0]
+        create_topic(first, "led", replicas=[[2, 3]], min_insync_replicas=1)
+        with producer(first, acks="all") as through:
+            for number in range(30):
+                send(through, "led", [Record(b"%d" % number)])
+        partition = partition_of(first, "led", chunk_bytes=1)
+        chunks = partition.read(OffsetRange(Offset(0), Offset(30)))
+        found = [next(chunks) for _ in range(10)]
+        brokers[1].kill()
+        found += chunks
+        assert [row[0] for row in rows_of(found)] == list(range(30))
+        assert topic_of(first, "led").leader(0).node_id == 3
+        with producer(first) as through:
+            send(through, "led", [Record(b"by the next leader")])
+        epoch = epoch_after(found)
+        partition.check_history(Offset(30), epoch)
+        later = epoch_after(read(partition, OffsetRange(Offset(30), Offset(31)), epoch))
+        assert later > epoch
+        partition.check_history(Offset(31), later)

@@ -1,0 +1,124 @@
+"""A cluster that answers from a script, and the answers that real brokers would give."""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import kafka.errors as kafka_errors
+from kafka.protocol.consumer import FetchResponse, ListOffsetsResponse, OffsetForLeaderEpochResponse
+from kafka.protocol.metadata import MetadataResponse
+from kafka.record.memory_records import MemoryRecordsBuilder
+
+from sources.errors import LogtwinError
+from sources.kafka.connection import Cluster
+
+TOPIC_ID = uuid.UUID(int=7)
+OTHER_ID = uuid.UUID(int=8)
+NOT_LEADER: int = kafka_errors.NotLeaderForPartitionError.errno
+OUT_OF_RANGE: int = kafka_errors.OffsetOutOfRangeError.errno
+UNKNOWN_TOPIC_ID: int = kafka_errors.UnknownTopicIdError.errno
+_EPOCH_AT_BYTE = 12
+
+
+class ScriptedCluster(Cluster):
+    """`answers` to the requests, in their order; an error among them is raised. `asked` are the requests, and of whom.
+
+    The first connection and each later one give the same cluster: `connections` counts them.
+    """
+
+    def __init__(self, *answers: Any) -> None:
+        self.cluster_id = "scripted"
+        self._answers = list(answers)
+        self.asked: list[tuple[Any, int | None]] = []
+        self.connections = 0
+
+    def call(self, request: Any, node_id: int | None = None) -> Any:
+        self.asked.append((request, node_id))
+        answer = self._answers.pop(0)
+        if isinstance(answer, LogtwinError):
+            raise answer
+        return answer
+
+    @property
+    def is_done(self) -> bool:
+        return not self._answers
+
+    @contextmanager
+    def connected(self, _settings: object) -> Iterator[Cluster]:
+        self.connections += 1
+        yield self
+
+
+def metadata(*topics: Any) -> Any:
+    return MetadataResponse(topics=list(topics), version=12)
+
+
+def topic(
+    name: str = "t",
+    leaders: Sequence[tuple[int, int]] = ((1, 0),),
+    *,
+    topic_id: uuid.UUID = TOPIC_ID,
+    error: int = 0,
+    is_internal: bool = False,
+) -> Any:
+    """`leaders` are node and epoch of each partition; node -1 for one without a leader."""
+    of_topic = MetadataResponse.MetadataResponseTopic
+    partitions = [
+        of_topic.MetadataResponsePartition(partition_index=number, leader_id=node, leader_epoch=epoch)
+        for number, (node, epoch) in enumerate(leaders)
+    ]
+    return of_topic(name=name, topic_id=topic_id, error_code=error, is_internal=is_internal, partitions=partitions)
+
+
+def offsets(*found: int, error: int = 0) -> Any:
+    """The answer to a request for the offsets of the partitions 0, 1, …"""
+    of_topic = ListOffsetsResponse.ListOffsetsTopicResponse
+    partitions = [
+        of_topic.ListOffsetsPartitionResponse(partition_index=number, offset=offset, error_code=error)
+        for number, offset in enumerate(found)
+    ]
+    return ListOffsetsResponse(topics=[of_topic(name="t", partitions=partitions)], version=7)
+
+
+def epoch_ends(epoch: int, end: int) -> Any:
+    of_topic = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+    found = of_topic.EpochEndOffset(partition=0, leader_epoch=epoch, end_offset=end)
+    return OffsetForLeaderEpochResponse(topics=[of_topic(topic="t", partitions=[found])], version=4)
+
+
+def fetched(
+    records: bytes = b"",
+    *,
+    error: int = 0,
+    log_start: int = 0,
+    end: int = 100,
+    diverging: tuple[int, int] | None = None,
+) -> Any:
+    """The answer to a fetch from partition 0. `diverging` is an epoch and its end."""
+    of_topic = FetchResponse.FetchableTopicResponse
+    branched = diverging and of_topic.PartitionData.EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
+    data = of_topic.PartitionData(
+        partition_index=0, error_code=error, records=records, log_start_offset=log_start, high_watermark=end,
+        last_stable_offset=end, diverging_epoch=branched,
+    )  # fmt: skip
+    return FetchResponse(responses=[of_topic(topic_id=TOPIC_ID, partitions=[data])], version=13)
+
+
+def throttled() -> Any:
+    return FetchResponse(throttle_time_ms=1000, version=13)
+
+
+def batch(first: int, count: int, epoch: int = 0) -> bytes:
+    """The records `first`, … as one batch, each with its offset as value."""
+    builder = MemoryRecordsBuilder(magic=2, compression_type=0, batch_size=1 << 20)
+    for number in range(count):
+        builder.append(timestamp=1, key=None, value=b"%d" % (first + number))
+    builder.close()
+    packed = bytearray(builder.buffer())
+    struct.pack_into(">q", packed, 0, first)
+    struct.pack_into(">i", packed, _EPOCH_AT_BYTE, epoch)
+    return bytes(packed)

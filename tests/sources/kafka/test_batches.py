@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.record.memory_records import MemoryRecordsBuilder
+
+from sources.errors import ChecksumMismatch, CorruptRecord
+from sources.kafka.batches import Limits
+from sources.kafka.columns import UNLOCATED_SCHEMA
+from sources.offsets import END, Offset, OffsetRange
+from tests.sources.kafka.batches import (
+    ALL,
+    COMPRESSIONS,
+    GZIP,
+    LOG_APPEND_TIME,
+    NONE,
+    NOW_MS,
+    UNCOMMITTED,
+    ZSTD,
+    Sent,
+    Written,
+    decoded,
+    log_of,
+    logs,
+    offsets,
+    read_by_kafka_python,
+    rows_of,
+    values,
+    with_crc,
+    written,
+)
+
+
+def between(start: int, end: int) -> OffsetRange:
+    return OffsetRange(Offset(start), Offset(end))
+
+
+BY_HAND = with_crc(
+    bytes.fromhex(
+        "00000000000000c8"  # base offset 200
+        "0000003e"  # 62 bytes follow
+        "00000007"  # leader epoch 7
+        "02"  # magic
+        "00000000"  # CRC, set around this
+        "0000"  # attributes
+        "00000002"  # last offset delta 2: two records were compacted away
+        "000001a1ee9f1d00"  # base timestamp
+        "000001a1ee9f1d03"  # max timestamp
+        "ffffffffffffffff"  # no producer id
+        "ffff"  # nor an epoch of it
+        "ffffffff"  # nor a sequence
+        "00000001"  # one record
+        "18"  # of 12 bytes
+        "00"  # attributes
+        "06"  # 3 ms behind the base timestamp
+        "00"  # the base offset
+        "02" "6b"  # key of 1 byte
+        "04" "7676"  # value of 2 bytes
+        "02"  # one header
+        "02" "68"  # its key
+        "01"  # its value: null
+    )
+)  # fmt: skip
+"""Written down from the description of the format, so that writer and reader are not wrong together."""
+
+
+def test_a_batch_written_by_hand() -> None:
+    found = decoded(BY_HAND)
+    assert rows_of(found.records) == [
+        {
+            "offset": 200, "leader_epoch": 7, "timestamp": 0x1A1EE9F1D03, "timestamp_type": "create_time",
+            "key": b"k", "value": b"vv", "headers": [("h", None)],
+        }
+    ]  # fmt: skip
+    assert (found.reached, found.epoch) == (203, 7)
+    assert found.records.schema.equals(UNLOCATED_SCHEMA, check_metadata=True)
+
+
+@given(logs())
+def test_the_records_are_those_that_kafka_python_reads(batches: list[Written]) -> None:
+    log = log_of(batches)
+    found = decoded(log)
+    assert rows_of(found.records) == list(read_by_kafka_python(log))
+    assert found.reached == (batches[-1].end if batches else 0)
+    assert found.records.schema.equals(UNLOCATED_SCHEMA, check_metadata=True)
+
+
+@given(logs(), st.data())
+def test_any_range_gives_its_records_and_no_others(batches: list[Written], data: st.DataObject) -> None:
+    edges = st.integers(0, 10) if not batches else st.integers(batches[0].base_offset, batches[-1].end + 3)
+    wanted = between(*sorted((data.draw(edges), data.draw(edges))))
+    found = decoded(log_of(batches), wanted)
+    everything = rows_of(decoded(log_of(batches)).records)
+    assert rows_of(found.records) == [row for row in everything if row["offset"] in wanted]
+    read_through = max([wanted.start, *(batch.end for batch in batches if batch.base_offset < wanted.end)])
+    beyond = [batch.base_offset for batch in batches if batch.base_offset >= wanted.end]
+    assert found.reached == (beyond[0] if beyond and read_through < wanted.end else read_through)
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_every_compression(compression: int) -> None:
+    sent = [b"a value that is worth it " * 10, b"", b"x" * 5000]
+    batch = written(5, *sent, compression=compression)
+    assert bytes(batch)[22] == compression  # the builder leaves it where nothing is won
+    assert values(decoded(bytes(batch))) == sent
+
+
+def test_what_the_builder_of_kafka_pythons_producer_sends() -> None:
+    builder = MemoryRecordsBuilder(magic=2, compression_type=ZSTD, batch_size=1 << 20)
+    for number in range(50):
+        builder.append(timestamp=NOW_MS + number, key=b"%d" % number, value=b"v" * 100, headers=[("n", b"%d" % number)])
+    builder.close()
+    found = decoded(bytes(builder.buffer()))
+    assert [row["headers"] for row in rows_of(found.records)] == [[("n", b"%d" % number)] for number in range(50)]
+    assert found.reached == 50
+
+
+def test_null_and_empty_are_kept_apart() -> None:
+    headers = (("", None), ("", b""), ("größe", b"\xff"), ("", None))
+    records = (Sent(0, None, None), Sent(1, b"", None), Sent(2, None, b""), Sent(3, b"", b"", headers))
+    found = rows_of(decoded(bytes(Written(0, records))).records)
+    assert [(row["key"], row["value"]) for row in found] == [(None, None), (b"", None), (None, b""), (b"", b"")]
+    assert [row["headers"] for row in found] == [[], [], [], list(headers)]
+
+
+def test_times_of_both_types_and_none() -> None:
+    times_ms = (NOW_MS, NOW_MS - 5000, -1, 0, -2)
+    records = tuple(Sent(delta, timestamp_ms=time_ms) for delta, time_ms in enumerate(times_ms))
+    of_producer = rows_of(decoded(bytes(Written(0, records))).records)
+    assert [row["timestamp"] for row in of_producer] == [NOW_MS, NOW_MS - 5000, None, 0, -2]
+    assert {row["timestamp_type"] for row in of_producer} == {"create_time"}
+    of_broker = rows_of(decoded(bytes(Written(0, records, attributes=LOG_APPEND_TIME))).records)
+    assert [row["timestamp"] for row in of_broker] == [NOW_MS] * 5
+    assert {row["timestamp_type"] for row in of_broker} == {"log_append_time"}
+
+
+@pytest.mark.parametrize("time_ms", [2**62, -(2**62), -(2**63), (2**63 - 1) // 1000 + 1])
+def test_a_time_that_no_table_can_hold(time_ms: int) -> None:
+    with pytest.raises(CorruptRecord, match=rf"offset 7: a record's timestamp .* found {time_ms}"):
+        decoded(bytes(Written(7, (Sent(timestamp_ms=time_ms),))))
+
+
+def test_an_epoch_that_a_batch_does_not_have() -> None:
+    found = decoded(bytes(written(0, b"old", epoch=-1)))
+    assert found.epoch is None
+    assert found.records.column("leader_epoch").to_pylist() == [None]
+
+
+def test_a_batch_that_compaction_emptied_keeps_its_place() -> None:
+    log = log_of([written(0, b"0", b"1"), Written(2, (), last_delta=9, producer_id=4), written(12, b"12")])
+    found = decoded(log)
+    assert offsets(found) == [0, 1, 12]
+    assert decoded(bytes(Written(2, (), last_delta=9, epoch=3))).reached == 12
+    assert decoded(bytes(Written(2, (), last_delta=9, epoch=3))).epoch == 3
+    assert offsets(decoded(bytes(Written(2, (), last_delta=9, compression=GZIP)))) == []
+
+
+def test_records_that_compaction_took_leave_holes() -> None:
+    batch = Written(100, (Sent(3), Sent(8)), last_delta=20)
+    found = decoded(bytes(batch), between(100, 200))
+    assert (offsets(found), found.reached) == ([103, 108], 121)
+    for start, end, expected in ((103, 109, [103, 108]), (104, 108, []), (109, 121, []), (0, 104, [103])):
+        assert offsets(decoded(bytes(batch), between(start, end))) == expected
+
+
+def test_where_reading_got_to_and_in_which_epoch() -> None:
+    first, second, third = written(10, b"a", b"b", epoch=1), written(12, b"c", epoch=2), written(20, b"d", epoch=5)
+    log = log_of([first, second, third])
+
+    def led_to(start: int, end: int, answer: bytes = log) -> tuple[int, int | None]:
+        found = decoded(answer, between(start, end))
+        return found.reached, found.epoch
+
+    assert led_to(0, END) == (21, 5)
+    assert led_to(0, 11) == (12, 1)  # inside a batch: it was read whole, and the next one begins there
+    assert led_to(0, 13) == (13, 2)  # what follows is a hole, but nobody asked
+    assert led_to(0, 14) == (20, 5)  # a hole up to the next batch, whose epoch counts
+    assert led_to(11, 12) == (12, 1)
+    assert led_to(15, 18) == (20, 5)
+    assert led_to(0, 5) == (10, 1)  # nothing but a hole
+    assert led_to(30, 40) == (30, None)  # an answer that does not reach what was asked for
+    assert led_to(30, 40, b"") == (30, None)
+    assert led_to(30, 40, log[:70]) == (30, None)
+
+
+def test_nothing_but_its_place_is_checked_of_a_batch_behind_the_range() -> None:
+    damaged = bytearray(bytes(written(12, b"c")))
+    damaged[-1] ^= 1
+    log = bytes(written(10, b"a", b"b")) + bytes(damaged)
+    assert (values(decoded(log, between(0, 12))), decoded(log, between(0, 12)).reached) == ([b"a", b"b"], 12)
+    with pytest.raises(ChecksumMismatch) as raised:
+        decoded(log, between(0, 13))
+    assert raised.value.offset == 12
+
+
+def test_a_damaged_batch_before_the_range_is_still_found() -> None:
+    damaged = bytearray(log_of([written(10, b"a"), written(11, b"b")]))
+    damaged[65] ^= 1
+    with pytest.raises(ChecksumMismatch, match="at offset 10"):
+        decoded(bytes(damaged), between(11, 12))
+
+
+@given(logs(max_batches=3), st.data())
+def test_cut_off_anywhere_the_whole_batches_are_read(batches: list[Written], data: st.DataObject) -> None:
+    log = log_of(batches)
+    cut = data.draw(st.integers(0, len(log)))
+    whole: list[Written] = []
+    while len(log_of([*whole, *batches[len(whole) : len(whole) + 1]])) <= cut and len(whole) < len(batches):
+        whole.append(batches[len(whole)])
+    found = decoded(log[:cut])
+    assert rows_of(found.records) == rows_of(decoded(log_of(whole)).records)
+    assert found.reached == (whole[-1].end if whole else 0)
+
+
+def test_every_single_cut_of_two_batches() -> None:
+    first, second = written(0, b"a", b"b"), written(2, b"c", compression=GZIP)
+    log = log_of([first, second])
+    for cut in range(len(log)):
+        assert values(decoded(log[:cut])) == ([b"a", b"b"] if cut >= len(bytes(first)) else [])
+
+
+def test_a_view_is_as_good_as_bytes_and_nothing_refers_to_it() -> None:
+    buffer = bytearray(log_of([written(0, b"a" * 100, compression=NONE), written(1, b"b")]))
+    found = decoded(memoryview(buffer)[:])  # type: ignore[arg-type]  # the helper says bytes
+    buffer[:] = bytes(len(buffer))
+    assert values(found) == [b"a" * 100, b"b"]
+
+
+def test_reading_ends_early_where_much_was_decompressed() -> None:
+    batches = [written(at, bytes(10_000), compression=GZIP) for at in range(4)]
+    limits = Limits(max_decompressed_bytes=15_000)
+    found = decoded(log_of(batches), limits=limits)
+    assert (offsets(found), found.reached) == ([0, 1], 2)
+    rest = decoded(log_of(batches), between(2, 9), limits=limits)
+    assert (offsets(rest), rest.reached) == ([2, 3], 4)
+    assert offsets(decoded(log_of([written(at, bytes(10_000)) for at in range(4)]), limits=limits)) == [0, 1, 2, 3]
+
+
+def test_what_compression_does_not_change() -> None:
+    rows = [
+        rows_of(decoded(log_of([written(0, b"x" * 99, b"y" * 99, compression=one)])).records) for one in COMPRESSIONS
+    ]
+    assert all(row == rows[0] for row in rows)
+
+
+def test_isolation_means_nothing_to_batches_without_transactions() -> None:
+    log = log_of([written(0, b"a", producer_id=3), written(1, b"b")])
+    assert values(decoded(log, ALL, (), UNCOMMITTED)) == values(decoded(log)) == [b"a", b"b"]
+
+
+def test_more_than_columns_can_count_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sources.kafka.batches._MAX_DATA_BYTES", 100)
+    with pytest.raises(ValueError, match="at most 100 can be decoded"):
+        decoded(bytes(101))

@@ -1,0 +1,61 @@
+"""Bounds out of scripted answers: which leaders are asked what, and answers that are none."""
+
+from __future__ import annotations
+
+import kafka.errors as kafka_errors
+import pytest
+
+from sources.errors import ConfigurationError, LogtwinError, MasterRefused
+from sources.kafka.bounds import bounds, epoch_end
+from sources.kafka.epochs import EpochEnd
+from sources.kafka.isolation import Isolation
+from sources.kafka.topics import Leader, Topic, TopicPartition
+from sources.offsets import Offset, OffsetRange
+from tests.sources.kafka.scripted_cluster import TOPIC_ID, ScriptedCluster, epoch_ends, offsets
+
+LED_BY_TWO = Topic("t", TOPIC_ID, {0: Leader(1, 3), 1: Leader(1, 4), 2: None})
+
+
+def test_a_leader_is_asked_for_all_its_partitions_at_once_with_its_epochs() -> None:
+    cluster = ScriptedCluster(offsets(0, 5), offsets(10, 5))
+    found = bounds(cluster, LED_BY_TWO, Isolation.READ_COMMITTED, [0, 1])
+    assert found == {0: OffsetRange(Offset(0), Offset(10)), 1: OffsetRange(Offset(5), Offset(5))}
+    assert [node for _, node in cluster.asked] == [1, 1]
+    for request, _ in cluster.asked:
+        asked = request.topics[0].partitions
+        assert [(one.partition_index, one.current_leader_epoch) for one in asked] == [(0, 3), (1, 4)]
+    assert [request.topics[0].partitions[0].timestamp for request, _ in cluster.asked] == [-2, -1]
+
+
+def test_each_leader_is_asked_for_its_own() -> None:
+    topic = Topic("t", TOPIC_ID, {0: Leader(2, 0)})
+    cluster = ScriptedCluster(offsets(1), offsets(2))
+    assert bounds(cluster, topic, Isolation.READ_UNCOMMITTED) == {0: OffsetRange(Offset(1), Offset(2))}
+    assert [node for _, node in cluster.asked] == [2, 2]
+
+
+@pytest.mark.parametrize(("partition", "expected"), [(2, MasterRefused), (3, ConfigurationError)])
+def test_a_partition_that_cannot_be_asked_for(partition: int, expected: type[LogtwinError]) -> None:
+    with pytest.raises(expected, match=f"t/{partition}"):
+        bounds(ScriptedCluster(), LED_BY_TWO, Isolation.READ_COMMITTED, [partition])
+
+
+@pytest.mark.parametrize("error", [kafka_errors.OffsetNotAvailableError, kafka_errors.FencedLeaderEpochError])
+def test_a_leader_that_is_not_ready_or_none_is_asked_again_later(error: type[kafka_errors.BrokerResponseError]) -> None:
+    with pytest.raises(MasterRefused, match=error.message):
+        bounds(ScriptedCluster(offsets(0, error=error.errno)), LED_BY_TWO, Isolation.READ_COMMITTED, [0])
+
+
+def test_an_end_below_the_start_is_no_range() -> None:
+    with pytest.raises(MasterRefused, match="expected 7 or more, found 6"):
+        bounds(ScriptedCluster(offsets(7), offsets(6)), LED_BY_TWO, Isolation.READ_COMMITTED, [0])
+
+
+def test_the_end_of_an_epoch_is_as_the_leader_says() -> None:
+    cluster = ScriptedCluster(epoch_ends(2, 40), epoch_ends(-1, -1))
+    tp = TopicPartition("t", 0)
+    assert epoch_end(cluster, Leader(1, 9), tp, 3) == EpochEnd(2, Offset(40))
+    assert epoch_end(cluster, Leader(1, 9), tp, 10) == EpochEnd(-1, Offset(-1))
+    request, node = cluster.asked[0]
+    asked = request.topics[0].partitions[0]
+    assert (node, asked.leader_epoch, asked.current_leader_epoch) == (1, 3, 9)

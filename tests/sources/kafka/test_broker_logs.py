@@ -1,0 +1,116 @@
+"""Batches that real brokers wrote, against what Kafka's own consumer read in them."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sources.kafka.batch_header import Batch, batch_at
+from sources.kafka.batches import Decoded
+from sources.kafka.columns import canonical
+from sources.kafka.isolation import Isolation
+from sources.offsets import END, Offset, OffsetRange
+from tests.peers.kafka import VERSIONS
+from tests.peers.kafka_fixture import BY_THE_BROKER, COMPACTED, OWN_TIMES, PRODUCED, TOPICS, TRANSACTIONS
+from tests.sources.kafka.batches import ALL, COMMITTED, UNCOMMITTED, decoded, read_by_kafka_python, rows_of
+from tests.sources.kafka.broker_logs import BrokerLog, extract
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def logs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, BrokerLog]:
+    """By topic."""
+    folder: Path = extract(request.param, tmp_path_factory.mktemp(f"kafka-{request.param}"))
+    return {topic: BrokerLog(folder / topic) for topic in TOPICS}
+
+
+def read(log: BrokerLog, wanted: OffsetRange, isolation: Isolation) -> Decoded:
+    return decoded(log.records, wanted, log.aborted(wanted) if isolation is COMMITTED else (), isolation)
+
+
+def batches_of(log: BrokerLog) -> Iterator[Batch]:
+    view, at = memoryview(log.records), 0
+    while (batch := batch_at(view, at)) is not None:
+        yield batch
+        at += len(batch.whole)
+
+
+@pytest.mark.parametrize("isolation", list(Isolation), ids=lambda isolation: isolation.name)
+@pytest.mark.parametrize("topic", TOPICS)
+def test_every_field_of_every_record_is_what_kafkas_consumer_reads(
+    logs: dict[str, BrokerLog], topic: str, isolation: Isolation
+) -> None:
+    found = read(logs[topic], ALL, isolation)
+    assert rows_of(found.records) == logs[topic].truth(isolation)
+    assert found.reached == max(batch.end for batch in batches_of(logs[topic]))
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_kafka_python_reads_the_same(logs: dict[str, BrokerLog], topic: str) -> None:
+    assert rows_of(read(logs[topic], ALL, UNCOMMITTED).records) == list(read_by_kafka_python(logs[topic].records))
+
+
+@pytest.mark.parametrize("isolation", list(Isolation), ids=lambda isolation: isolation.name)
+@pytest.mark.parametrize("topic", [PRODUCED, TRANSACTIONS, COMPACTED])
+def test_read_in_random_pieces_it_is_the_same(logs: dict[str, BrokerLog], topic: str, isolation: Isolation) -> None:
+    log, chance = logs[topic], random.Random(topic)
+    whole = read(log, ALL, isolation)
+    edges = sorted({0, whole.reached, *(chance.randrange(whole.reached) for _ in range(20))})
+    pieces = []
+    for start, end in itertools.pairwise(edges):
+        wanted = OffsetRange(Offset(start), Offset(end))
+        answer = b"".join(batch.whole for batch in batches_of(log) if batch.end > start)
+        piece = decoded(answer, wanted, log.aborted(wanted) if isolation is COMMITTED else (), isolation)
+        assert piece.reached >= end
+        pieces.append(canonical(piece.records))
+    assert b"".join(pieces) == canonical(whole.records)
+
+
+def test_an_answer_cut_off_anywhere(logs: dict[str, BrokerLog]) -> None:
+    log = logs[TRANSACTIONS]
+    answer, truth = log.records, log.truth(COMMITTED)
+    ends = [0]
+    for batch in batches_of(log):
+        ends.append(ends[-1] + len(batch.whole))
+    for cut in random.Random(1).sample(range(len(answer)), 100):
+        found = decoded(answer[:cut], ALL, log.aborted(ALL))
+        whole = [batch for batch, end in zip(batches_of(log), ends[1:], strict=True) if end <= cut]
+        assert found.reached == (whole[-1].end if whole else 0)
+        assert rows_of(found.records) == [row for row in truth if row["offset"] < found.reached]
+
+
+def test_what_the_logs_hold(logs: dict[str, BrokerLog]) -> None:
+    """So that the tests above are about what they seem to be about."""
+    produced = list(batches_of(logs[PRODUCED]))
+    assert {batch.compression for batch in produced} == {0, 1, 2, 3, 4}
+    assert len({batch.leader_epoch for batch in produced}) > 1
+    for topic, compression in zip(BY_THE_BROKER, (1, 2, 3, 4), strict=True):
+        assert {batch.compression for batch in batches_of(logs[topic])} == {compression}
+    assert all(batch.has_log_append_time for batch in batches_of(logs[OWN_TIMES]))
+    rows = logs[PRODUCED].truth(UNCOMMITTED)
+    for name in ("key", "value"):
+        assert {None, b""} <= {row[name] for row in rows}
+    headers = [header for row in rows for header in row["headers"]]
+    assert {("null", None), ("empty", b"")} <= set(headers)
+    assert {"", "größe"} <= {key for key, _ in headers}
+
+
+def test_the_transactions_in_the_logs(logs: dict[str, BrokerLog]) -> None:
+    log = logs[TRANSACTIONS]
+    assert sum(batch.is_control for batch in batches_of(log)) == 8 + 8 + 3
+    assert len(log.aborted(ALL)) == 3 + 4 + 2
+    everything, committed = log.truth(UNCOMMITTED), log.truth(COMMITTED)
+    assert len(everything) == 8 * (6 + 3 + 3) + 9
+    assert len(committed) == len(everything) - (3 * 6 + 4 * 3 + 2 * 3)
+
+
+def test_the_compacted_log_lost_records_and_whole_batches(logs: dict[str, BrokerLog]) -> None:
+    batches = list(batches_of(logs[COMPACTED]))
+    data = [batch for batch in batches if not batch.is_control]
+    assert any(0 < batch.record_count <= batch.last_offset_delta for batch in data)
+    assert any(batch.record_count == 0 for batch in batches)
+    assert any(before.end < after.base_offset for before, after in itertools.pairwise(batches))
+    assert END > batches[-1].end > 0

@@ -1,0 +1,160 @@
+"""Connecting to what is no broker, or none that answers: which error it is, and that every wait has a limit."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from sources.errors import ConfigurationError, LogtwinError, MasterSilent, MasterUnreachable, ProtocolViolation
+from sources.kafka.connection import connected
+from sources.kafka.settings import KafkaSettings, Secret, Security
+from tests.peers.ports import free_port
+
+TLS = Security(protocol="SSL")
+LIMIT_MS = 300
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    """A certificate and its key, in one file."""
+    file = tmp_path / "key.pem"
+    trustme.CA().issue_cert("us.example").private_key_and_cert_chain_pem.write_to_path(file)
+    return file
+
+
+class Door:
+    """A port that takes connections and keeps them: silent, or with a greeting, after which it may say no more."""
+
+    def __init__(self, greeting: bytes, *, hangs_up: bool) -> None:
+        self.opened = 0
+        self._greeting = greeting
+        self._hangs_up = hangs_up
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._kept: list[socket.socket] = []
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    @property
+    def server(self) -> str:
+        return "127.0.0.1:{1}".format(*self._listener.getsockname())
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread
+        self._thread.join()
+        self._listener.close()
+        for connection in self._kept:
+            connection.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self.opened += 1
+            self._kept.append(connection)
+            connection.sendall(self._greeting)
+            if self._hangs_up:
+                connection.shutdown(socket.SHUT_WR)
+
+
+@contextmanager
+def door(greeting: bytes = b"", *, hangs_up: bool = False) -> Iterator[Door]:
+    with closing(Door(greeting, hangs_up=hangs_up)) as one:
+        yield one
+
+
+def error_of(*servers: str, security: Security = Security(), attempts: int = 1) -> LogtwinError:  # noqa: B008 - frozen
+    settings = KafkaSettings(
+        servers=servers,
+        security=security,
+        connect_timeout_ms=LIMIT_MS,
+        connect_attempts=attempts,
+        request_timeout_ms=500,
+    )
+    with pytest.raises(LogtwinError) as caught, connected(settings):
+        pass
+    return caught.value
+
+
+def nowhere() -> str:
+    return f"127.0.0.1:{free_port()}"
+
+
+def test_where_nobody_listens_nobody_is_reached() -> None:
+    server = nowhere()
+    error = error_of(server, attempts=2)
+    assert isinstance(error, MasterUnreachable)
+    assert server in str(error)
+    assert "PLAINTEXT" in str(error)
+
+
+@pytest.mark.parametrize("host", ["nobody.invalid", "a" * 70])
+def test_a_name_that_no_host_has_is_not_reached(host: str) -> None:
+    assert isinstance(error_of(f"{host}:9092"), MasterUnreachable)
+
+
+@pytest.mark.parametrize("security", [Security(), TLS])
+def test_a_port_that_is_silent_is_left_in_time(security: Security) -> None:
+    with door() as silent:
+        start = time.monotonic()
+        error = error_of(silent.server, security=security)
+        assert isinstance(error, MasterSilent)
+        assert silent.server in str(error)
+        assert time.monotonic() - start < 5
+
+
+def test_every_server_is_tried_as_often_as_is_asked_for() -> None:
+    with door() as one, door() as other:
+        assert isinstance(error_of(one.server, other.server, attempts=3), MasterSilent)
+        assert (one.opened, other.opened) == (3, 3)
+
+
+@pytest.mark.parametrize("hangs_up", [False, True])
+def test_what_a_retry_cannot_help_is_said_at_once(hangs_up: bool) -> None:
+    """And is heard, too, where the end of the connection comes with it."""
+    with door(b"HTTP/1.1 400 Bad Request\r\n\r\n", hangs_up=hangs_up) as web:
+        assert isinstance(error_of(web.server, attempts=3), ProtocolViolation)
+        assert web.opened == 1
+
+
+def test_a_port_that_speaks_no_tls_is_told_apart_from_one_that_is_down() -> None:
+    with door(b"220 smtp.example ESMTP\r\n") as mail:
+        error = error_of(mail.server, security=TLS)
+    assert isinstance(error, ConfigurationError)
+    assert "no TLS" in str(error)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        lambda file: Security(protocol="SSL", ca_file=f"{file}.none"),
+        lambda file: Security(protocol="SSL", ca_file=__file__),
+        lambda file: Security(protocol="SSL", certificate_file=f"{file}.none"),
+        lambda file: Security(protocol="SSL", certificate_file=__file__),
+        lambda file: Security(protocol="SSL", certificate_file=str(file), key_file=__file__),
+    ],
+)
+def test_a_file_of_tls_that_cannot_be_used_is_named(broken: Callable[[Path], Security], key: Path) -> None:
+    security = broken(key)
+    error = error_of(nowhere(), security=security)
+    assert isinstance(error, ConfigurationError)
+    wrong: list[Any] = [file for file in (security.ca_file, security.certificate_file, security.key_file) if file]
+    assert wrong[-1] in str(error)
+
+
+def test_secrets_are_read_when_a_connection_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NOBODY", raising=False)
+    secret = Secret("env:NOBODY")
+    security = Security(protocol="SASL_SSL", mechanism="PLAIN", username=secret, password=secret)
+    error = error_of(nowhere(), security=security)
+    assert isinstance(error, ConfigurationError)
+    assert "env:NOBODY" in str(error)

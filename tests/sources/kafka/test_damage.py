@@ -1,0 +1,328 @@
+"""Damaged answers: every one is refused naming an offset, or is none."""
+
+from __future__ import annotations
+
+import struct
+import tracemalloc
+
+import lz4.frame
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sources.errors import ChecksumMismatch, CorruptRecord, LogtwinError
+from sources.kafka.batches import Limits
+from tests.sources.kafka.batches import (
+    ATTRIBUTES_AT,
+    COMPRESSIONS,
+    GZIP,
+    HEADER_BYTES,
+    LZ4,
+    NONE,
+    SNAPPY,
+    ZSTD,
+    Sent,
+    Written,
+    decoded,
+    log_of,
+    offsets,
+    rows_of,
+    values,
+    with_body,
+    with_crc,
+    written,
+)
+
+BATCH = bytes(Written(100, (Sent(0, b"k", b"v", (("h", b"x"),)), Sent(1, None, None))))
+NO_PLACE_OF_ITS_OWN = 16  # base offset, length and leader epoch are not in the CRC
+
+
+@pytest.mark.parametrize("at", range(NO_PLACE_OF_ITS_OWN, len(BATCH)))
+@pytest.mark.parametrize("change", [1, 0x80, 0xFF])
+def test_every_byte_that_the_crc_covers(at: int, change: int) -> None:
+    damaged = bytearray(BATCH)
+    damaged[at] ^= change
+    with pytest.raises(CorruptRecord, match="at offset 100") as raised:
+        decoded(bytes(damaged))
+    assert isinstance(raised.value, ChecksumMismatch) == (at > NO_PLACE_OF_ITS_OWN)
+
+
+@pytest.mark.parametrize(
+    ("length", "problem"),
+    [
+        (len(BATCH) - 12 - 1, "CRC"),
+        (49, "CRC"),
+        (48, "shorter than its head"),
+        (5, "shorter than its head"),
+        (0, "shorter than its head"),
+        (-1, "shorter than its head"),
+        (-(2**31), "shorter than its head"),
+    ],
+)
+def test_a_length_that_is_too_small(length: int, problem: str) -> None:
+    with pytest.raises(CorruptRecord, match=problem):
+        decoded(BATCH[:8] + struct.pack(">i", length) + BATCH[12:])
+
+
+@pytest.mark.parametrize("length", [len(BATCH) - 12 + 1, 2**31 - 1])
+def test_a_length_beyond_the_answer_is_a_batch_that_is_cut_off(length: int) -> None:
+    damaged = BATCH[:8] + struct.pack(">i", length) + BATCH[12:]
+    assert offsets(decoded(damaged)) == []
+    found = decoded(bytes(written(90, b"before")) + damaged)
+    assert (values(found), found.reached) == ([b"before"], 91)
+
+
+def test_a_length_that_reaches_into_the_next_batch() -> None:
+    with pytest.raises(ChecksumMismatch, match="at offset 100"):
+        decoded(BATCH[:8] + struct.pack(">i", len(BATCH) - 12 + 1) + BATCH[12:] + bytes(written(102, b"b")))
+
+
+@pytest.mark.parametrize("base_offset", [-1, -(2**63), 2**63 - 1, 2**63 - 2])
+def test_a_base_offset_that_no_batch_can_have(base_offset: int) -> None:
+    if base_offset == 2**63 - 1:  # behind all that can be wanted
+        assert offsets(decoded(struct.pack(">q", base_offset) + BATCH[8:])) == []
+        return
+    with pytest.raises(CorruptRecord):
+        decoded(struct.pack(">q", base_offset) + BATCH[8:])
+
+
+def test_batches_that_overlap_or_go_back() -> None:
+    for second in (101, 100, 5):
+        with pytest.raises(CorruptRecord, match=f"offset {second}: the batch overlaps .* expected 102 or more"):
+            decoded(BATCH + bytes(written(second, b"b")))
+    assert offsets(decoded(BATCH + bytes(written(102, b"b")))) == [100, 101, 102]
+
+
+@pytest.mark.parametrize(
+    ("magic", "hint"), [(0, "before Kafka 0.11"), (1, "before Kafka 0.11"), (3, "disk"), (-1, "disk")]
+)
+def test_other_formats_are_refused_with_what_to_do(magic: int, hint: str) -> None:
+    batch = bytearray(BATCH)
+    batch[16] = magic & 0xFF
+    with pytest.raises(CorruptRecord, match=f"expected magic 2, found magic {magic}.*{hint}"):
+        decoded(with_crc(batch))
+
+
+def test_a_message_of_the_old_format_that_is_shorter_than_a_head_of_today() -> None:
+    message = struct.pack(">qiibb", 7, 14 + 1, 0, 0, 0) + struct.pack(">i", -1) + struct.pack(">i", 1) + b"v"
+    assert len(message) < HEADER_BYTES
+    with pytest.raises(CorruptRecord, match=r"offset 7: .*found magic 0"):
+        decoded(message)
+
+
+@pytest.mark.parametrize(
+    ("field", "at", "value"),
+    [
+        ("compression", ">h", 5),
+        ("compression", ">h", 7),
+        ("compression", ">h", GZIP),
+        ("compression", ">h", SNAPPY),
+        ("compression", ">h", LZ4),
+        ("compression", ">h", ZSTD),
+        ("last offset delta", ">2xi", 0),
+        ("last offset delta", ">2xi", -1),
+        ("last offset delta", ">2xi", -(2**31)),
+        ("count", ">36xi", 0),
+        ("count", ">36xi", 1),
+        ("count", ">36xi", 3),
+        ("count", ">36xi", -1),
+        ("count", ">36xi", 2**31 - 1),
+    ],
+)
+def test_fields_of_the_head_that_lie_with_a_right_crc(field: str, at: str, value: int) -> None:
+    batch = bytearray(BATCH)
+    form = at[0] + at[1:-1] + at[-1]
+    struct.pack_into(
+        ">" + form[-1], batch, ATTRIBUTES_AT + struct.calcsize(form) - struct.calcsize(">" + form[-1]), value
+    )
+    with pytest.raises(CorruptRecord, match="at offset 100") as raised:
+        decoded(with_crc(batch))
+    assert not isinstance(raised.value, ChecksumMismatch)
+
+
+def test_a_count_below_0_of_a_batch_without_records() -> None:
+    with pytest.raises(CorruptRecord):
+        decoded(with_body(b"", count=-1))
+
+
+def record(body: bytes) -> bytes:
+    """With its length, below 64 bytes, before it."""
+    return bytes([2 * len(body)]) + body
+
+
+PLAIN = bytes([0, 0, 0, 1, 2, ord("v"), 0])  # attributes, times, offset, no key, value "v", no headers
+LONGEST = b"\xff" * 9
+ENDLESS = b"\xff" * 10
+
+
+def test_the_record_that_the_damaged_ones_come_from_is_sound() -> None:
+    assert values(decoded(with_body(record(PLAIN)))) == [b"v"]
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("no record", b""),
+        ("a length below 0", b"\x01"),
+        ("a length beyond the batch", b"\x10" + PLAIN),
+        ("a length short of the batch", b"\x0c" + PLAIN),
+        ("a long length beyond the batch", b"\xfe\xff\xff\xff\x0f" + PLAIN),
+        ("a length that is cut off", b"\x80"),
+        ("a length without an end", ENDLESS),
+        ("a length below 0, in many bytes", LONGEST + b"\x01"),
+        ("an empty record", b"\x00"),
+        ("attributes only", record(b"\x00")),
+        ("times without an end", record(b"\x00" + ENDLESS)),
+        ("times that are cut off", record(b"\x00\xff")),
+        ("an offset below 0", record(b"\x00\x00\x01\x01\x01\x00")),
+        ("an offset behind its batch", record(b"\x00\x00\x02\x01\x01\x00")),
+        ("a large offset", record(b"\x00\x00\xfe\xff\xff\xff\x0f\x01\x01\x00")),
+        ("a key beyond its record", record(b"\x00\x00\x00\x04k\x01\x00")[:-1] + b"\x00"),
+        ("a key as large as can be", record(b"\x00\x00\x00" + b"\xfe" + b"\xff" * 8 + b"\x01" + b"\x01\x00")),
+        ("a value beyond its record", record(b"\x00\x00\x00\x01\x06vv")),
+        ("no number of headers", record(b"\x00\x00\x00\x01\x02v")),
+        ("headers below 0", record(b"\x00\x00\x00\x01\x02v\x01")),
+        ("more headers than bytes", record(b"\x00\x00\x00\x01\x02v\x02")),
+        ("many more headers than bytes", record(b"\x00\x00\x00\x01\x02v\xfe\xff\xff\xff\x0f")),
+        ("a header without a key", record(b"\x00\x00\x00\x01\x02v\x02\x01\x01")),
+        ("a header's key beyond its record", record(b"\x00\x00\x00\x01\x02v\x02\x7e\x01")),
+        ("a header's value beyond its record", record(b"\x00\x00\x00\x01\x02v\x02\x00\x7e")),
+        ("a header's key without an end", record(b"\x00\x00\x00\x01\x02v\x02" + ENDLESS)),
+        ("a header's value without an end", record(b"\x00\x00\x00\x01\x02v\x02\x00" + ENDLESS)),
+        ("a header's value below 0, in many bytes", record(b"\x00\x00\x00\x01\x02v\x02\x00" + LONGEST)),
+        ("bytes behind the headers", record(PLAIN + b"\x00")),
+        ("bytes behind the record", record(PLAIN) + b"\x00"),
+        ("another record behind the last", record(PLAIN) * 2),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("behind", [b"", BATCH])
+def test_records_that_contradict_themselves(name: str, body: bytes, behind: bytes) -> None:
+    with pytest.raises(CorruptRecord, match=r"at offset 40: (the batch|a record's offset)") as raised:
+        decoded(with_body(body, base_offset=40) + behind)
+    assert not isinstance(raised.value, ChecksumMismatch)
+    assert raised.value.hint
+
+
+def test_offsets_that_repeat_or_go_back() -> None:
+    first, second = (record(bytes([0, 0, 2 * delta, 1, 1, 0])) for delta in (1, 2))
+    assert offsets(decoded(with_body(first + second, count=2, last_delta=2))) == [1, 2]
+    for body in (first + first, second + first):
+        with pytest.raises(CorruptRecord, match="a record's offset is not behind the one before"):
+            decoded(with_body(body, count=2, last_delta=2))
+
+
+def test_a_null_in_another_spelling_is_a_null() -> None:
+    """Java takes every length below 0 for a null; -1 is what everyone writes."""
+    body = record(b"\x00\x00\x00\x03\x05\x02\x02h\x07")
+    assert rows_of(decoded(with_body(body)).records)[0]["headers"] == [("h", None)]
+    assert values(decoded(with_body(body))) == [None]
+
+
+@given(st.binary(max_size=120), st.sampled_from(COMPRESSIONS), st.integers(-2, 5), st.integers(-1, 4))
+def test_any_bytes_for_records(body: bytes, compression: int, count: int, last_delta: int) -> None:
+    try:
+        found = decoded(with_body(body, count, compression, last_delta))
+    except CorruptRecord as error:
+        assert error.offset == 0
+    else:
+        assert len(found.records) == count
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_for_an_answer(answer: bytes) -> None:
+    for begun in (answer, BATCH[:16] + answer, BATCH[:40] + answer, BATCH + answer):
+        try:
+            decoded(begun)
+        except LogtwinError as error:
+            assert error.offset is not None
+
+
+@given(st.data())
+def test_any_damage_to_records_under_a_right_crc(data: st.DataObject) -> None:
+    batch = bytearray(BATCH)
+    for _ in range(data.draw(st.integers(1, 4))):
+        batch[data.draw(st.integers(HEADER_BYTES, len(batch) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        found = decoded(with_crc(batch))
+    except CorruptRecord as error:
+        assert error.offset == 100
+    else:
+        assert offsets(found) == [100, 101]
+
+
+@pytest.mark.parametrize("compression", [GZIP, SNAPPY, LZ4, ZSTD])
+def test_a_compressed_body_that_is_cut_off_or_damaged(compression: int) -> None:
+    whole = bytes(written(0, b"a value that is worth it " * 20, compression=compression))[HEADER_BYTES:]
+    assert len(values(decoded(with_body(whole, compression=compression)))) == 1
+    for stored in (whole[:-1], whole[: len(whole) // 2], whole[:1], b"", b"junk" + whole, whole + b"\xff"):
+        with pytest.raises(CorruptRecord, match="at offset 9"):
+            decoded(with_body(stored, compression=compression, base_offset=9))
+
+
+def bomb(compression: int, size: int) -> bytes:
+    """One record of `size` zeros, compressed."""
+    return bytes(written(3, bytes(size), compression=compression))
+
+
+@pytest.mark.parametrize("compression", [GZIP, SNAPPY, LZ4, ZSTD])
+def test_a_bomb_never_unfolds(compression: int) -> None:
+    stored = bomb(compression, 50_000_000)
+    limits = Limits(max_batch_bytes=1_000_000)
+    tracemalloc.start()
+    with pytest.raises(CorruptRecord, match=r"offset 3: .* larger than .* expected at most 1000000 bytes"):
+        decoded(stored, limits=limits)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10_000_000
+
+
+@pytest.mark.parametrize("compression", [GZIP, SNAPPY, LZ4, ZSTD])
+def test_the_limit_is_the_last_size_that_passes(compression: int) -> None:
+    stored = bytes(written(0, bytes(1000), compression=compression))
+    size = len(bytes(written(0, bytes(1000)))) - HEADER_BYTES
+    assert values(decoded(stored, limits=Limits(max_batch_bytes=size))) == [bytes(1000)]
+    with pytest.raises(CorruptRecord, match="larger"):
+        decoded(stored, limits=Limits(max_batch_bytes=size - 1))
+
+
+def test_a_limit_is_none_for_what_is_not_compressed() -> None:
+    log = log_of([written(0, bytes(1000), compression=NONE)])
+    assert values(decoded(log, limits=Limits(max_batch_bytes=10))) == [bytes(1000)]
+
+
+RECORD = bytes(written(0, b"v" * 200))[HEADER_BYTES:]
+BLOCK = bytes([len(RECORD) & 0x7F | 0x80, len(RECORD) >> 7])
+
+
+def test_forms_of_compression_that_other_clients_write() -> None:
+    zstd_stream = zstandard.ZstdCompressor().compressobj()
+    forms = [
+        (LZ4, lz4.frame.compress(RECORD, content_checksum=True, store_size=False, block_linked=False)),
+        (LZ4, lz4.frame.compress(RECORD[:50]) + lz4.frame.compress(RECORD[50:])),
+        (ZSTD, zstd_stream.compress(RECORD) + zstd_stream.flush()),
+        (ZSTD, zstandard.ZstdCompressor(write_checksum=True).compress(RECORD)),
+        (SNAPPY, BLOCK + literals(RECORD)),  # librdkafka: one block, no frame
+        (SNAPPY, b"\x82SNAPPY\x00" + bytes(8) + framed(RECORD[:9]) + framed(RECORD[9:])),
+    ]
+    for compression, stored in forms:
+        assert values(decoded(with_body(stored, compression=compression))) == [b"v" * 200]
+
+
+def literals(text: bytes) -> bytes:
+    """The elements of a snappy block that compresses nothing: literals of at most 60 bytes."""
+    parts = (text[at : at + 60] for at in range(0, len(text), 60))
+    return b"".join(bytes([(len(part) - 1) << 2]) + part for part in parts)
+
+
+def framed(text: bytes) -> bytes:
+    length = bytes([len(text)]) if len(text) < 128 else bytes([len(text) & 0x7F | 0x80, len(text) >> 7])
+    block = length + literals(text)
+    return struct.pack(">i", len(block)) + block
+
+
+@pytest.mark.parametrize("length", [-1, -(2**31), 2**31 - 1])
+def test_a_snappy_frame_whose_length_lies(length: int) -> None:
+    stored = b"\x82SNAPPY\x00" + bytes(8) + struct.pack(">i", length) + BLOCK + literals(RECORD)
+    with pytest.raises(CorruptRecord, match="cannot be decompressed; expected snappy"):
+        decoded(with_body(stored, compression=SNAPPY))

@@ -1,0 +1,62 @@
+"""Who stands against our using a group, as its coordinator describes it."""
+
+from __future__ import annotations
+
+import pytest
+
+from sources.errors import ConfigurationError, MasterRefused
+from sources.kafka.membership import Described, Member, check_unused
+from sources.kafka.membership import described as describe
+from tests.sources.kafka.group_answers import ALICE, LOADING, NOT_FOUND, described, described_newer, listed
+from tests.sources.kafka.scripted_cluster import ScriptedCluster
+
+
+@pytest.mark.parametrize(
+    "group", [None, Described("Empty", "", ()), Described("Empty", "consumer", ()), Described("Dead", "", ())]
+)
+def test_a_group_that_nobody_is_in_can_be_used(group: Described | None) -> None:
+    check_unused("g", group)
+
+
+def test_members_are_named_with_client_and_host() -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        check_unused("g", Described("Stable", "consumer", (ALICE, Member("b", "bob", "/10.0.0.8"))))
+    assert str(raised.value) == (
+        "group g is consumed by others; expected a group without members, found alice-1 (client 'alice' at 10.0.0.7), "
+        "b (client 'bob' at 10.0.0.8). Offsets of two would overwrite each other: choose a name of its own, or stop "
+        "them."
+    )
+
+
+def test_a_group_that_is_being_joined_is_consumed_by_others() -> None:
+    with pytest.raises(ConfigurationError, match="a group that is PreparingRebalance"):
+        check_unused("g", Described("PreparingRebalance", "consumer", ()))
+
+
+@pytest.mark.parametrize("kind", ["connect", "share", "streams"])
+def test_a_group_of_another_type_is_refused_also_when_nobody_is_in_it(kind: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"protocol type {kind}"):
+        check_unused("g", Described("Empty", kind, ()))
+
+
+def test_a_group_of_the_classic_protocol_is_described_at_once() -> None:
+    cluster = ScriptedCluster(described("Stable", (ALICE,)))
+    assert describe(cluster, 4, "g") == Described("Stable", "consumer", (ALICE,))
+    assert [node for _, node in cluster.asked] == [4]
+
+
+@pytest.mark.parametrize("not_classic", [described(error=NOT_FOUND), described("Dead")])
+def test_a_group_of_the_newer_protocol_is_looked_up_in_the_list(not_classic: object) -> None:
+    none_yet = ScriptedCluster(not_classic, listed(("other", "consumer", "Stable")))
+    assert describe(none_yet, 4, "g") is None
+    empty = ScriptedCluster(not_classic, listed(("g", "consumer", "Empty")))
+    assert describe(empty, 4, "g") == Described("Empty", "consumer", ())
+    shared = ScriptedCluster(not_classic, listed(("g", "share", "Stable")))
+    assert describe(shared, 4, "g") == Described("Stable", "share", ())
+    consumed = ScriptedCluster(not_classic, listed(("g", "consumer", "Stable")), described_newer(ALICE))
+    assert describe(consumed, 4, "g") == Described("Stable", "consumer", (ALICE,))
+
+
+def test_a_coordinator_that_loads_describes_nothing() -> None:
+    with pytest.raises(MasterRefused, match=r"who is in group g.*LOAD"):
+        describe(ScriptedCluster(described(error=LOADING)), 4, "g")

@@ -1,0 +1,143 @@
+"""What an operator writes to read a topic, and how mistakes are named; never a secret."""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+
+import pytest
+
+from sources.errors import ConfigurationError
+from sources.kafka.isolation import Isolation
+from sources.kafka.options import TopicOptions
+from sources.kafka.settings import KafkaSettings, Secret, Security
+from sources.kafka.topic import open_topic
+from sources.options import MasterOptions
+from sources.registry import open_log
+
+HIDDEN = "hunter2"
+PLAIN = {"id": "kafka/east/orders", "servers": "a:9092"}
+
+
+def test_what_is_left_out_has_its_default() -> None:
+    options = TopicOptions.of(PLAIN)
+    assert (options.cluster, options.topic) == ("east", "orders")
+    assert (options.starting_offset, options.ending_offset, options.emit) == ("earliest", "latest", "records")
+    assert options.max_offsets_per_trigger == 1_000_000
+    topic = open_topic(options)
+    assert topic.isolation is Isolation.READ_COMMITTED
+    assert topic.settings == KafkaSettings(servers=("a:9092",))
+
+
+def test_every_option_arrives() -> None:
+    given = {
+        "ID": "kafka/east/orders",
+        "servers": "a:9092, b:9093",
+        "isolation": "read_uncommitted",
+        "startingOffset": "latest",
+        "endingOffset": "latest",
+        "maxOffsetsPerTrigger": "5",
+        "splitoffsets": "6",
+        "chunkBytes": "7",
+        "connectTimeoutMs": "8",
+        "requestTimeoutMs": "9",
+        "securityProtocol": "SASL_SSL",
+        "saslMechanism": "SCRAM-SHA-512",
+        "saslUsername": "env:KAFKA_USER",
+        "saslPassword": "file:/run/secrets/kafka",
+        "sslCaFile": "ca.pem",
+        "sslCertificateFile": "own.pem",
+        "sslKeyFile": "key.pem",
+        "sslKeyPassword": "env:KEY_PASSWORD",
+        "sslCheckHostname": "false",
+    }
+    options = TopicOptions.of(given)
+    security = Security(
+        protocol="SASL_SSL",
+        mechanism="SCRAM-SHA-512",
+        username=Secret("env:KAFKA_USER"),
+        password=Secret("file:/run/secrets/kafka"),
+        ca_file="ca.pem",
+        certificate_file="own.pem",
+        key_file="key.pem",
+        key_password=Secret("env:KEY_PASSWORD"),
+        check_hostname=False,
+    )
+    topic = open_topic(options)
+    assert topic.settings == KafkaSettings(
+        servers=("a:9092", "b:9093"), security=security, connect_timeout_ms=8, request_timeout_ms=9
+    )
+    assert (topic.isolation, topic.split_offsets, topic.chunk_bytes) == (Isolation.READ_UNCOMMITTED, 6, 7)
+    assert (options.starting_offset, options.max_offsets_per_trigger) == ("latest", 5)
+    assert pickle.loads(pickle.dumps((options, topic))) == (options, topic)  # noqa: S301 - our own
+
+
+def test_every_option_says_why() -> None:
+    assert not [name for name, field in TopicOptions.model_fields.items() if not field.description]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"id": "kafka/east"}, ["id", "kafka/<cluster>/<topic>"]),
+        ({"id": "kafka/east/orders/0"}, ["kafka/<cluster>/<topic>", "all its partitions"]),
+        ({"id": "rocketmq/east/orders"}, ["kafka/<cluster>/<topic>"]),
+        ({"id": "kafka/east/"}, ["no log id"]),
+        ({"emit": "ranges"}, ["emit", "not yet replicated"]),
+        ({"emit": "rows"}, ["emit", "records", "'rows'"]),
+        ({"startingOffset": "5"}, ["starting_offset", "'earliest' or 'latest'"]),
+        ({"endingOffset": "earliest"}, ["ending_offset", "'latest'"]),
+        ({"maxOffsetsPerTrigger": "0"}, ["max_offsets_per_trigger", "greater than 0"]),
+        ({"isolation": "serializable"}, ["isolation", "read_committed", "serializable"]),
+        ({"saslMechanism": "GSSAPI"}, ["sasl_mechanism", "SCRAM-SHA-256", "GSSAPI"]),
+        ({"maxBytesPerTrigger": "5"}, ["'maxBytesPerTrigger'", "kafka/", "maxOffsetsPerTrigger"]),
+    ],
+)
+def test_a_mistake_names_the_key_and_what_was_meant(given: dict[str, str], words: list[str]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        TopicOptions.of({**PLAIN, **given})
+    for word in words:
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"servers": "a"}, ["host:port", "'a'"]),
+        ({"servers": " , "}, ["no server"]),
+        ({"securityProtocol": "SASL_SSL"}, ["SASL_SSL needs a mechanism"]),
+        ({"sslCaFile": "ca.pem"}, ["ca_file has no effect"]),
+        ({"saslPassword": "env:KAFKA_PASSWORD"}, ["password has no effect"]),
+    ],
+)
+def test_what_does_not_go_together_is_refused(given: dict[str, str], words: list[str]) -> None:
+    options = TopicOptions.of({**PLAIN, **given})
+    with pytest.raises(ConfigurationError) as caught:
+        open_topic(options)
+    for word in words:
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["saslUsername", "saslPassword", "sslKeyPassword"])
+@pytest.mark.parametrize("written", [HIDDEN, f"ENV:{HIDDEN}"])
+def test_a_secret_that_is_written_out_is_refused_by_its_key_alone(key: str, written: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{key} is not the place of a secret; expected env:NAME") as caught:
+        TopicOptions.of({**PLAIN, key: written})
+    assert HIDDEN not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"id": ""}, {"splitOffsets": "many"}, {"saslPasword": HIDDEN}, {"servers": None, "id": None}]
+)
+def test_no_other_mistake_tells_what_lies_beside_it(wrong: dict[str, str | None]) -> None:
+    """Everything that Spark shows: the error, and the errors it came from."""
+    given = {key: value for key, value in ({**PLAIN, "saslPassword": f"file:{HIDDEN}"} | wrong).items() if value}
+    with pytest.raises(ConfigurationError) as caught:
+        TopicOptions.of(given)
+    assert HIDDEN not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_topic_in_a_job_s_configuration_is_told_where_topics_are_read() -> None:
+    with pytest.raises(ConfigurationError, match="not yet replicated") as caught:
+        open_log(MasterOptions(id="kafka/east/orders/0"))
+    assert 'format("logtwin")' in str(caught.value)

@@ -1,0 +1,240 @@
+"""A partition read from scripted answers: what covers a range, what is asked again, and what is refused."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from sources.errors import (
+    AboveMaximum,
+    BelowMinimum,
+    ConfigurationError,
+    LogtwinError,
+    MasterRefused,
+    MasterSilent,
+    MasterUnreachable,
+    ProtocolViolation,
+    Recreated,
+    Rewritten,
+)
+from sources.kafka import leadership
+from sources.kafka.isolation import Isolation
+from sources.kafka.partition import KafkaPartition, PartitionChunk
+from sources.kafka.settings import KafkaSettings
+from sources.offsets import Offset, OffsetRange
+from tests.sources.kafka.scripted_cluster import (
+    NOT_LEADER,
+    OTHER_ID,
+    OUT_OF_RANGE,
+    TOPIC_ID,
+    UNKNOWN_TOPIC_ID,
+    ScriptedCluster,
+    batch,
+    epoch_ends,
+    fetched,
+    metadata,
+    offsets,
+    throttled,
+    topic,
+)
+
+HERE = metadata(topic())
+
+
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch) -> Play:
+    return Play(monkeypatch)
+
+
+class Play:
+    """Reads from a script."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+
+    def read(
+        self, start: int, end: int, *answers: object, after_epoch: int | None = None, patience_ms: int = 0
+    ) -> tuple[ScriptedCluster, list[PartitionChunk]]:
+        cluster = self.script(*answers)
+        owned = OffsetRange(Offset(start), Offset(end))
+        return cluster, list(a_partition(patience_ms=patience_ms).read(owned, after_epoch=after_epoch))
+
+    def script(self, *answers: object) -> ScriptedCluster:
+        cluster = ScriptedCluster(*answers)
+        self._monkeypatch.setattr(leadership, "connected", cluster.connected)
+        return cluster
+
+
+def a_partition(**options: object) -> KafkaPartition:
+    fields = {"topic": "t", "partition": 0, "cluster": "c", "topic_id": TOPIC_ID, "patience_ms": 0} | options
+    return KafkaPartition(settings=KafkaSettings(servers=("h:1",)), **fields)  # type: ignore[arg-type] # of a test
+
+
+def covered(chunks: list[PartitionChunk]) -> list[tuple[int, int, list[int], int | None]]:
+    """Of each chunk where it begins and ends, the offsets of its records, and the epoch at its end."""
+    return [
+        (chunk.covered.start, chunk.covered.end, chunk.records.column("offset").to_pylist(), chunk.epoch)
+        for chunk in chunks
+    ]
+
+
+def requests(cluster: ScriptedCluster) -> list[str]:
+    return [request.name for request, _ in cluster.asked]
+
+
+def test_nothing_is_asked_for_an_empty_range(play: Play) -> None:
+    cluster, chunks = play.read(5, 5)
+    assert chunks == []
+    assert cluster.connections == 0
+
+
+def test_batches_cover_the_range_over_holes_and_edges(play: Play) -> None:
+    cluster, chunks = play.read(
+        12, 40,
+        HERE,
+        fetched(batch(10, 5, epoch=1) + batch(15, 2, epoch=2)),  # begins before what was asked for
+        fetched(batch(25, 3, epoch=3)),  # 17 to 24 are gone
+        fetched(batch(60, 3, epoch=5)),  # and 28 to 59
+        after_epoch=1,
+    )  # fmt: skip
+    assert covered(chunks) == [(12, 17, [12, 13, 14, 15, 16], 2), (17, 28, [25, 26, 27], 3), (28, 40, [], 5)]
+    asked = [request.topics[0].partitions[0] for request, _ in cluster.asked[1:]]
+    assert [(one.fetch_offset, one.last_fetched_epoch) for one in asked] == [(12, 1), (17, 2), (28, 3)]
+    assert [request.topics[0].topic_id for request, _ in cluster.asked[1:]] == [TOPIC_ID] * 3
+    assert [node for _, node in cluster.asked] == [None, 1, 1, 1]
+    assert chunks[0].records.column("topic").to_pylist() == ["t"] * 5
+    assert cluster.connections == 1
+
+
+def test_a_range_that_ends_inside_a_batch_leaves_out_what_follows(play: Play) -> None:
+    _, chunks = play.read(10, 12, HERE, fetched(batch(10, 5)))
+    assert covered(chunks) == [(10, 12, [10, 11], 0)]
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        fetched(error=NOT_LEADER),
+        fetched(error=UNKNOWN_TOPIC_ID),
+        throttled(),
+        MasterUnreachable("it broke"),
+        MasterSilent("no answer"),
+    ],
+    ids=["not the leader", "topic id not known yet", "throttled", "connection broke", "no answer"],
+)
+def test_trouble_that_passes_is_waited_for_and_the_leader_sought_again(play: Play, trouble: object) -> None:
+    cluster, chunks = play.read(
+        0, 4,
+        HERE, fetched(batch(0, 2)), trouble,
+        metadata(topic(leaders=[(2, 1)])), fetched(batch(2, 2, epoch=1)),
+        patience_ms=60_000,
+    )  # fmt: skip
+    assert covered(chunks) == [(0, 2, [0, 1], 0), (2, 4, [2, 3], 1)]
+    assert cluster.connections == 2
+    request, node = cluster.asked[-1]
+    assert (node, request.topics[0].partitions[0].current_leader_epoch) == (2, 1)
+
+
+def test_trouble_that_does_not_pass_is_raised_naming_the_log(play: Play) -> None:
+    with pytest.raises(MasterRefused, match="NOT_LEADER") as raised:
+        play.read(0, 4, HERE, fetched(error=NOT_LEADER))
+    assert raised.value.log == "kafka/c/t/0"
+
+
+def test_silence_covers_nothing(play: Play) -> None:
+    """A broker that throttles or has not caught up gives nothing, as one does whose records are gone."""
+    with pytest.raises(MasterSilent, match="expected batches up to 4, found none; high watermark 100"):
+        play.read(0, 4, HERE, fetched(), offsets(0), offsets(100))
+
+
+def test_silence_at_the_end_of_the_log_is_said(play: Play) -> None:
+    with pytest.raises(AboveMaximum, match=r"holds \[0, 3\)"):
+        play.read(3, 4, HERE, fetched(end=3), offsets(0), offsets(3))
+
+
+def test_an_answer_without_a_whole_batch_is_none(play: Play) -> None:
+    with pytest.raises(ProtocolViolation, match="no whole batch"):
+        play.read(0, 4, HERE, fetched(batch(0, 5)[:-1]))
+
+
+def test_an_answer_that_retention_took_the_start_of_is_refused(play: Play) -> None:
+    with pytest.raises(BelowMinimum, match="50 or more"):
+        play.read(3, 60, HERE, fetched(batch(50, 5), log_start=50))
+
+
+@pytest.mark.parametrize(
+    ("held", "expected"), [((10, 100), BelowMinimum), ((0, 4), AboveMaximum), ((0, 100), MasterRefused)]
+)
+def test_out_of_range_says_what_the_leader_holds(
+    play: Play, held: tuple[int, int], expected: type[LogtwinError]
+) -> None:
+    with pytest.raises(expected) as raised:
+        play.read(5, 6, HERE, fetched(error=OUT_OF_RANGE), offsets(held[0]), offsets(held[1]))
+    assert f"[{held[0]}, {held[1]})" in str(raised.value)
+    assert (raised.value.log, raised.value.offset) == ("kafka/c/t/0", 5)
+
+
+def test_out_of_range_by_an_epoch_that_the_leader_does_not_know_is_a_cut(play: Play) -> None:
+    answers = fetched(error=OUT_OF_RANGE), offsets(0), offsets(100), epoch_ends(-1, -1)
+    with pytest.raises(Rewritten, match="leader epoch 9"):
+        play.read(5, 6, HERE, *answers, after_epoch=9)
+
+
+def test_a_log_that_branched_off_before_is_a_cut(play: Play) -> None:
+    with pytest.raises(Rewritten, match="found epoch 3 up to 40"):
+        play.read(50, 60, HERE, fetched(diverging=(3, 40)), offsets(0), offsets(100), after_epoch=4)
+    with pytest.raises(AboveMaximum):
+        play.read(50, 60, HERE, fetched(diverging=(3, 40)), offsets(0), offsets(40), after_epoch=4)
+
+
+def test_another_topic_of_the_same_name_is_refused_also_after_a_while(play: Play) -> None:
+    again = metadata(topic(topic_id=OTHER_ID))
+    with pytest.raises(Recreated, match=str(TOPIC_ID)):
+        play.read(0, 4, again)
+    with pytest.raises(Recreated, match=str(OTHER_ID)) as raised:
+        play.read(0, 4, HERE, fetched(batch(0, 2)), fetched(error=UNKNOWN_TOPIC_ID), again, patience_ms=60_000)
+    assert raised.value.log == "kafka/c/t/0"
+
+
+def test_history_is_checked_by_bounds_and_epoch(play: Play) -> None:
+    def check(position: int, epoch: int | None, *answers: object) -> None:
+        cluster = play.script(HERE, offsets(10), offsets(100), *answers)
+        a_partition().check_history(Offset(position), epoch)
+        assert cluster.is_done
+
+    check(100, None)
+    check(10, 2, epoch_ends(2, 10))
+    with pytest.raises(Rewritten):
+        check(50, 2, epoch_ends(2, 49))
+    with pytest.raises(Rewritten):
+        check(50, 2, epoch_ends(1, 60))
+    with pytest.raises(BelowMinimum, match="10 or more"):
+        check(9, 2)
+    with pytest.raises(AboveMaximum, match="100 or less"):
+        check(101, 2)
+
+
+def test_bounds_are_asked_for_as_the_isolation_says(play: Play) -> None:
+    for isolation in Isolation:
+        cluster = play.script(HERE, offsets(3), offsets(9))
+        assert a_partition(isolation=isolation).bounds() == OffsetRange(Offset(3), Offset(9))
+        assert [request.isolation_level for request, _ in cluster.asked[1:]] == [isolation.value] * 2
+
+
+def test_splits_join_and_have_at_most_so_many_offsets() -> None:
+    partition = a_partition(split_offsets=10)
+    splits = partition.plan(OffsetRange(Offset(5), Offset(31)))
+    assert [(split.start, split.end) for split in splits] == [(5, 15), (15, 25), (25, 31)]
+    assert partition.plan(OffsetRange(Offset(5), Offset(5))) == ()
+
+
+def test_a_partition_travels() -> None:
+    partition = a_partition()
+    assert pickle.loads(pickle.dumps(partition)) == partition  # noqa: S301 - our own bytes
+    assert str(partition.log_id) == "kafka/c/t/0"
+
+
+def test_a_topic_whose_name_is_no_part_of_a_log_id_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"topic '\.hidden'"):
+        a_partition(topic=".hidden")

@@ -1,0 +1,111 @@
+"""How an operator says what a cluster is, and where its secrets are found."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sources.errors import ConfigurationError
+from sources.kafka.settings import KafkaSettings, Secret, Security
+
+HIDDEN = "hunter2-ä"
+USER, PASSWORD = Secret("env:KAFKA_USER"), Secret("file:/run/secrets/kafka")
+SCRAM = Security(protocol="SASL_SSL", mechanism="SCRAM-SHA-512", username=USER, password=PASSWORD)
+
+
+def test_a_secret_is_read_from_the_environment_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = Secret("env:KAFKA_PASSWORD")
+    monkeypatch.setenv("KAFKA_PASSWORD", "old")
+    assert secret.reveal() == "old"
+    monkeypatch.setenv("KAFKA_PASSWORD", HIDDEN)
+    assert secret.reveal() == HIDDEN
+
+
+@pytest.mark.parametrize("ending", ["", "\n", "\r\n"])
+def test_a_secret_is_read_from_a_file_without_the_end_of_its_line(tmp_path: Path, ending: str) -> None:
+    file = tmp_path / "a:b"
+    file.write_bytes(f" {HIDDEN} {ending}".encode())
+    assert Secret(f"file:{file}").reveal() == f" {HIDDEN} "
+
+
+def test_a_secret_that_is_not_there_is_missed_by_its_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("EMPTY", "")
+    monkeypatch.delenv("NONE", raising=False)
+    (tmp_path / "empty").write_text("\n")
+    for reference in ("env:EMPTY", "env:NONE", f"file:{tmp_path}/empty", f"file:{tmp_path}/none", f"file:{tmp_path}"):
+        with pytest.raises(ConfigurationError) as caught:
+            Secret(reference).reveal()
+        assert reference in str(caught.value)
+
+
+def test_of_a_secret_that_is_no_text_nothing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "secret"
+    file.write_bytes(HIDDEN.encode() + b"\xff")
+    monkeypatch.setenv("KAFKA_PASSWORD", HIDDEN + "\udcff")
+    for reference in (f"file:{file}", "env:KAFKA_PASSWORD"):
+        with pytest.raises(ConfigurationError, match="UTF-8") as caught:
+            Secret(reference).reveal()
+        assert caught.value.__cause__ is None
+        assert caught.value.__suppress_context__
+        assert HIDDEN not in str(caught.value)
+
+
+@pytest.mark.parametrize("written", [HIDDEN, "", "env:", "file:", f"vault:{HIDDEN}", f"ENV:{HIDDEN}"])
+def test_a_secret_that_is_written_out_is_refused_without_repeating_it(written: str) -> None:
+    with pytest.raises(ConfigurationError, match="env:NAME or file:PATH") as caught:
+        Secret(written)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_settings_travel_and_show_where_secrets_are_and_never_what_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_USER", HIDDEN)
+    settings = KafkaSettings(servers=("a:1", "[::1]:2"), security=SCRAM)
+    USER.reveal()
+    assert pickle.loads(pickle.dumps(settings)) == settings  # noqa: S301 - our own bytes
+    assert HIDDEN.encode() not in pickle.dumps(settings)
+    assert HIDDEN not in repr(settings)
+    assert "env:KAFKA_USER" in repr(settings)
+    assert str(PASSWORD) == "file:/run/secrets/kafka"
+    assert str(settings) == "a:1,[::1]:2"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "with_tls", "with_sasl"),
+    [("PLAINTEXT", False, False), ("SSL", True, False), ("SASL_PLAINTEXT", False, True), ("SASL_SSL", True, True)],
+)
+def test_a_protocol_is_with_tls_or_not_and_with_sasl_or_not(protocol: Any, with_tls: bool, with_sasl: bool) -> None:
+    sasl: dict[str, Any] = {"mechanism": "PLAIN", "username": USER, "password": PASSWORD} if with_sasl else {}
+    security = Security(protocol=protocol, **sasl)
+    assert (security.with_tls, security.with_sasl) == (with_tls, with_sasl)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"protocol": "TLS"}, "there is no protocol of this name; expected PLAINTEXT or SSL or .*, found 'TLS'"),
+        ({"mechanism": "GSSAPI"}, "there is no mechanism of this name; expected PLAIN or .*, found 'GSSAPI'"),
+        ({"mechanism": None}, "SASL_SSL needs a mechanism"),
+        ({"username": None}, "SASL_SSL needs a username"),
+        ({"password": None}, "SASL_SSL needs a password"),
+        ({"protocol": "SSL"}, "mechanism has no effect with security protocol SSL"),
+        ({"protocol": "SASL_PLAINTEXT", "ca_file": "ca.pem"}, "ca_file has no effect"),
+        ({"protocol": "SASL_PLAINTEXT", "certificate_file": "us.pem"}, "certificate_file has no effect"),
+        ({"protocol": "SASL_PLAINTEXT", "check_hostname": False}, "check_hostname = false has no effect"),
+        ({"key_file": "key.pem"}, "key_file has no effect .* Remove it, or give certificate_file"),
+        ({"key_password": PASSWORD}, "key_password has no effect .* Remove it, or give certificate_file"),
+    ],
+)
+def test_what_is_missing_or_would_have_no_effect_is_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        replace(SCRAM, **changes)
+
+
+def test_servers_are_host_and_port_and_there_is_one() -> None:
+    with pytest.raises(ConfigurationError, match="expected host:port"):
+        KafkaSettings(servers=("a:1", "a"))
+    with pytest.raises(ConfigurationError, match="no server"):
+        KafkaSettings(servers=())

@@ -1,0 +1,131 @@
+"""Positions in a topic: their one form in a checkpoint, and how far a batch goes."""
+
+from __future__ import annotations
+
+import json
+import random
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, OffsetOutOfRange
+from sources.kafka.topic_offsets import TopicBounds, TopicOffsets, spread
+from sources.offsets import LogId, Offset, OffsetRange
+
+ID = uuid.UUID(int=7)
+TOPIC = LogId("kafka", "east/orders")
+
+BACKLOGS = st.dictionaries(st.integers(0, 50), st.integers(0, 10**6), max_size=20)
+
+
+def positions(*at: int) -> TopicOffsets:
+    """In the partitions 0, 1, …"""
+    return TopicOffsets(ID, {number: Offset(offset) for number, offset in enumerate(at)})
+
+
+def bounds(*held: tuple[int, int]) -> TopicBounds:
+    return TopicBounds(ID, {number: span(*edges) for number, edges in enumerate(held)})
+
+
+def span(start: int, end: int) -> OffsetRange:
+    return OffsetRange(Offset(start), Offset(end))
+
+
+def test_positions_have_one_form_whatever_their_order() -> None:
+    numbers = list(range(12))
+    random.Random(1).shuffle(numbers)
+    shuffled = TopicOffsets(ID, {number: Offset(number * 10) for number in numbers})
+    assert json.dumps(shuffled.to_json()) == json.dumps(positions(*range(0, 120, 10)).to_json())
+    assert json.dumps(positions(5, 0).to_json()) == (
+        '{"topic": "00000000-0000-0000-0000-000000000007", "next": {"0": 5, "1": 0}}'
+    )
+    assert list(shuffled.to_json()["next"])[-3:] == ["9", "10", "11"]
+
+
+def test_what_is_stored_is_what_is_read() -> None:
+    stored = positions(5, 2**62, 0)
+    assert TopicOffsets.from_json(json.loads(json.dumps(stored.to_json()))) == stored
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [{"offset": 5}, {"topic": str(ID)}, {"topic": "t", "next": {}}, {"topic": str(ID), "next": [1]},
+     {"topic": str(ID), "next": {"0": None}}, {"topic": 5, "next": {}}],
+)  # fmt: skip
+def test_the_checkpoint_of_another_source_is_named(stored: dict[str, object]) -> None:
+    with pytest.raises(ConfigurationError, match="no positions of a Kafka topic"):
+        TopicOffsets.from_json(stored)
+
+
+@given(BACKLOGS, st.integers(1, 10**6))
+def test_a_limit_is_spread_over_all_that_wait(backlogs: dict[int, int], most: int) -> None:
+    steps = spread(backlogs, most)
+    waiting = sum(1 for backlog in backlogs.values() if backlog)
+    assert steps.keys() == backlogs.keys()
+    for number, backlog in backlogs.items():
+        assert min(1, backlog) <= steps[number] <= backlog
+    assert min(most, sum(backlogs.values())) - waiting <= sum(steps.values()) <= max(most, waiting)
+    if sum(backlogs.values()) <= most:
+        assert steps == backlogs
+
+
+@pytest.mark.parametrize(
+    ("backlogs", "most", "expected"),
+    [
+        ({0: 100, 1: 0, 2: 300}, 40, {0: 10, 1: 0, 2: 29}),  # 1 + 99 of 398 x 38 = 9, 1 + 299 of 398 x 38 = 28
+        ({0: 10**9, 1: 1}, 1000, {0: 999, 1: 1}),
+        ({0: 5, 1: 5, 2: 5}, 1, {0: 1, 1: 1, 2: 1}),
+        ({0: 5, 1: 5}, 10, {0: 5, 1: 5}),
+        ({}, 10, {}),
+    ],
+)
+def test_a_partition_goes_as_far_as_it_is_behind(backlogs: dict[int, int], most: int, expected: dict[int, int]) -> None:
+    assert spread(backlogs, most) == expected
+
+
+def test_a_batch_goes_on_and_never_back() -> None:
+    assert positions(5, 9).advanced(positions(7, 3), None) == positions(7, 9)
+    assert positions(5, 9).advanced(positions(5, 9), 100) == positions(5, 9)
+    assert positions(0, 0).advanced(positions(10, 10), 2) == positions(1, 1)
+
+
+def test_a_partition_that_was_added_is_read_from_its_first_offset() -> None:
+    start, end = positions(5), positions(5).advanced(positions(6, 4), None)
+    assert end == positions(6, 4)
+    assert end.since(start) == {0: span(5, 6), 1: span(0, 4)}
+
+
+def test_a_last_offset_keeps_out_what_came_later() -> None:
+    target = positions(10, 20)
+    assert positions(15, 5, 30).up_to(target) == positions(10, 5)
+    assert positions(10, 20).advanced(positions(15, 25, 30).up_to(target), None) == positions(10, 20)
+
+
+def test_bounds_say_where_all_partitions_begin_and_end() -> None:
+    held = bounds((3, 5), (0, 0))
+    assert (held.earliest, held.latest) == (positions(3, 0), positions(5, 0))
+
+
+def test_positions_that_are_held_are_let_through() -> None:
+    positions(3, 5).check_held(bounds((3, 5), (0, 5), (0, 9)), TOPIC)
+
+
+@pytest.mark.parametrize(
+    ("at", "held", "kind", "log", "offset"),
+    [
+        (positions(3, 2), bounds((3, 5), (3, 5)), BelowMinimum, "kafka/east/orders/1", 2),
+        (positions(6, 4), bounds((3, 5), (3, 5)), AboveMaximum, "kafka/east/orders/0", 6),
+        (positions(4, 7), bounds((3, 5)), AboveMaximum, "kafka/east/orders/1", 7),
+        (positions(4), bounds((3, 5), (1, 5)), BelowMinimum, "kafka/east/orders/1", 0),  # added, and deleted from
+    ],
+)
+def test_a_position_that_is_not_held_is_named_with_its_partition(
+    at: TopicOffsets, held: TopicBounds, kind: type[OffsetOutOfRange], log: str, offset: int
+) -> None:
+    with pytest.raises(kind) as caught:
+        at.check_held(held, TOPIC)
+    assert (caught.value.log, caught.value.offset) == (log, offset)
+    assert caught.value.hint
+    assert "segment files" not in caught.value.hint

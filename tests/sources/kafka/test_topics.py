@@ -1,0 +1,62 @@
+"""Topics out of scripted metadata: their leaders, by name and by pattern, and those that cannot be read."""
+
+from __future__ import annotations
+
+import kafka.errors as kafka_errors
+import pytest
+
+from sources.errors import ConfigurationError, LogtwinError, MasterRefused, ProtocolViolation
+from sources.kafka.topics import Leader, Topic, topics_matching, topics_named
+from tests.sources.kafka.scripted_cluster import TOPIC_ID, ScriptedCluster, metadata, topic
+
+UNKNOWN: int = kafka_errors.UnknownTopicOrPartitionError.errno
+
+
+def test_topics_come_in_the_order_they_were_named_in_with_all_their_partitions() -> None:
+    cluster = ScriptedCluster(metadata(topic("a", [(1, 0), (2, 5), (-1, 7)]), topic("b")))
+    b, a = topics_named(cluster, ["b", "a", "b"])
+    assert a == Topic("a", TOPIC_ID, {0: Leader(1, 0), 1: Leader(2, 5), 2: None})
+    assert (b.name, b.leader(0)) == ("b", Leader(1, 0))
+    ((request, _),) = cluster.asked
+    assert [one.name for one in request.topics] == ["b", "a"]
+    assert not request.allow_auto_topic_creation
+
+
+def test_a_partition_without_a_leader_may_have_one_later() -> None:
+    (found,) = topics_named(ScriptedCluster(metadata(topic("a", [(-1, 7)]))), ["a"])
+    with pytest.raises(MasterRefused, match="no broker leads partition a/0"):
+        found.leader(0)
+    with pytest.raises(ConfigurationError, match="there is no partition a/1"):
+        found.leader(1)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected", "said"),
+    [
+        (UNKNOWN, ConfigurationError, "there is no topic 'a'"),
+        (kafka_errors.InvalidTopicError.errno, ConfigurationError, "not the name of a topic"),
+        (kafka_errors.TopicAuthorizationFailedError.errno, ConfigurationError, "not allowed to ask where topic a lies"),
+        (kafka_errors.LeaderNotAvailableError.errno, MasterRefused, "where topic a lies.*LEADER_NOT_AVAILABLE"),
+        (kafka_errors.MessageSizeTooLargeError.errno, ProtocolViolation, r"error 10"),
+    ],
+)
+def test_topics_that_cannot_be_read(code: int, expected: type[LogtwinError], said: str) -> None:
+    with pytest.raises(expected, match=said) as raised:
+        topics_named(ScriptedCluster(metadata(topic("a", error=code))), ["a"])
+    assert type(raised.value) is expected
+
+
+def test_a_pattern_matches_whole_names_and_no_internal_topic() -> None:
+    known = metadata(
+        topic("shop.b"), topic("shop.a"), topic("workshop.a"), topic("shop"), topic("shop.x", is_internal=True),
+        topic("shop.gone", error=UNKNOWN),
+    )  # fmt: skip
+    cluster = ScriptedCluster(known, known)
+    assert [found.name for found in topics_matching(cluster, r"shop\..*")] == ["shop.a", "shop.b"]
+    assert topics_matching(cluster, "sho") == []
+    assert cluster.asked[0][0].topics is None
+
+
+def test_a_pattern_that_is_none_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="no regular expression"):
+        topics_matching(ScriptedCluster(), "(")
