@@ -33,7 +33,7 @@ from tests.peers.rocketmq import Broker
 from tests.peers.sender import Sender
 from tests.sources.rocketmq.log_reading import chunks_of
 
-pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 
 LOG_ID = LogId("rocketmq", "b1")
 CUTS = 100
@@ -155,7 +155,7 @@ def test_acknowledging_over_a_connection_that_is_cut_a_hundred_times(broker: Bro
 @pytest.mark.parametrize("broker", ["5.5.0"], indirect=True)
 def test_a_job_whose_connections_are_cut(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """HA-69, of the session's connections and of those that read; a hundred times: `make soak`."""
-    replicate_over_cuts(spark, tmp_path, broker, JOB_CUTS, within_s=180)
+    replicate_over_cuts(spark, tmp_path, broker, JOB_CUTS, within_s=300)
 
 
 @pytest.mark.spark
