@@ -66,6 +66,7 @@ bench: setup ## figures, as ratios against something in the same run
 	$(BIN)/python -m bench.columns
 	$(BIN)/python -m bench.pipeline
 	$(BIN)/python -m bench.verify
+	$(BIN)/python -m bench.layout
 
 wheel: setup ## dist/logtwin-*.whl, for spark-submit --py-files
 	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . && ls dist/*.whl

@@ -158,6 +158,7 @@ LOG = TableSpec(
         "unique_key",
         "store_timestamp",
         "born_timestamp",
+        "sys_flag",
     ),
     clustering=("topic", "store_timestamp"),
     # a repair and the replica's own retention take rows out

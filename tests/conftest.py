@@ -19,9 +19,12 @@ settings.register_profile("quick", max_examples=30, deadline=None)
 settings.register_profile("exhaustive", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("LOGTWIN_HYPOTHESIS", "quick"))
 
-# No JVM of a test runs for long: what a better compiler and more collector threads cost, they never bring in. Every
-# JVM that is started from here on takes it, Spark's and the brokers'; an empty value keeps it away (make soak).
-os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# A JVM that a test starts does not run for long: what a better compiler and more collector threads cost, it never
+# brings in. Brokers and drivers take these options; an empty value keeps them away (make soak). With one compiler a JVM
+# reserves 48 MB for what it compiles: a dozen queries of Spark fill that, and then it compiles nothing any more.
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m"
+_LONG_LIVED = "-XX:+UseSerialGC"
+os.environ.setdefault("JAVA_TOOL_OPTIONS", _SHORT_LIVED)
 
 _LONGEST_FIRST = ("airflow", "peer", "spark")
 
@@ -73,7 +76,10 @@ def fixture_log(request: pytest.FixtureRequest) -> truth.Fixture:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The one Spark session of the process."""
-    session = delta_session(tmp_path_factory.mktemp("spark"))
+    """The one Spark session of the process. It has both compilers: after a minute or two it is a third quicker."""
+    with pytest.MonkeyPatch.context() as launch:
+        if os.environ["JAVA_TOOL_OPTIONS"] == _SHORT_LIVED:
+            launch.setenv("JAVA_TOOL_OPTIONS", _LONG_LIVED)
+        session = delta_session(tmp_path_factory.mktemp("spark"))
     yield session
     session.stop()

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 LOOK_EVERY_S = 0.02
 
 

@@ -53,6 +53,7 @@ queue_types AS (
     SELECT log_id, topic, CAST(NULL AS BOOLEAN), true
     FROM log
     WHERE kind = 'message' AND startswith(log_id, 'rocketmq/') AND sys_flag & 128 <> 0
+      AND sys_flag NOT BETWEEN 0 AND 127 -- the same, as a bound: files and row groups are skipped by it
   )
   GROUP BY log_id, topic
 )

@@ -26,7 +26,7 @@ from tests.sources.rocketmq.log_reading import chunks_of
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 
 LOG_ID = LogId("rocketmq", "b1")
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 @pytest.fixture(params=["broker_497", "broker_550"])

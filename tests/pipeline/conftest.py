@@ -1,4 +1,4 @@
-"""Fixtures that several modules of this folder share."""
+"""Fixtures that several modules of this folder, and of those below it, share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from pipeline import config as configuration
+from pipeline.sql.reader import Reader
 from tests.pipeline.repair_bench import Bench
+from tests.pipeline.sql.small_replica import small_replica
 
 
 @pytest.fixture(scope="session")
@@ -25,3 +28,9 @@ def replicated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
 def bench(spark: SparkSession, replicated: Path, tmp_path: Path) -> Bench:
     shutil.copytree(replicated, tmp_path, dirs_exist_ok=True)
     return Bench(spark, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def reader(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Reader:
+    """Of one small replica, in a session of its own; what a test makes in it must not be in the way of others."""
+    return Reader.opened(configuration.load(small_replica(tmp_path_factory.mktemp("reader"))), None)

@@ -13,7 +13,6 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline import config as configuration
 from pipeline.cli import main
 from pipeline.sql.reader import Reader
 from sinks.tables import LEDGER
@@ -35,11 +34,6 @@ def job(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def opened(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     """The verb takes a reader that is open; opening takes seconds, and other tests do it."""
     monkeypatch.setattr(Reader, "opened", lambda config, past: reader)
-
-
-@pytest.fixture(scope="module")
-def reader(job: Path) -> Reader:
-    return Reader.opened(configuration.load(job), None)
 
 
 class Said:

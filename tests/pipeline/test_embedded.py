@@ -43,7 +43,7 @@ def master(folder: Path, *options: str) -> Iterator[Address]:
             yield Address.parse(ready["remoting"])
         finally:
             process.terminate()
-            process.communicate(timeout=20)
+            process.communicate(timeout=60)
 
 
 def test_the_configuration_reaches_the_master(tmp_path: Path) -> None:

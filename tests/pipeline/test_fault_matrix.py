@@ -26,6 +26,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 SEED = 20261121
 MESSAGES = 300
+BATCH_BYTES = 65_000  # three batches
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def log(tmp_path: Path, moments: random.Random) -> FaultyLog:
 @pytest.fixture
 def operator(spark: SparkSession, tmp_path: Path, log: FaultyLog, capsys: pytest.CaptureFixture[str]) -> Operator:
     found = Operator(tmp_path, capsys)
-    found.configure(path=log.path, max_bytes_per_trigger=40_000)
+    found.configure(path=log.path, max_bytes_per_trigger=BATCH_BYTES)
     return found
 
 
@@ -53,7 +54,7 @@ def served(operator: Operator, log: FaultyLog) -> Iterator[Served]:
     """The log as a broker serves it, at addresses of its own each time."""
     with running_master(settings_for(log.root)) as master:
         found = Served(master)
-        operator.configure(**found.options, max_bytes_per_trigger=40_000)
+        operator.configure(**found.options, max_bytes_per_trigger=BATCH_BYTES)
         yield found
 
 

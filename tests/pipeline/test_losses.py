@@ -66,6 +66,20 @@ def commitlog(fixture_550: Fixture, tmp_path: Path) -> Path:
     return tmp_path / "copy"
 
 
+@pytest.fixture(scope="module")
+def replicated(spark: SparkSession, fixture_550: Fixture, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A replica of the whole log. To be copied, not changed."""
+    lake = tmp_path_factory.mktemp("replicated")
+    replicate_now(spark, job_config(lake, path=str(fixture_550.commitlog_path)))
+    return lake
+
+
+@pytest.fixture
+def lake(replicated: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(replicated, tmp_path / "lake"))
+
+
 def a_message(fixture: Fixture, after: int) -> dict[str, Any]:
     return next(row for row in fixture.rows if row["physical_offset"] > after and row.get("body_len_raw", 0) > 100)
 
@@ -73,7 +87,7 @@ def a_message(fixture: Fixture, after: int) -> dict[str, Any]:
 # --- damage
 
 
-@pytest.mark.parametrize("max_bytes", [1 << 30, 300_000])
+@pytest.mark.parametrize("max_bytes", [1 << 30, 1_000_000])
 def test_a_damaged_record_is_passed_and_its_bytes_are_kept(
     spark: SparkSession, fixture_550: Fixture, commitlog: Path, tmp_path: Path, max_bytes: int
 ) -> None:
@@ -184,6 +198,7 @@ def test_a_master_that_is_another_one_is_promised_nothing(
     spark: SparkSession,
     fixture_550: Fixture,
     commitlog: Path,
+    lake: Path,
     tmp_path: Path,
     change: Any,
     error: type[LogtwinError],
@@ -191,27 +206,24 @@ def test_a_master_that_is_another_one_is_promised_nothing(
     on_loss: str,
 ) -> None:
     last = fixture_550.rows[-1]["physical_offset"]
-    replicate_now(spark, job_config(tmp_path / "lake", path=str(fixture_550.commitlog_path)))
     change(commitlog, fixture_550)
     with embedded_master(tmp_path / "store", commitlog=commitlog) as master, master.watched() as acknowledged:
-        config = job_config(tmp_path / "lake", **master.options, on_loss=on_loss)
+        config = job_config(lake, **master.options, on_loss=on_loss)
         for _ in range(2):
             with pytest.raises(error) as caught:
                 replicate_now(spark, config)
     assert "logtwin repair" in str(caught.value)
     assert max(acknowledged, default=0) <= last  # the proof reads from the record that was compared
-    assert state(spark, tmp_path / "lake").offset == fixture_550.max_offset
-    found = [(name, where.end, action) for name, where, action in incidents(spark, tmp_path / "lake")]
+    assert state(spark, lake).offset == fixture_550.max_offset
+    found = [(name, where.end, action) for name, where, action in incidents(spark, lake)]
     assert found == ([] if on_loss == "fail" else [(condition, fixture_550.max_offset, Action.REPORTED)])
 
 
 def test_a_connection_that_finds_another_log_ends_the_job(
-    spark: SparkSession, fixture_550: Fixture, tmp_path: Path
+    spark: SparkSession, fixture_550: Fixture, lake: Path, tmp_path: Path
 ) -> None:
     """Nothing is to be read and nothing to be started: only the session's connection breaks and is made anew."""
     register(spark)
-    lake = tmp_path / "lake"
-    replicate_now(spark, job_config(lake, path=str(fixture_550.commitlog_path)))
 
     def cuts() -> Iterator[Cut]:
         yield from (NEVER, NEVER)  # the proofs of the start and of the session's first connection

@@ -68,9 +68,9 @@ def test_the_log_goes_back_to_the_last_common_record(bench: Bench, fault: Callab
     assert (incident.epoch, incident.found.range, incident.state) == (1, OffsetRange(common, position), State.HEALED)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("fault", [FaultyLog.lose_a_file, FaultyLog.rewrite_from_the_middle])
-def test_replication_goes_on_there_in_a_new_epoch(bench: Bench, fault: Callable[[FaultyLog], int]) -> None:
-    common = fault(bench.log)
+def test_replication_goes_on_there_in_a_new_epoch(bench: Bench) -> None:
+    """After each fault: `test_fault_matrix`."""
+    common = bench.log.rewrite_from_the_middle()
     bench.repair()
     bench.log.append(random.Random(4), 60)
     bench.replicate()

@@ -20,7 +20,7 @@ from sources.rocketmq.address import Address
 from sources.rocketmq.ha import ReportParser, encode_frame
 from sources.rocketmq.remoting import Command, FrameBuffer, decode_command, encode_command
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 """How long a script waits for what must come; only a failing test waits that long."""
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from sources.rocketmq.broker.master import EmbeddedMaster
 from tests.sources.rocketmq.broker.conversation import conversation
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 LOOK_EVERY_S = 0.005
 
 

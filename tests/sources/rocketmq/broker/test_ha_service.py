@@ -19,7 +19,7 @@ from sources.rocketmq.broker.ha_service import HAService, HASettings, Slave
 from tests.patience import soon
 
 FILE_BYTES = 1000
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 NEVER_S = 3600.0
 SHORT_S = 0.1
 

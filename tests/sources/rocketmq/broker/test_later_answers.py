@@ -18,7 +18,7 @@ from tests.patience import soon
 from tests.sources.rocketmq.broker.conversation import request, split
 
 NOW, LATER = 1, 2
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 @dataclass

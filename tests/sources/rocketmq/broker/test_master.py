@@ -68,7 +68,7 @@ def test_a_signal_stops_it_cleanly(tmp_path: Path, number: signal.Signals) -> No
         end = end_of(address)
         with socket.create_connection((address.host, address.port)):  # a client that stays does not keep it alive
             process.send_signal(number)
-            output, _ = process.communicate(timeout=20)
+            output, _ = process.communicate(timeout=60)
         assert process.returncode == 0
         assert "has stopped" in output
         assert "Traceback" not in output
