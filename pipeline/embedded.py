@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pipeline.config import EmbeddedMasterConfig, WorkloadConfig
-from sources.rocketmq.address import Address
+from sources.address import Address
 from sources.rocketmq.broker.double_write import DoubleWriteSettings
 from sources.rocketmq.broker.ha_service import HASettings
 from sources.rocketmq.broker.master import EmbeddedMaster, MasterSettings

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from sources.address import Address
 from sources.dister.log import DisterLog
 from sources.errors import ConfigurationError
 from sources.master import MasterLog
 from sources.options import MasterOptions
-from sources.rocketmq.address import Address
 from sources.rocketmq.log import RocketMQLog
 
 

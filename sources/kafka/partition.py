@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NoReturn
 
-from sources.errors import ConfigurationError, MasterSilent, ProtocolViolation, naming
+from sources.errors import ConfigurationError, CorruptRecord, MasterSilent, ProtocolViolation, naming
 from sources.kafka.batches import decode
 from sources.kafka.bounds import bounds_at, epoch_end
 from sources.kafka.columns import canonical, located
@@ -139,6 +139,13 @@ class KafkaPartition:
         decoded = decode(fetched.records, wanted, fetched.aborted, self.isolation)
         if decoded.reached <= wanted.start:
             raise ProtocolViolation("the leader gave no whole batch", offset=wanted.start)
+        if decoded.reached > fetched.high_watermark:  # no checksum covers the offset that a batch says it begins at
+            raise CorruptRecord(
+                "a batch claims offsets that the log has not reached",
+                offset=wanted.start,
+                expected=f"batches up to the high watermark {fetched.high_watermark}",
+                found=f"one up to {decoded.reached}",
+            )
         covered = OffsetRange(wanted.start, min(decoded.reached, wanted.end))
         records = located(decoded.records, self.topic, self.partition)
         return PartitionChunk(covered, records, memoryview(canonical(records)), decoded.epoch)

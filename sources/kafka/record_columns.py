@@ -17,7 +17,7 @@ from sources.kafka.columns import CREATE_TIME, HEADER, LOG_APPEND_TIME, UNLOCATE
 from sources.kafka.record_format import MAX_VARINT_BYTES, Place, Records, Spans, read
 from sources.master import TIMESTAMP
 from sources.offsets import Offset
-from sources.rocketmq.spans import Flags, Ints, cut
+from sources.spans import Flags, Ints, cut
 
 NO_RECORDS: Final = pa.RecordBatch.from_pylist([], UNLOCATED_SCHEMA)
 

@@ -29,7 +29,7 @@ import numpy as np
 
 from sources.errors import CorruptRecord
 from sources.offsets import Offset
-from sources.rocketmq.spans import Bytes, Flags, Ints
+from sources.spans import Bytes, Flags, Ints
 
 MAX_VARINT_BYTES: Final = 10
 

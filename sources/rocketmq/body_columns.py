@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from sources.rocketmq.bodies import COMPRESSED, decompress
 from sources.rocketmq.layout import Limits
 from sources.rocketmq.scan import Messages
-from sources.rocketmq.spans import Ints, cut
+from sources.spans import Ints, cut
 
 
 @dataclass(frozen=True, slots=True)

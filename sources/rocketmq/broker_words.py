@@ -30,10 +30,10 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Final
 
+from sources.address import Address
 from sources.errors import ProtocolViolation
 from sources.offsets import Offset, OffsetRange
 from sources.retention import Retention
-from sources.rocketmq.address import Address
 from sources.rocketmq.layout import Files
 
 MOST_IN_SYNC_REPLICAS: Final = 2

@@ -25,9 +25,9 @@ from tenacity import (
     wait_exponential,
 )
 
+from sources.address import Address
 from sources.errors import MasterSilent, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset, OffsetRange
-from sources.rocketmq.address import Address
 from sources.rocketmq.broker_words import log_bounds
 from sources.rocketmq.remoting import (
     DEFAULT_MAX_FRAME_BYTES,

@@ -28,7 +28,7 @@ from sources.rocketmq.properties import DELAY, KEYS, SCHEDULE_TOPIC, TAGS, UNIQ_
 from sources.rocketmq.property_columns import PropertyColumns
 from sources.rocketmq.restore import encode
 from sources.rocketmq.scan import Heads, Messages, SuspectRecord, hop, scan
-from sources.rocketmq.spans import Ints, Rows, cut
+from sources.spans import Ints, Rows, cut
 
 __all__ = ["Decoded", "decode", "encode"]
 

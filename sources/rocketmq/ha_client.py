@@ -23,9 +23,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
+from sources.address import Address
 from sources.errors import MasterSilent, MasterUnreachable
 from sources.offsets import Offset
-from sources.rocketmq.address import Address
 from sources.rocketmq.client import connect
 from sources.rocketmq.goodbye import say_goodbye
 from sources.rocketmq.ha import DEFAULT_MAX_FRAME_BYTES, Frame, FrameParser, encode_report

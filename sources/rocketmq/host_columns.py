@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from sources.rocketmq.hosts import Host
 from sources.rocketmq.layout import IPV4_HOST_BYTES, IPV6_HOST_BYTES
-from sources.rocketmq.spans import Bytes, Flags, Ints, gather
+from sources.spans import Bytes, Flags, Ints, gather
 
 
 def host_column(view: memoryview, at: Ints, is_ipv6: Flags) -> pa.Array:

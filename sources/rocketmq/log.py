@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from sources.address import Address
 from sources.bounds import check_within
 from sources.errors import ConfigurationError, naming
 from sources.keyed_state import KeyedState
@@ -28,7 +29,6 @@ from sources.master import Chunk, Damage, MasterView, Session
 from sources.metadata import Fetched
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.rocketmq import restore
-from sources.rocketmq.address import Address
 from sources.rocketmq.broker_check import check_broker
 from sources.rocketmq.broker_words import files, forgets_after_s, log_bounds, retention, takes_turns
 from sources.rocketmq.commitlog import DEFAULT_MAX_RECORD_BYTES, Limits

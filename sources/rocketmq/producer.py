@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from sources.address import Address
 from sources.errors import MasterSilent, MasterUnreachable, ProtocolViolation
 from sources.rocketmq import properties
-from sources.rocketmq.address import Address
 from sources.rocketmq.client import Connection, connect
 from sources.rocketmq.commitlog import BatchItem, encode_items
 from sources.rocketmq.remoting import Command, FrameBuffer, RequestCode, ResponseCode, encode_command

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sources.rocketmq import properties
-from sources.rocketmq.spans import Flags, Ints, cut
+from sources.spans import Flags, Ints, cut
 
 _NAME_VALUE = properties.NAME_VALUE_SEPARATOR[0]
 _SEPARATOR = properties.PROPERTY_SEPARATOR[0]

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sources.address import Address
 from sources.errors import MasterError, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset, OffsetRange
-from sources.rocketmq.address import Address
 from sources.rocketmq.broker_words import ha_address
 from sources.rocketmq.client import RemotingClient
 from sources.rocketmq.remoting import MASTER_ID, Command, RequestCode, loads

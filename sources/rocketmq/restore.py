@@ -16,7 +16,7 @@ from sources.rocketmq.hosts import Host
 from sources.rocketmq.layout import BLANK, BORN_HOST_IPV6, PROPERTIES_LENGTH, STORE_HOST_IPV6, TOPIC_LENGTH, V1, V2
 from sources.rocketmq.restore_rows import COLUMNS, encode_rows
 from sources.rocketmq.scan import LEAD_FIELDS, TAIL_FIELDS, SuspectRecord
-from sources.rocketmq.spans import Ints, Rows
+from sources.spans import Ints, Rows
 
 __all__ = ["COLUMNS", "encode"]
 

@@ -30,7 +30,7 @@ from sources.rocketmq.layout import (
     Limits,
     minimum_size,
 )
-from sources.rocketmq.spans import Bytes, Flags, Ints, Rows, gather
+from sources.spans import Bytes, Flags, Ints, Rows, gather
 
 # layout.LEAD, layout.TAIL and the length of the body after it, field by field.
 LEAD_FIELDS = np.dtype(

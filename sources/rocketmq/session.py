@@ -35,10 +35,10 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
+from sources.address import Address
 from sources.errors import LogtwinError
 from sources.master import SessionState
 from sources.offsets import LogId, Offset
-from sources.rocketmq.address import Address
 from sources.rocketmq.broker_words import forgets_after_s, takes_turns
 from sources.rocketmq.client import connect
 from sources.rocketmq.goodbye import say_goodbye

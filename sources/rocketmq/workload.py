@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from sources.rocketmq.address import Address
+from sources.address import Address
 from sources.rocketmq.producer import DEFAULT_WINDOW, Batch, Message, Producer, SendResult
 from sources.rocketmq.remoting import ResponseCode
 from sources.rocketmq.shop import Mix, Shop

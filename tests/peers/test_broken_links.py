@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from sources.address import Address
 from sources.errors import MasterSilent, MasterUnreachable
 from sources.offsets import LogId, Offset, OffsetRange
-from sources.rocketmq.address import Address
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.remote_broker import BrokerAt
 from sources.rocketmq.session import HASession

@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
+from sources.address import Address
 from sources.offsets import LogId, Offset
-from sources.rocketmq.address import Address
 from sources.rocketmq.broker_words import forgets_after_s, ha_address, takes_turns
 from sources.rocketmq.client import RemotingClient
 from sources.rocketmq.log import RocketMQLog

@@ -10,10 +10,10 @@ from contextlib import closing
 
 import pytest
 
+from sources.address import Address
 from sources.errors import AboveMaximum, MasterSilent
 from sources.master import Chunk
 from sources.offsets import LogId, Offset, OffsetRange
-from sources.rocketmq.address import Address
 from sources.rocketmq.client import RemotingClient
 from sources.rocketmq.ha_client import ReadOptions, read_stream
 from sources.rocketmq.log import RocketMQLog

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.replicate import Job
+from sources.address import Address
 from sources.datasource import register
-from sources.rocketmq.address import Address
 from sources.rocketmq.client import RemotingClient
 from sources.rocketmq.workload import Summary, send_workload, workload
 from tests.peers.replicating import assert_same_as_files

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from sources.address import Address
 from sources.errors import MasterUnreachable
 from sources.offsets import LogId
-from sources.rocketmq.address import Address
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.producer import Message, Producer
 from sources.rocketmq.remote_broker import NamedBroker

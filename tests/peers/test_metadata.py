@@ -18,9 +18,9 @@ from pyspark.sql import SparkSession
 
 from pipeline.config import parse
 from pipeline.metadata_sync import MetadataSync
+from sources.address import Address
 from sources.offsets import LogId
 from sources.rocketmq import metadata
-from sources.rocketmq.address import Address
 from sources.rocketmq.client import RemotingClient
 from sources.rocketmq.remoting import Command
 from tests.patience import wait_until

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sources.rocketmq.address import Address
+from sources.address import Address
 from sources.rocketmq.broker.double_write import DoubleWriteSettings
 from sources.rocketmq.broker.master import EmbeddedMaster, MasterSettings
 from sources.rocketmq.client import RemotingClient

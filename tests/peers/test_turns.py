@@ -9,10 +9,10 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 
 import pytest
 
+from sources.address import Address
 from sources.errors import MasterRefused
 from sources.master import Session
 from sources.offsets import LogId, Offset, OffsetRange
-from sources.rocketmq.address import Address
 from sources.rocketmq.client import RemotingClient, connect
 from sources.rocketmq.ha import encode_report
 from sources.rocketmq.log import RocketMQLog

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sources.rocketmq.address import Address
+from sources.address import Address
 from sources.rocketmq.workload import send_workload, workload
 from tests.patience import wait_until
 from tests.peers.cluster import connections_of

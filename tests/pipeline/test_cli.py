@@ -19,7 +19,7 @@ from pipeline.cli import main
 from pipeline.progress import Phase
 from pipeline.run_state import RunFile, RunState
 from sinks.log_state import Writer
-from sources.rocketmq.address import Address
+from sources.address import Address
 from sources.rocketmq.client import RemotingClient
 from tests.pipeline.masters import embedded_master
 from tests.truth import Fixture

@@ -13,7 +13,7 @@ import pytest
 
 from pipeline.cli import main
 from pipeline.embedded import READY
-from sources.rocketmq.address import Address
+from sources.address import Address
 from sources.rocketmq.client import RemotingClient
 from tests.sources.rocketmq.broker.conversation import conversation, send_fields
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sources.rocketmq.address import Address
+from sources.address import Address
 from sources.rocketmq.workload import send_workload, workload
 from tests.peers.cluster import Cluster, running_cluster
 from tests.peers.proxy import Proxy

@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 from typing import Final
 
+from sources.address import Address
 from sources.errors import ConfigurationError
-from sources.rocketmq.address import Address
 
 VIP_PORT_BELOW: Final = 2
 """A broker takes requests two ports below its own too, and slaves fetch topics there (`MixAll.brokerVIPChannel`)."""

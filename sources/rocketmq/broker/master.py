@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from sources.rocketmq.address import Address
+from sources.address import Address
 from sources.rocketmq.broker.double_write import DoubleWrite, DoubleWriteSettings
 from sources.rocketmq.broker.ha_service import HAService, HASettings
 from sources.rocketmq.broker.listener import address_of, bound, bound_with_vip

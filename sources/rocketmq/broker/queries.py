@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from sources.rocketmq.address import Address
+from sources.address import Address
 from sources.rocketmq.broker.ha_service import HAService, Slave
 from sources.rocketmq.broker.store import CommitLogStore
 from sources.rocketmq.broker.topics import TopicTable

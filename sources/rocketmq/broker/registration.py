@@ -32,8 +32,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
+from sources.address import Address
 from sources.errors import ConfigurationError, MasterError
-from sources.rocketmq.address import Address
 from sources.rocketmq.commitlog import body_crc
 from sources.rocketmq.remoting import MASTER_ID, Command, FrameBuffer, RequestCode, accepted, encode_command
 

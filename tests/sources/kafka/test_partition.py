@@ -10,6 +10,7 @@ from sources.errors import (
     AboveMaximum,
     BelowMinimum,
     ConfigurationError,
+    CorruptRecord,
     LogtwinError,
     MasterRefused,
     MasterSilent,
@@ -156,6 +157,12 @@ def test_silence_at_the_end_of_the_log_is_said(play: Play) -> None:
 def test_an_answer_without_a_whole_batch_is_none(play: Play) -> None:
     with pytest.raises(ProtocolViolation, match="no whole batch"):
         play.read(0, 4, HERE, fetched(batch(0, 5)[:-1]))
+
+
+def test_a_batch_beyond_what_the_log_has_reached_is_no_hole(play: Play) -> None:
+    """No checksum covers the offset at which it says it begins."""
+    with pytest.raises(CorruptRecord, match="high watermark 10"):
+        play.read(0, 10, HERE, fetched(batch(0, 4) + batch(1 << 40, 5), end=10))
 
 
 def test_an_answer_that_retention_took_the_start_of_is_refused(play: Play) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sources.rocketmq.address import Address
+from sources.address import Address
 
 Request = tuple[dict[str, Any], bytes]
 

@@ -15,8 +15,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
+from sources.address import Address
 from sources.offsets import Offset
-from sources.rocketmq.address import Address
 from sources.rocketmq.ha import ReportParser, encode_frame
 from sources.rocketmq.remoting import Command, FrameBuffer, decode_command, encode_command
 

@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from sources.address import Address
 from sources.offsets import LogId, Offset
-from sources.rocketmq.address import Address
 from sources.rocketmq.session import HASession
 from tests.sources.rocketmq.scripted_master import HAScript, SlaveConnection
 

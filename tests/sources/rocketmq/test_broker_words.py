@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from sources.address import Address
 from sources.errors import ProtocolViolation
 from sources.offsets import Offset, OffsetRange
 from sources.retention import Retention
-from sources.rocketmq.address import Address
 from sources.rocketmq.broker_words import forgets_after_s, ha_address, log_bounds, retention, takes_turns
 
 GIB = 1024**3

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
+from sources.address import Address
 from sources.errors import LogtwinError, MasterRefused, MasterSilent, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset, OffsetRange
-from sources.rocketmq.address import Address
 from sources.rocketmq.client import RemotingClient, connect
 from sources.rocketmq.remoting import Command, RequestCode, encode_command
 from tests.sources.rocketmq.scripted_master import ScriptedBroker, answer_as, holding

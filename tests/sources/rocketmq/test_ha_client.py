@@ -14,9 +14,9 @@ from dataclasses import replace
 
 import pytest
 
+from sources.address import Address
 from sources.errors import MasterError, MasterSilent, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset
-from sources.rocketmq.address import Address
 from sources.rocketmq.ha import encode_frame
 from sources.rocketmq.ha_client import ReadOptions, read_stream
 from tests.sources.rocketmq.scripted_master import (

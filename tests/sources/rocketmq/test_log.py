@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from sources.address import Address
 from sources.errors import (
     ConfigurationError,
     CorruptRecord,
@@ -16,7 +17,6 @@ from sources.errors import (
 from sources.master import MasterView, Session
 from sources.offsets import Offset
 from sources.retention import Retention
-from sources.rocketmq.address import Address
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.remoting import Command, RequestCode, encode_command
 from tests.sources.rocketmq.log_reading import (

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from sources.address import Address
 from sources.errors import (
     AboveMaximum,
     BelowMinimum,
@@ -21,7 +22,6 @@ from sources.errors import (
     ProtocolViolation,
 )
 from sources.offsets import Offset
-from sources.rocketmq.address import Address
 from sources.rocketmq.ha import encode_frame
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.remoting import Command, encode_command

@@ -8,11 +8,11 @@ from contextlib import ExitStack
 
 import pytest
 
+from sources.address import Address
 from sources.errors import MasterError, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset
 from sources.options import MasterOptions
 from sources.registry import open_log
-from sources.rocketmq.address import Address
 from sources.rocketmq.remote_broker import BrokerAt, NamedBroker
 from sources.rocketmq.remoting import Command, RequestCode, encode_command
 from tests.sources.rocketmq.scripted_master import ScriptedBroker, ScriptedMaster, holding

@@ -11,9 +11,9 @@ import time
 
 import pytest
 
+from sources.address import Address
 from sources.errors import MasterUnreachable
 from sources.offsets import Offset
-from sources.rocketmq.address import Address
 from sources.rocketmq.ha import encode_frame
 from tests.patience import eventually
 from tests.sources.rocketmq.scripted_master import PATIENCE_S, HAScript, ScriptedMaster, SlaveConnection

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from sources.address import Address
 from sources.errors import MasterUnreachable
 from sources.offsets import Offset
-from sources.rocketmq.address import Address
 from sources.rocketmq.session import HASession
 from sources.rocketmq.turns import Turns
 from tests.sources.rocketmq.scripted_master import PATIENCE_S, ScriptedMaster, SlaveConnection

@@ -15,8 +15,8 @@ import lz4.frame
 import pytest
 import zstandard
 
+from sources.address import Address
 from sources.errors import MasterUnreachable
-from sources.rocketmq.address import Address
 from sources.rocketmq.broker.double_write import DoubleWriteSettings
 from sources.rocketmq.producer import Batch, Message
 from sources.rocketmq.remoting import ResponseCode

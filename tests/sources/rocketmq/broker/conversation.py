@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sources.rocketmq.address import Address
+from sources.address import Address
 
 Response = tuple[dict[str, Any], bytes]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from sources.rocketmq.address import Address
+from sources.address import Address
 from sources.rocketmq.broker.double_write import DoubleWriteSettings
 from sources.rocketmq.broker.master import EmbeddedMaster
 from tests.sources.rocketmq.broker.conversation import request, send_fields, split

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
+from sources.address import Address
 from sources.errors import ConfigurationError, CorruptRecord, MasterUnreachable
 from sources.offsets import Offset
-from sources.rocketmq.address import Address
 from sources.rocketmq.broker.master import EmbeddedMaster, MasterSettings
 from sources.rocketmq.client import RemotingClient
 from sources.rocketmq.ha import FrameParser, encode_report

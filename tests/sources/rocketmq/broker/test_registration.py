@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
+from sources.address import Address
 from sources.errors import ConfigurationError
-from sources.rocketmq.address import Address
 from sources.rocketmq.broker.master import EmbeddedMaster, MasterSettings
 from tests.patience import soon
 from tests.sources.rocketmq.broker.conversation import request, send_fields, split

@@ -1,4 +1,4 @@
-"""Where a broker listens: its HA port, its normal port."""
+"""Where a server listens: host and port."""
 
 from __future__ import annotations
 

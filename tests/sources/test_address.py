@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sources.address import Address
 from sources.errors import ConfigurationError
-from sources.rocketmq.address import Address
 
 
 @pytest.mark.parametrize(
