@@ -19,9 +19,9 @@ from tests.airflow.installation import PROJECT, Airflow, Api
 from tests.pipeline.masters import Served, embedded_master
 from tests.pipeline.running import assert_complete, job_config, replicate_now
 
-pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.timeout(900)]
 
-WITHIN_S = 240
+WITHIN_S = 400
 """A run is a few starts of Spark, one after the other."""
 
 MESSAGES = 300
