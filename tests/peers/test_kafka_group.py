@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kafka import KafkaConsumer
@@ -19,7 +18,7 @@ from sources.kafka.connection import connected
 from sources.kafka.group import Committed, ConsumerGroup
 from sources.kafka.topics import TopicPartition
 from sources.offsets import Offset
-from tests.patience import PATIENCE_S, wait_until
+from tests.patience import PATIENCE_S
 from tests.peers.kafka import VERSIONS, KafkaBroker
 from tests.peers.kafka_reading import settings_of
 from tests.peers.kafka_traffic import Record, admin, create_topic, producer, send
@@ -67,37 +66,17 @@ def test_what_is_committed_is_what_tools_and_consumers_see(broker: KafkaBroker) 
         assert consumer.committed(KafkaTopicPartition("b", 0)) == 7
 
 
-def test_a_group_in_which_somebody_consumes_is_refused_naming_him(broker: KafkaBroker) -> None:
-    group = ConsumerGroup("taken")
-    position = {A0: Committed(Offset(5), 0)}
-    with connected(settings_of(broker)) as cluster:
-        with closing(consumer_of(broker, "taken")) as consumer:
-            wait_until(lambda: bool(consumer.poll(timeout_ms=100)) or bool(consumer.assignment()), "its partitions")
-            for refused in (partial(group.check, cluster), partial(group.commit, cluster, position)):
-                with pytest.raises(ConfigurationError, match="group taken is consumed by others") as raised:
-                    refused()
-                assert "client 'somebody else' at 127.0.0.1" in str(raised.value)
-            assert group.committed(cluster, [A0]) == {}
-        group.check(cluster)
-        group.commit(cluster, position)
-        assert group.committed(cluster, [A0]) == position
-
-
-def consumer_of(broker: KafkaBroker, group: str) -> Any:
-    return KafkaConsumer(
-        "a", bootstrap_servers=broker.server, group_id=group, client_id="somebody else", enable_auto_commit=False
-    )
-
-
-def test_a_group_of_the_newer_protocol_is_refused_as_long_as_it_has_members(broker: KafkaBroker) -> None:
-    if broker.version.startswith("3."):
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_in_which_somebody_consumes_is_refused_naming_him(broker: KafkaBroker, protocol: str) -> None:
+    """By the protocol of Kafka's groups, and by the newer one (KIP-848)."""
+    if protocol == "consumer" and broker.version.startswith("3."):
         pytest.skip("the newer protocol is off by default before Kafka 4")
-    group = ConsumerGroup("newer")
+    group = ConsumerGroup(f"taken by {protocol}")
     position = {A0: Committed(Offset(5), 0)}
     with connected(settings_of(broker)) as cluster:
-        with java_member(broker, "newer"):
+        with java_member(broker, group.name, protocol):
             for refused in (partial(group.check, cluster), partial(group.commit, cluster, position)):
-                with pytest.raises(ConfigurationError, match="group newer is consumed by others") as raised:
+                with pytest.raises(ConfigurationError, match=f"group {group.name} is consumed by others") as raised:
                     refused()
                 assert "client 'in Java' at 127.0.0.1" in str(raised.value)
             assert group.committed(cluster, [A0]) == {}
@@ -107,11 +86,11 @@ def test_a_group_of_the_newer_protocol_is_refused_as_long_as_it_has_members(brok
 
 
 @contextmanager
-def java_member(broker: KafkaBroker, group: str) -> Iterator[None]:
+def java_member(broker: KafkaBroker, group: str, protocol: str) -> Iterator[None]:
     """Kafka's own consumer in the group, which has a partition of topic a; it leaves at the end."""
     jars = resolve("org.apache.kafka", "kafka_2.13", broker.version)
     program = Path(__file__).parent / "java" / "JoinGroup.java"
-    command = [java(), "-Xmx128m", "-cp", f"{jars}/*", str(program), broker.server, group, "a"]
+    command = [java(), "-Xmx128m", "-cp", f"{jars}/*", str(program), broker.server, group, protocol, "a"]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, preexec_fn=die_with_parent
     )
