@@ -30,33 +30,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sources.master import TIMESTAMP
+from sources.master_topic import KAFKA_SCHEMA
 
 CREATE_TIME: Final = "create_time"
 LOG_APPEND_TIME: Final = "log_append_time"
 _US_PER_MS: Final = 1000
-
-HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
-
-
-def _field(name: str, kind: pa.DataType, comment: str) -> pa.Field:
-    return pa.field(name, kind, metadata={"comment": comment})
-
-
-KAFKA_SCHEMA: Final = pa.schema(
-    [
-        _field("offset", pa.int64(), "offset of the record in its partition; compaction and transactions leave gaps"),
-        _field("leader_epoch", pa.int32(), "epoch of the leader that wrote it; null where the batch has none"),
-        _field("topic", pa.string(), "topic"),
-        _field("partition", pa.int32(), "partition of the topic"),
-        _field("timestamp", TIMESTAMP, "as timestamp_type says; null where the producer gave none"),
-        _field("timestamp_type", pa.string(), "create_time: by the producer's clock; log_append_time: by the broker's"),
-        _field("key", pa.binary(), "key; null of a record without one, which is not an empty one"),
-        _field("value", pa.binary(), "value; null of a tombstone, which is not an empty one"),
-        _field("headers", pa.list_(HEADER), "headers in their order, keys may repeat; a value may be null"),
-    ]
-)
-"""Columns of one record of a topic, in table order."""
 
 UNLOCATED_SCHEMA: Final = pa.schema([field for field in KAFKA_SCHEMA if field.name not in ("topic", "partition")])
 """What a record says itself."""

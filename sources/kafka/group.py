@@ -22,6 +22,7 @@ from sources.kafka.connection import Cluster
 from sources.kafka.membership import check_unused, described
 from sources.kafka.retries import ask_again
 from sources.kafka.topics import TopicPartition
+from sources.master_topic import PartitionPosition
 from sources.offsets import Offset
 
 T = TypeVar("T")
@@ -47,14 +48,6 @@ _NOT_OURS: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
-    """A committed offset, the next to read, and the leader epoch of what lies before it, where it is known."""
-
-    offset: Offset
-    leader_epoch: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class ConsumerGroup:
     """The group `name`. A coordinator that is loading, or moves, is asked again for `patience_ms`."""
 
@@ -68,7 +61,7 @@ class ConsumerGroup:
         """
         self._asking(lambda: self._check(cluster))
 
-    def commit(self, cluster: Cluster, positions: Mapping[TopicPartition, Committed]) -> None:
+    def commit(self, cluster: Cluster, positions: Mapping[TopicPartition, PartitionPosition]) -> None:
         """Tell the group's coordinator how far we are. All or some may be told again.
 
         Raises as `check` does where the coordinator refuses because of others.
@@ -76,7 +69,7 @@ class ConsumerGroup:
         if positions:
             self._asking(lambda: self._commit(cluster, positions))
 
-    def committed(self, cluster: Cluster, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
+    def committed(self, cluster: Cluster, tps: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionPosition]:
         """What is committed of `tps`; without those of which nothing is. Raises as `Cluster.call` does."""
         wanted = list(tps)
         return self._asking(lambda: self._committed(cluster, wanted)) if wanted else {}
@@ -93,7 +86,7 @@ class ConsumerGroup:
     def _check(self, cluster: Cluster) -> None:
         check_unused(self.name, described(cluster, self._coordinator(cluster), self.name))
 
-    def _commit(self, cluster: Cluster, positions: Mapping[TopicPartition, Committed]) -> None:
+    def _commit(self, cluster: Cluster, positions: Mapping[TopicPartition, PartitionPosition]) -> None:
         request = OffsetCommitRequest(
             group_id=self.name,
             topics=[_told(topic, {tp: positions[tp] for tp in tps}) for topic, tps in _by_topic(positions)],
@@ -111,7 +104,7 @@ class ConsumerGroup:
         self._check(cluster)
         raise MasterRefused(f"group {self.name} had members a moment ago")
 
-    def _committed(self, cluster: Cluster, tps: list[TopicPartition]) -> dict[TopicPartition, Committed]:
+    def _committed(self, cluster: Cluster, tps: list[TopicPartition]) -> dict[TopicPartition, PartitionPosition]:
         asked = OffsetFetchRequest.OffsetFetchRequestTopic
         request = OffsetFetchRequest(
             group_id=self.name,
@@ -132,7 +125,7 @@ def _by_topic(tps: Iterable[TopicPartition]) -> Iterator[tuple[str, list[TopicPa
         yield topic, list(of_topic)
 
 
-def _told(topic: str, positions: Mapping[TopicPartition, Committed]) -> Any:
+def _told(topic: str, positions: Mapping[TopicPartition, PartitionPosition]) -> Any:
     asked = OffsetCommitRequest.OffsetCommitRequestTopic
     partitions = [
         asked.OffsetCommitRequestPartition(
@@ -146,11 +139,11 @@ def _told(topic: str, positions: Mapping[TopicPartition, Committed]) -> Any:
     return asked(name=topic, partitions=partitions)
 
 
-def _found(topics: Iterable[Any]) -> Iterator[tuple[TopicPartition, Committed]]:
+def _found(topics: Iterable[Any]) -> Iterator[tuple[TopicPartition, PartitionPosition]]:
     for topic in topics:
         for partition in topic.partitions:
             tp = TopicPartition(topic.name, partition.partition_index)
             check_code(partition.error_code, f"what is committed of {tp}")
             if partition.committed_offset >= 0:
                 epoch = partition.committed_leader_epoch
-                yield tp, Committed(Offset(partition.committed_offset), None if epoch < 0 else epoch)
+                yield tp, PartitionPosition(Offset(partition.committed_offset), None if epoch < 0 else epoch)

@@ -31,17 +31,10 @@ from sources.kafka.isolation import Isolation
 from sources.kafka.leadership import Leadership, following
 from sources.kafka.settings import KafkaSettings
 from sources.kafka.topics import Leader, TopicPartition
-from sources.master import Chunk
+from sources.master_topic import PartitionChunk, partition_log
 from sources.offsets import LogId, Offset, OffsetRange
 
 MIB = 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionChunk(Chunk):
-    """A chunk, with the leader epoch of the offset where it ends, to be given to who reads on; None: it has none."""
-
-    epoch: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +67,7 @@ class KafkaPartition:
 
     @property
     def log_id(self) -> LogId:
-        return LogId("kafka", f"{self.cluster}/{self.topic}/{self.partition}")
+        return partition_log(LogId("kafka", f"{self.cluster}/{self.topic}"), self.partition)
 
     def bounds(self) -> OffsetRange:
         """What can be read now.

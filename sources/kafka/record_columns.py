@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 
 from sources.errors import CorruptRecord
 from sources.kafka.batch_header import Batch
-from sources.kafka.columns import CREATE_TIME, HEADER, LOG_APPEND_TIME, UNLOCATED_SCHEMA
+from sources.kafka.columns import CREATE_TIME, LOG_APPEND_TIME, UNLOCATED_SCHEMA
 from sources.kafka.record_format import MAX_VARINT_BYTES, Place, Records, Spans, read
 from sources.master import TIMESTAMP
+from sources.master_topic import HEADER
 from sources.offsets import Offset
 from sources.spans import Flags, Ints, cut
 

@@ -17,11 +17,11 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from sources.errors import across_processes
-from sources.kafka.columns import KAFKA_SCHEMA
 from sources.kafka.options import TopicOptions
 from sources.kafka.partition import KafkaPartition
 from sources.kafka.topic import KafkaTopic, open_topic
 from sources.kafka.topic_offsets import TopicBounds, TopicOffsets
+from sources.master_topic import KAFKA_SCHEMA
 from sources.offsets import OffsetRange
 from sources.options import EARLIEST
 

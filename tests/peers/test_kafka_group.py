@@ -15,8 +15,9 @@ from kafka import TopicPartition as KafkaTopicPartition
 from pipeline.jars import java, resolve
 from sources.errors import ConfigurationError, MasterRefused
 from sources.kafka.connection import connected
-from sources.kafka.group import Committed, ConsumerGroup
+from sources.kafka.group import ConsumerGroup
 from sources.kafka.topics import TopicPartition
+from sources.master_topic import PartitionPosition
 from sources.offsets import Offset
 from tests.patience import PATIENCE_S
 from tests.peers.kafka import VERSIONS, KafkaBroker
@@ -54,10 +55,14 @@ def test_what_is_committed_is_what_tools_and_consumers_see(broker: KafkaBroker) 
         group.check(cluster)
         assert group.committed(cluster, [A0, A1, B0]) == {}
         group.commit(cluster, {})
-        group.commit(cluster, {B0: Committed(Offset(3), 0), A1: Committed(Offset(10), None)})
+        group.commit(cluster, {B0: PartitionPosition(Offset(3), 0), A1: PartitionPosition(Offset(10), None)})
         group.check(cluster)
-        group.commit(cluster, {B0: Committed(Offset(7), 0), A0: Committed(Offset(0), 0)})
-        committed = {A0: Committed(Offset(0), 0), A1: Committed(Offset(10), None), B0: Committed(Offset(7), 0)}
+        group.commit(cluster, {B0: PartitionPosition(Offset(7), 0), A0: PartitionPosition(Offset(0), 0)})
+        committed = {
+            A0: PartitionPosition(Offset(0), 0),
+            A1: PartitionPosition(Offset(10), None),
+            B0: PartitionPosition(Offset(7), 0),
+        }
         assert group.committed(cluster, [A0, A1, B0]) == committed
         assert group.committed(cluster, [A1]) == {A1: committed[A1]}
         assert group.committed(cluster, []) == {}
@@ -72,7 +77,7 @@ def test_a_group_in_which_somebody_consumes_is_refused_naming_him(broker: KafkaB
     if protocol == "consumer" and broker.version.startswith("3."):
         pytest.skip("the newer protocol is off by default before Kafka 4")
     group = ConsumerGroup(f"taken by {protocol}")
-    position = {A0: Committed(Offset(5), 0)}
+    position = {A0: PartitionPosition(Offset(5), 0)}
     with connected(settings_of(broker)) as cluster:
         with java_member(broker, group.name, protocol):
             for refused in (partial(group.check, cluster), partial(group.commit, cluster, position)):
@@ -107,4 +112,4 @@ def java_member(broker: KafkaBroker, group: str, protocol: str) -> Iterator[None
 def test_a_topic_that_is_gone_is_said(broker: KafkaBroker) -> None:
     group = ConsumerGroup("of a topic that is gone", patience_ms=500)
     with connected(settings_of(broker)) as cluster, pytest.raises(MasterRefused, match="gone/0"):
-        group.commit(cluster, {TopicPartition("gone", 0): Committed(Offset(1), None)})
+        group.commit(cluster, {TopicPartition("gone", 0): PartitionPosition(Offset(1), None)})

@@ -21,8 +21,9 @@ from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, Recre
 from sources.kafka.bounds import bounds
 from sources.kafka.connection import connected
 from sources.kafka.isolation import Isolation
-from sources.kafka.partition import KafkaPartition, PartitionChunk
+from sources.kafka.partition import KafkaPartition
 from sources.kafka.topics import topics_matching, topics_named
+from sources.master_topic import PartitionChunk
 from sources.offsets import Offset, OffsetRange
 from tests.patience import wait_until
 from tests.peers.kafka import VERSIONS, KafkaBroker, kafka_cluster

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.kafka.columns import KAFKA_SCHEMA, canonical, located
+from sources.kafka.columns import canonical, located
 from sources.kafka.record_columns import texts
+from sources.master_topic import KAFKA_SCHEMA
 from tests.sources.kafka.batches import (
     COMPRESSIONS,
     GZIP,

@@ -8,13 +8,14 @@ import pytest
 from kafka.protocol.consumer import OffsetCommitResponse
 
 from sources.errors import ConfigurationError, MasterRefused
-from sources.kafka.group import Committed, ConsumerGroup
+from sources.kafka.group import ConsumerGroup
 from sources.kafka.topics import TopicPartition
+from sources.master_topic import PartitionPosition
 from sources.offsets import Offset
 from tests.sources.kafka.group_answers import ALICE, LOADING, UNKNOWN_MEMBER, coordinator, described
 from tests.sources.kafka.scripted_cluster import ScriptedCluster
 
-POSITION = {TopicPartition("t", 0): Committed(Offset(3), None)}
+POSITION = {TopicPartition("t", 0): PartitionPosition(Offset(3), None)}
 
 
 def told(error: int) -> Any:

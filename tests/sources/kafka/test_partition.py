@@ -21,8 +21,9 @@ from sources.errors import (
 )
 from sources.kafka import leadership
 from sources.kafka.isolation import Isolation
-from sources.kafka.partition import KafkaPartition, PartitionChunk
+from sources.kafka.partition import KafkaPartition
 from sources.kafka.settings import KafkaSettings
+from sources.master_topic import PartitionChunk
 from sources.offsets import Offset, OffsetRange
 from tests.sources.kafka.scripted_cluster import (
     NOT_LEADER,

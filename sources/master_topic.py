@@ -1,0 +1,126 @@
+"""The contract of a topic: a master log in partitions, each with offsets of its own. And the shape of its records.
+
+What `sources/master.py` is for one log, this is for many that are replicated together: one query, one commit, one
+acknowledgement for all partitions of a topic. Offsets count records, and some have none (compaction, transactions), so
+a range is proven by what was asked and answered, and records need not fill it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import pyarrow as pa
+
+from sources.errors import LogtwinError
+from sources.master import TIMESTAMP, Chunk, SessionState
+from sources.offsets import LogId, Offset, OffsetRange
+
+HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
+
+
+def _field(name: str, kind: pa.DataType, comment: str) -> pa.Field:
+    return pa.field(name, kind, metadata={"comment": comment})
+
+
+KAFKA_SCHEMA: Final = pa.schema(
+    [
+        _field("offset", pa.int64(), "offset of the record in its partition; compaction and transactions leave gaps"),
+        _field("leader_epoch", pa.int32(), "epoch of the leader that wrote it; null where the batch has none"),
+        _field("topic", pa.string(), "topic"),
+        _field("partition", pa.int32(), "partition of the topic"),
+        _field("timestamp", TIMESTAMP, "as timestamp_type says; null where the producer gave none"),
+        _field("timestamp_type", pa.string(), "create_time: by the producer's clock; log_append_time: by the broker's"),
+        _field("key", pa.binary(), "key; null of a record without one, which is not an empty one"),
+        _field("value", pa.binary(), "value; null of a tombstone, which is not an empty one"),
+        _field("headers", pa.list_(HEADER), "headers in their order, keys may repeat; a value may be null"),
+    ]
+)
+"""Columns of one record of a topic, in table order. The only definition: tables and data source build on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPosition:
+    """Up to where a partition was read: the next offset, and the leader epoch of what lies before it, where known."""
+
+    offset: Offset
+    leader_epoch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChunk(Chunk):
+    """A chunk of a partition's records, which need not fill `covered`.
+
+    `raw` is made of the records (`sources/kafka/columns.py`), and `epoch` is the leader epoch of the offset where the
+    chunk ends, to be given to who reads on; None: it has none.
+    """
+
+    epoch: int | None
+
+
+class MasterPartition(Protocol):
+    """One partition. Picklable; opens what it needs in each call and closes it."""
+
+    @property
+    def log_id(self) -> LogId: ...
+
+    def read(self, owned: OffsetRange, *, after_epoch: int | None = None) -> Iterator[PartitionChunk]:
+        """The records at the offsets `owned`, in order, in chunks that join and cover exactly `owned`.
+
+        A chunk of a hole has no records. `after_epoch` is the leader epoch of what lies before `owned`, where known.
+        Raises BelowMinimum, AboveMaximum, Rewritten, CorruptRecord, Recreated, ConfigurationError, MasterUnreachable,
+        MasterSilent, MasterRefused, ProtocolViolation.
+        """
+
+
+class TopicSession(Protocol):
+    """The acknowledging side, open as long as the job runs."""
+
+    @property
+    def acknowledged(self) -> Mapping[int, Offset]:
+        """Of each partition the last offset that was promised in this session."""
+
+    @property
+    def state(self) -> SessionState:
+        """How it stands now; its `acknowledged` is the sum over the partitions, None before the first promise."""
+
+    @property
+    def failure(self) -> LogtwinError | None:
+        """What no retry can help: somebody else acknowledges in our name. The topic must end then."""
+
+    def acknowledge(self, positions: Mapping[int, PartitionPosition]) -> None:
+        """Promise the master that everything below `positions` is durable here; the caller has committed it.
+
+        Never blocks the job on a master that is away: the newest promise is repeated until it gets through.
+        """
+
+    def close(self) -> None:
+        """Get the newest promise through if that takes only a moment, then end. Idempotent."""
+
+
+class MasterTopic(Protocol):
+    """One topic of one cluster. Picklable; keeps no connection between calls."""
+
+    @property
+    def log_id(self) -> LogId:
+        """Of the topic; a log id of a partition ends with its number."""
+
+    def partition(self, number: int, topic_id: uuid.UUID) -> MasterPartition:
+        """Partition `number` of the topic that `topic_id` names; connects to nothing."""
+
+    def check_history(self, topic_id: uuid.UUID, positions: Mapping[int, PartitionPosition]) -> None:
+        """Make sure that what lies before `positions` is still the history of the topic that `topic_id` names.
+
+        Raises Recreated, BelowMinimum, AboveMaximum, Rewritten, which name the partition's log; ConfigurationError,
+        MasterUnreachable, MasterSilent, MasterRefused, ProtocolViolation.
+        """
+
+    def open_session(self) -> TopicSession:
+        """A session to acknowledge through. It connects in the background, at the first acknowledgement."""
+
+
+def partition_log(topic: LogId, number: int) -> LogId:
+    """The log id of one of the topic's partitions."""
+    return LogId(topic.kind, f"{topic.name}/{number}")
