@@ -1,10 +1,10 @@
 """The tables of a replica: schemas, comments, properties. The analysts' contract, defined once.
 
-``<warehouse>/log`` holds every record of every log, ``<warehouse>/ledger`` one row for each committed range,
-``incidents``, ``quarantine`` and ``removed`` what went wrong and what was kept of it, ``dister_kv`` the map that a log
-makes, and one table for each kind of metadata every version of its items. All are Delta tables by path. The record
-columns come from `sources.master.RECORD_SCHEMA`, those of metadata from `sources.metadata`; Spark's schema, with the
-comments, is derived from the Arrow one.
+``<warehouse>/log`` holds every record of every log, ``kafka_log`` those of Kafka's topics, ``ledger`` one row for each
+committed range, ``incidents``, ``quarantine`` and ``removed`` what went wrong and what was kept of it, ``dister_kv``
+the map that a log makes, and one table for each kind of metadata every version of its items. All are Delta tables by
+path. The record columns come from `sources.master` and `sources.master_topic`, those of metadata from
+`sources.metadata`; Spark's schema, with the comments, is derived from the Arrow one.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
 from sources.master import RECORD_SCHEMA, TIMESTAMP
+from sources.master_topic import KAFKA_SCHEMA
 from sources.metadata import KINDS, MetadataKind
 
 
@@ -164,6 +165,16 @@ LOG = TableSpec(
     # a repair and the replica's own retention take rows out
     append_only=False,
 )
+KAFKA_LOG = TableSpec(
+    "kafka_log",
+    "every record of every replicated Kafka topic, by partition and offset",
+    pa.schema([LOG_ID, EPOCH, *KAFKA_SCHEMA]),
+    statistics=("log_id", "epoch", "topic", "partition", "offset", "timestamp"),
+    clustering=("topic", "timestamp"),
+    # as of log
+    append_only=False,
+)
+"""Made with the first topic that is replicated."""
 LEDGER = TableSpec(
     "ledger",
     "one row for each range that a commit to the log table contains",
