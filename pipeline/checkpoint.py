@@ -9,30 +9,36 @@ aside and the query starts afresh from the position.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, Generic, TypeVar
 
 from pyarrow import fs
 
 from sources.datasource import from_json
+from sources.kafka.topic_offsets import TopicBounds, TopicOffsets
 from sources.offsets import Offset
+
+E = TypeVar("E")
+"""Where a batch ends: an offset, or those of a topic's partitions."""
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(Generic[E]):
     """What a checkpoint holds: the end of its last batch, of the one before, and whether the last is done."""
 
-    end: Offset
-    previous_end: Offset | None
+    end: E
+    previous_end: E | None
     is_done: bool
 
     @property
-    def resumes_at(self) -> Offset | None:
+    def resumes_at(self) -> E | None:
         """Where a query started on it would go on; None where nobody wrote it down (the very first batch)."""
         return self.end if self.is_done else self.previous_end
 
 
-def agrees(planned: Planned | None, position: Offset | None, max_record_bytes: int, minimum: Offset) -> bool:
+def agrees(planned: Planned[Offset] | None, position: Offset | None, max_record_bytes: int, minimum: Offset) -> bool:
     """Whether a query may go on from `planned` to reach exactly what follows `position`.
 
     It may start below the position (the handshake skips what is committed) but not above it, not so far below that
@@ -47,16 +53,35 @@ def agrees(planned: Planned | None, position: Offset | None, max_record_bytes: i
     return minimum <= planned.resumes_at <= position < planned.end + max_record_bytes
 
 
-class Checkpoint:
-    """The checkpoint folder of one log's query."""
+def agrees_in_topic(planned: Planned[TopicOffsets] | None, position: TopicOffsets, bounds: TopicBounds) -> bool:
+    """Whether a query may go on from `planned` to reach exactly what follows `position`, in every partition.
 
-    def __init__(self, uri: str) -> None:
+    As `agrees`; a batch commits up to where it was planned to end, and no further. One that has planned for another
+    topic of the same name leads nowhere.
+    """
+    if planned is None:
+        return True
+    if planned.resumes_at is None or planned.end.topic_id != position.topic_id:
+        return False
+    resumes, ends = planned.resumes_at, planned.end
+    minima = bounds.earliest
+    return resumes.topic_id == position.topic_id and all(
+        minima.at(number) <= resumes.at(number) <= position.at(number) <= ends.at(number)
+        for number in {*position.next, *resumes.next, *ends.next}
+    )
+
+
+class Checkpoint(Generic[E]):
+    """The checkpoint folder of one log's query. `parse` makes of what Spark has stored where a batch ends."""
+
+    def __init__(self, uri: str, parse: Callable[[Mapping[str, Any]], E]) -> None:
         self.uri = uri
+        self._parse = parse
         self._fs: fs.FileSystem
         self._path: str
         self._fs, self._path = fs.FileSystem.from_uri(uri) if "://" in uri else (fs.LocalFileSystem(), uri)
 
-    def planned(self) -> Planned | None:
+    def planned(self) -> Planned[E] | None:
         """What it holds, None where nothing was ever planned."""
         batches = self._batches("offsets")
         if not batches:
@@ -75,7 +100,17 @@ class Checkpoint:
         found = self._fs.get_file_info(fs.FileSelector(f"{self._path}/{folder}", allow_not_found=True))
         return sorted(int(info.base_name) for info in found if info.is_file and info.base_name.isdigit())
 
-    def _end(self, batch: int) -> Offset:
+    def _end(self, batch: int) -> E:
         with self._fs.open_input_stream(f"{self._path}/offsets/{batch}") as stream:
             last_line = stream.readall().decode().splitlines()[-1]
-        return from_json(json.loads(last_line))
+        return self._parse(json.loads(last_line))
+
+
+def of_log(uri: str) -> Checkpoint[Offset]:
+    """The checkpoint of a log's query."""
+    return Checkpoint(uri, from_json)
+
+
+def of_topic(uri: str) -> Checkpoint[TopicOffsets]:
+    """The checkpoint of a topic's query."""
+    return Checkpoint(uri, TopicOffsets.from_json)

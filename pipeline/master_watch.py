@@ -6,10 +6,11 @@ Spark knows only what the master was when the last batch was planned, and a quer
 from __future__ import annotations
 
 import time
+from typing import Protocol
 
 from pipeline.lag import MasterHistory, reached
 from sources.errors import LogtwinError
-from sources.master import MasterLog, MasterView
+from sources.master import MasterView
 from sources.offsets import Offset, OffsetRange
 from sources.retention import UntilLoss
 
@@ -18,10 +19,18 @@ VIEW_EVERY_S = 30.0
 AFTER_ERROR_S = 30.0
 
 
+class Watched(Protocol):
+    """What is asked, as a `MasterLog` answers."""
+
+    def bounds(self, known: Offset | None = None) -> OffsetRange: ...
+
+    def look(self) -> MasterView: ...
+
+
 class MasterWatch:
     """One thread asks; what it knows may be read from any. Times `now_s` are those of `time.monotonic`."""
 
-    def __init__(self, log: MasterLog) -> None:
+    def __init__(self, log: Watched) -> None:
         self._log = log
         self._bounds: OffsetRange | None = None
         self._view: MasterView | None = None

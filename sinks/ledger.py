@@ -50,9 +50,23 @@ class LedgerRow:
         return cls(**{field.name: values[field.name] for field in fields(cls) if field.name in values})
 
 
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A row, and the history of the log that it is of."""
+
+    log_id: LogId
+    epoch: int
+    row: LedgerRow
+
+
 def app_id(position: Position) -> str:
     """The Delta application whose transaction version is the end of the newest range of the log in the ledger."""
     return f"logtwin/ledger/{position.log_id}@{position.epoch}"
+
+
+def topic_app_id(topic: LogId) -> str:
+    """The Delta application whose transaction version is the number of the topic's newest commit in the ledger."""
+    return f"logtwin/ledger/{topic}"
 
 
 def fill_app_id(log_id: LogId) -> str:
@@ -68,33 +82,44 @@ class Ledger:
 
     def check_below(self, position: Position) -> None:
         """Raises ReplicaError where the ledger has ranges above `position`: then it is the table log that went back."""
-        found = self._table.version(app_id(position)) or 0
-        if found > position.offset:
+        self._check(app_id(position), position.log_id, position.offset, "the position")
+
+    def check_topic(self, topic: LogId, commits: int) -> None:
+        """Raises ReplicaError where the ledger knows more commits of `topic` than these."""
+        self._check(topic_app_id(topic), topic, commits, "commit")
+
+    def _check(self, app: str, log: LogId, known: int, of: str) -> None:
+        found = self._table.version(app) or 0
+        if found > known:
             raise ReplicaError(
                 "the table log has lost its newest commits, which its ledger knows",
-                log=position.log_id,
-                offset=position.offset,
-                expected=f"the position {found}, as in the ledger",
-                found=position.offset,
+                log=log,
+                offset=known,
+                expected=f"{of} {found}, as in the ledger",
+                found=known,
                 hint="An entry of its Delta log was lost, or an older copy was restored. Restore what is missing, or "
                 "go on from here: logtwin repair.",
             )
 
     def append(self, position: Position, rows: Sequence[LedgerRow]) -> bool:
         """Add the rows of the commit that led to `position`, unless they are there. Returns whether it added them."""
-        return self._append(app_id(position), position.offset, position, rows)
+        return self._append(app_id(position), position.offset, _of(position.log_id, position.epoch, rows))
+
+    def append_topic(self, topic: LogId, commits: int, rows: Sequence[Entry]) -> bool:
+        """Add the rows of `topic`'s commit number `commits`, of any of its partitions, unless they are there."""
+        return self._append(topic_app_id(topic), commits, rows)
 
     def append_fill(self, position: Position, fills: int, rows: Sequence[LedgerRow]) -> bool:
         """Add the rows of the fill number `fills`, unless they are there; `position` is any of the log's epoch."""
-        return self._append(fill_app_id(position.log_id), fills, position, rows)
+        return self._append(fill_app_id(position.log_id), fills, _of(position.log_id, position.epoch, rows))
 
-    def _append(self, app: str, version: int, position: Position, rows: Sequence[LedgerRow]) -> bool:
+    def _append(self, app: str, version: int, rows: Sequence[Entry]) -> bool:
         if not rows:
             return False
         written: list[DataFile] = []
 
         def write() -> Sequence[DataFile]:
-            written.append(self._write(position, rows))
+            written.append(self._write(rows))
             return written
 
         is_added = self._table.append(app, version, write)
@@ -105,12 +130,16 @@ class Ledger:
     def run_hooks(self) -> None:
         self._table.run_hooks()
 
-    def _write(self, position: Position, rows: Sequence[LedgerRow]) -> DataFile:
-        values = [{"log_id": str(position.log_id), "epoch": position.epoch, **row.as_dict()} for row in rows]
+    def _write(self, rows: Sequence[Entry]) -> DataFile:
+        values = [{"log_id": str(one.log_id), "epoch": one.epoch, **one.row.as_dict()} for one in rows]
         batch = pa.RecordBatch.from_pylist(values, schema=LEDGER_SCHEMA.remove_metadata())
         try:
-            with FileWriter(LEDGER, self._table.path, new_name(rows[0].start)) as writer:
+            with FileWriter(LEDGER, self._table.path, new_name(rows[0].row.start)) as writer:
                 writer.write(batch)
                 return writer.finish()
         except OSError as error:
             raise self._table.failure(str(error)) from error
+
+
+def _of(log_id: LogId, epoch: int, rows: Sequence[LedgerRow]) -> list[Entry]:
+    return [Entry(log_id, epoch, row) for row in rows]

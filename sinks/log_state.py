@@ -119,6 +119,11 @@ class LogState:
         values["repair"] = _optional(PendingRepair.from_dict, values.get("repair"))
         return cls(**values)
 
+    @classmethod
+    def fresh(cls, writer: Writer) -> LogState:
+        """Of a log that nobody has begun to replicate."""
+        return cls(writer=writer, commit="")
+
     @property
     def newest_stored_us(self) -> int | None:
         """When the master stored the newest message of the last commit, by its clock: µs since 1970, UTC.

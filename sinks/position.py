@@ -1,18 +1,12 @@
 """The position of one log, kept by the log table itself, and the right to move it.
 
-What stands there is a `sinks.log_state.LogState`, and the holes (`sinks/holes.py`). Two invariants:
-
-    at most one writer moves a position      every job start claims: it commits its own `writer`. Whoever finds
-                                             another writer there has lost the log: the newest start owns it.
-    a commit moves it from what was read     the transaction is built on the very snapshot that was checked, and every
-                                             commit rewrites the domain, so Kernel refuses whoever comes second.
+What stands there is a `sinks.log_state.LogState`, owned as `sinks/owned.py` says, and the holes (`sinks/holes.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NoReturn, TypeVar
 
 from pyspark.sql import SparkSession
 
@@ -22,16 +16,10 @@ from sinks.holes import Holes
 from sinks.kernel import KernelConflict, KernelTable, Partition, Snapshot
 from sinks.ledger import LedgerRow
 from sinks.log_state import LogState, Writer
+from sinks.owned import ATTEMPTS, Found, OwnedState
 from sinks.tables import LOG
-from sources.errors import RepairPending, ReplicaError, TakenOver
+from sources.errors import RepairPending
 from sources.offsets import LogId, Offset, OffsetRange, Position
-
-_T = TypeVar("_T")
-_ATTEMPTS = 5
-TAKEN_OVER_HINT = (
-    "The job that started last owns the log, and this one wrote nothing more. Stop one of the two; "
-    "start this one again only if it shall take the log back."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,33 +45,21 @@ class LogTable:
     def __init__(self, spark: SparkSession, path: str, log_id: LogId) -> None:
         self._table = KernelTable(spark, path)
         self._log_id = log_id
-        self._domain = f"logtwin.{log_id}"
+        self._owned = OwnedState(self._table, log_id, LogState.from_json, LogState.fresh, self._transaction)
+        self._domain = self._owned.domain
         self._holes_domain = f"logtwin.holes.{log_id}"
 
     def read(self) -> Held:
         """The newest version. Raises ReplicaError where it contradicts itself."""
-        snapshot = self._table.snapshot()
-        if snapshot is None:
-            self._fail(f"the table {self._table.path} is gone", "the log table", "none")
-        return self._held(snapshot)
+        return self._with_holes(self._owned.read())
 
     def read_at(self, version: int) -> Held:
         """A version that the Delta log still has. Raises as `read` does."""
-        return self._held(self._table.snapshot_at(version))
+        return self._with_holes(self._owned.read_at(version))
 
     def claim(self, writer: Writer) -> LogState:
         """Make `writer` the owner of the log, whoever had it: the newest start owns it. Moves no position."""
-        for _ in range(_ATTEMPTS):
-            held = self.read()
-            claimed = (held.state or LogState(writer=writer, commit="")).claimed_by(writer)
-            try:
-                self._table.commit(held.snapshot, domains={self._domain: claimed.as_json()})
-            except KernelConflict:
-                if self._landed(claimed):
-                    return claimed
-                continue
-            return claimed
-        raise self._taken_over(writer, self.read().state)
+        return self._owned.claim(writer)
 
     def commit(self, held: Held, state: LogState, files: Sequence[DataFile], lost: Sequence[OffsetRange] = ()) -> None:
         """Move the log from `held` to `state`, which has an offset, together with `files`, past what is `lost`.
@@ -145,11 +121,11 @@ class LogTable:
         """
         out = OffsetRange(Offset(0), below)
         taking = TakingOut(self._table, LOG, Rows.of_log(self._log_id, out))
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             held = self.read()
             if held.state is None or held.state.offset is None or below >= held.state.offset:
                 at = None if held.state is None else held.state.offset
-                self._fail("records at or above the position shall be deleted", f"a position above {below}", at)
+                self._owned.fail("records at or above the position shall be deleted", f"a position above {below}", at)
             if held.holes.hold(out):
                 return 0
             exchange = taking.on(held.snapshot)
@@ -160,37 +136,15 @@ class LogTable:
             except KernelConflict:
                 continue
             return exchange.rows
-        return self._refused(_ATTEMPTS)
+        return self._owned.refused(ATTEMPTS)
 
     def _move(self, held: Held, state: LogState, attempt: Callable[[Held], None]) -> None:
         """`attempt` a commit that leads from `held` to `state`, again where only the table itself has changed."""
-        on: Held | None = held
-        for _ in range(_ATTEMPTS):
-            if on is None:
-                return
-            try:
-                attempt(on)
-            except KernelConflict:
-                on = self._unchanged(held, state)
-            else:
-                return
-        if on is not None:
-            self._refused(_ATTEMPTS)
 
-    def _unchanged(self, held: Held, state: LogState) -> Held | None:
-        """After a conflict: the log as it stands where `held` found it, None where `state` has landed after all.
+        def on(snapshot: Snapshot) -> None:
+            attempt(held if snapshot is held.snapshot else self._with_holes(self._owned.found(snapshot)))
 
-        Raises TakenOver where it is neither.
-        """
-        newest = self.read()
-        if newest.state == state:
-            return None
-        if newest.state != held.state:
-            raise self._taken_over(state.writer, newest.state) from None
-        return newest
-
-    def _refused(self, attempts: int) -> NoReturn:
-        self._fail("the table refuses the commit", f"a commit within {attempts} attempts", "a conflict each time")
+        self._owned.move(Found(held.snapshot, held.state), state, on)
 
     def fill(self, held: Held, files: Sequence[DataFile], ledger: Sequence[LedgerRow]) -> Holes | None:
         """Commit `files`, the records of `ledger`'s ranges, which lie in holes of `held`; the stream may go on.
@@ -201,7 +155,7 @@ class LogTable:
         """
         filled = [row.range for row in ledger]
         on = held
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             holes = on.holes.filled(filled, ledger)
             try:
                 self._table.commit(on.snapshot, files, domains={self._holes_domain: holes.as_json()})
@@ -214,7 +168,7 @@ class LogTable:
                     return None
                 continue
             return holes
-        return self._refused(_ATTEMPTS)
+        return self._owned.refused(ATTEMPTS)
 
     def refuse_repair(self, state: LogState | None) -> None:
         """Raises RepairPending where a repair was begun and not brought to its end."""
@@ -233,30 +187,25 @@ class LogTable:
 
     def held_by(self, writer: Writer) -> LogState:
         """The newest state, which `writer` has to own. Raises TakenOver."""
-        state = self.read().state
-        if state is None or state.writer != writer:
-            raise self._taken_over(writer, state)
-        return state
+        return self._owned.held_by(writer)
 
     def check(self, held: Held, mine: LogState) -> None:
         """Raises TakenOver unless the table stands exactly where this run left it."""
-        if held.state != mine:
-            raise self._taken_over(mine.writer, held.state)
+        self._owned.check(held.state, mine)
 
     def run_hooks(self) -> None:
         self._table.run_hooks()
 
-    def _held(self, snapshot: Snapshot) -> Held:
-        text, holes_text = snapshot.domain(self._domain), snapshot.domain(self._holes_domain)
-        state = None if text is None else self._parse(LogState.from_json, text, self._domain)
-        self._check_agreement(snapshot, state)
-        if holes_text is not None:
-            return Held(snapshot, state, self._parse(Holes.from_json, holes_text, self._holes_domain))
-        first = None if state is None else state.first
-        return Held(snapshot, state, Holes() if first is None else Holes.before(first))
+    def _with_holes(self, found: Found[LogState]) -> Held:
+        holes = self._owned.parsed(found.snapshot, self._holes_domain, Holes.from_json)
+        if holes is None:
+            first = None if found.state is None else found.state.first
+            holes = Holes() if first is None else Holes.before(first)
+        return Held(found.snapshot, found.state, holes)
 
-    def _landed(self, state: LogState) -> bool:
-        return self.read().state == state
+    def _transaction(self, state: LogState | None) -> tuple[str, Offset | None]:
+        epoch, offset = (0, None) if state is None else (state.epoch, state.offset)
+        return Position(self._log_id, epoch, Offset(0)).app_id, offset
 
     def _lost(self, held: Held, state: LogState, lost: Sequence[OffsetRange]) -> dict[str, str]:
         """The holes' metadata, where it changes: elsewhere a backfill may be writing it."""
@@ -265,38 +214,3 @@ class LogTable:
         begins = state.first is not None and (held.state is None or held.state.first is None)
         holes = Holes.before(state.first) if begins and state.first is not None else held.holes
         return {self._holes_domain: holes.with_lost(lost).as_json()}
-
-    def _parse(self, parse: Callable[[str], _T], text: str, domain: str) -> _T:
-        try:
-            return parse(text)
-        except (KeyError, TypeError, ValueError):
-            self._fail(f"the domain metadata {domain} cannot be read", "what this version writes", text)
-
-    def _check_agreement(self, snapshot: Snapshot, state: LogState | None) -> None:
-        epoch, offset = (0, None) if state is None else (state.epoch, state.offset)
-        version = snapshot.transaction_version(Position(self._log_id, epoch, Offset(0)).app_id)
-        if version != offset:
-            self._fail(
-                "the table contradicts itself about the position",
-                f"the transaction version {version} as offset in the domain metadata",
-                offset,
-            )
-
-    def _fail(self, problem: str, expected: str, found: object) -> NoReturn:
-        raise ReplicaError(
-            problem,
-            log=self._log_id,
-            expected=expected,
-            found=found,
-            hint="Something else changed the table: look at its history (DESCRIBE HISTORY) before going on.",
-        )
-
-    def _taken_over(self, mine: Writer, found: LogState | None) -> TakenOver:
-        return TakenOver(
-            "another job writes this log",
-            log=self._log_id,
-            offset=None if found is None else found.offset,
-            expected=mine,
-            found=None if found is None else found.writer,
-            hint=TAKEN_OVER_HINT,
-        )

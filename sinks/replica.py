@@ -13,8 +13,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -29,6 +27,7 @@ from sinks.master_proof import prove_master
 from sinks.position import Held, LogTable
 from sinks.split_job import discard_files, run_splits
 from sinks.split_report import SplitReport
+from sinks.steps import BatchResult, Clock, Step, no_step
 from sinks.tables import LOG
 from sinks.tasks import SplitWriter
 from sinks.warehouse import absolute, ensure_tables
@@ -37,31 +36,6 @@ from sources.master import MasterLog, Session
 from sources.offsets import Offset, OffsetRange
 
 _log = logging.getLogger(__name__)
-
-
-class Step(Enum):
-    """What a batch has just done, in order. A replay does ACKNOWLEDGE alone."""
-
-    FILES = "files"
-    COMMIT = "commit"
-    ACKNOWLEDGE = "acknowledge"
-    LEDGER = "ledger"
-
-
-def _no_step(step: Step) -> None:
-    """Nobody listens."""
-
-
-@dataclass(frozen=True, slots=True)
-class BatchResult:
-    """What the last batch did. `durations_s`: seconds up to each step from the one before."""
-
-    range: OffsetRange
-    records: int
-    bytes: int
-    is_overlap: bool
-    durations_s: dict[Step, float] = field(default_factory=dict)
-    incidents: Sequence[Incident] = ()
 
 
 class Replica:
@@ -77,7 +51,7 @@ class Replica:
         master: MasterLog,
         session: Session,
         writer: Writer | None = None,
-        on_step: Callable[[Step], None] = _no_step,
+        on_step: Callable[[Step], None] = no_step,
     ) -> None:
         self._spark = spark
         self._warehouse = absolute(warehouse)
@@ -181,7 +155,7 @@ class Replica:
         mine = self._opened()
         held = self._table.read()
         self._table.check(held, mine)
-        clock = _Clock()
+        clock = Clock()
         with self._session.reading():
             write = SplitWriter(self._master, mine.epoch, mine.offset, mine.link, self._warehouse)
             reports = run_splits(batch, write)
@@ -248,7 +222,7 @@ class Replica:
         owed = [row for row in state.ledger if not any(one.range.overlaps(row.range) for one in known)]
         return [*known, *owed]
 
-    def _step(self, step: Step, clock: _Clock) -> None:
+    def _step(self, step: Step, clock: Clock) -> None:
         clock.lap(step)
         self._on_step(step)
 
@@ -256,16 +230,3 @@ class Replica:
         if self._state is None:
             raise ReplicaError("the replica is not open", log=self._master.log_id, hint="Call open() first.")
         return self._state
-
-
-class _Clock:
-    """Seconds that each step took."""
-
-    def __init__(self) -> None:
-        self.durations_s: dict[Step, float] = {}
-        self._since = time.monotonic()
-
-    def lap(self, step: Step) -> None:
-        now = time.monotonic()
-        self.durations_s[step] = now - self._since
-        self._since = now

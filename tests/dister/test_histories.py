@@ -38,7 +38,7 @@ def run(spark: SparkSession, folder: Path, moves: Sequence[Move]) -> None:
 
 
 @pytest.mark.spark
-@settings(REPEATABLE, max_examples=5)
+@settings(REPEATABLE, max_examples=2)
 @given(moves=histories(8))
 def test_the_replica_ends_as_the_leader(spark: SparkSession, lake: Path, moves: list[Move]) -> None:
     """DI-22."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sinks.replica import Step
+from sinks.steps import Step
 from sources.dister.entries import ACT_REMOVE, ACT_SET
 from sources.dister.leader_log import entries_of
 from sources.errors import CorruptRecord, Gap

@@ -8,7 +8,7 @@ from bisect import bisect_left
 import pytest
 
 from pipeline.replicate import Job
-from sinks.replica import Step
+from sinks.steps import Step
 from sources.datasource import register
 from sources.dister.layout import ENTRY_LOG
 from sources.errors import MasterSilent, Recreated
@@ -59,7 +59,7 @@ def test_scenario_17_killed_after_the_second_of_three_batches_it_goes_on_at_2000
     twin.assert_equal()
 
 
-@pytest.mark.parametrize("count", [1, 3, 1000, 10_001])
+@pytest.mark.parametrize("count", [1, *(pytest.param(count, marks=pytest.mark.soak) for count in (3, 1000)), 10_001])
 def test_scenario_18_an_empty_replica_only_catches_up(twin: Twin, count: int) -> None:
     """DI-58: there is nothing to check, however many entries the leader has."""
     write_log(twin.folder, leader(count))

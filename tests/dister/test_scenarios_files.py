@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sinks.replica import Step
+from sinks.steps import Step
 from sources.dister.layout import ENTRY_LOG
 from sources.errors import CorruptRecord, MissingSegment
 from tests.dister.twin import Twin

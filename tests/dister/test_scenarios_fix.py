@@ -89,9 +89,14 @@ def test_scenario_39_the_point_itself_is_kept_in_later_files_too(twin: Twin, kep
     twin.assert_equal()
 
 
-@pytest.mark.parametrize("step", RepairStep)
+ALWAYS = {RepairStep.MARK, RepairStep.CUT, RepairStep.FINISH}
+
+
+@pytest.mark.parametrize(
+    "step", [step if step in ALWAYS else pytest.param(step, marks=pytest.mark.soak) for step in RepairStep]
+)
 def test_scenario_40_a_crash_after_any_step_of_the_fix(twin: Twin, step: RepairStep) -> None:
-    """DI-91, D-24: whoever comes next takes it to the same end."""
+    """DI-91, D-24: whoever comes next takes it to the same end. `test_repair_killed.py` has every step."""
     dirty_replica(twin, leader(30) + dirty(31, 5, 5))
     write_log(twin.folder, leader(60))
     with pytest.raises(Killed):

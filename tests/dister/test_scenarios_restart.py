@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from sinks.replica import Step
+from sinks.steps import Step
 from sources.dister.leader import DATA_FILE
 from tests.dister.twin import Killed, Twin, dying_after
 from tests.dister_folders import append_log, leader, write_log

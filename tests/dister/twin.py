@@ -23,7 +23,7 @@ from sinks.healing.repair import Repair, Repaired
 from sinks.healing.repair_steps import Step as RepairStep
 from sinks.log_state import LogState
 from sinks.position import LogTable
-from sinks.replica import Step
+from sinks.steps import Step
 from sources.dister.entries import Entry
 from sources.dister.leader import EmbeddedLeader
 from sources.dister.leader_log import entries_of, replay

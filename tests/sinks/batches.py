@@ -10,7 +10,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from sinks.replica import Replica, Step
+from sinks.replica import Replica
+from sinks.steps import Step
 from sinks.tables import LEDGER, LOG
 from sources.master import RANGES_SCHEMA, MasterLog, Session
 from sources.offsets import Offset, OffsetRange

@@ -10,7 +10,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from sinks.keyed_state import KeyedStateFollower
-from sinks.replica import Replica, Step
+from sinks.replica import Replica
+from sinks.steps import Step
 from sources.dister.leader_log import LeaderLog
 from sources.dister.log import DisterLog
 from sources.offsets import LogId

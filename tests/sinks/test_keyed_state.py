@@ -14,7 +14,7 @@ from sinks.healing.repair import Repair
 from sinks.kernel import KernelConflict, KernelTable
 from sinks.key_map import bucket_of
 from sinks.key_values import KeyValues, MapPosition
-from sinks.replica import Step
+from sinks.steps import Step
 from sinks.upkeep.retention import Keep, Retention
 from sources.dister.leader_log import LeaderLog
 from sources.errors import ReplicaError

@@ -17,7 +17,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from sinks.position import LogTable
-from sinks.replica import Replica, Step
+from sinks.replica import Replica
+from sinks.steps import Step
 from sinks.tables import LOG, log_schema, spark_schema
 from sources.errors import (
     CorruptRecord,
@@ -251,8 +252,19 @@ def killed_at(spark: SparkSession, warehouse: Path, step: Step, session: Recordi
         replica(ranges(spark, 500, 1000, 100), 1)
 
 
-@pytest.mark.parametrize("restart_at", ["checkpoint", "position"])
-@pytest.mark.parametrize("step", list(Step), ids=lambda step: step.value)
+@pytest.mark.parametrize(
+    ("step", "restart_at"),
+    [
+        *((step, "checkpoint") for step in Step),
+        (Step.FILES, "position"),
+        (Step.COMMIT, "position"),
+        *(
+            pytest.param(step, "position", marks=pytest.mark.soak)
+            for step in Step
+            if step not in (Step.FILES, Step.COMMIT)
+        ),
+    ],
+)
 def test_a_crash_after_any_step_leaves_one_copy(
     spark: SparkSession, tmp_path: Path, step: Step, restart_at: str
 ) -> None:

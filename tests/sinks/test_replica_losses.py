@@ -20,7 +20,8 @@ from sinks.ledger import Ledger
 from sinks.log_state import LogState, PendingRepair, Writer
 from sinks.position import Held, LogTable
 from sinks.quarantine import Quarantine
-from sinks.replica import Replica, Step
+from sinks.replica import Replica
+from sinks.steps import Step
 from sinks.tables import LOG
 from sources.errors import BelowMinimum, RepairPending, Rewritten, TakenOver
 from sources.loss import Condition

@@ -1,0 +1,359 @@
+"""Something being replicated, a log or all partitions of a topic: its life, whatever its master is.
+
+It goes through `Phase`::
+
+    starting ──▶ running ──▶ done          (--available-now: everything was there)
+                  │   ▲
+       transient  ▼   │ started again
+                 waiting                   the master went away; asked again for ever, and it says so. Or it no longer
+                  │                        holds what comes next: that was put on record, and the log goes on behind it;
+                  │                        or a master that overrules has another past: the replica went back to it
+    any ──────────▶ failed | stopped       an error nobody but an operator can end, among them that another job has
+                                           the log; a stop that was asked for
+
+A log that is owned by another run is found out by the next commit, or, while there is none, by looking: its session
+must not go on reporting. Nor must it to a master that is not the one that was replicated, which ends the log. Every
+phase is published at once (`pipeline/run_state.py`), before the log is claimed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pipeline.config import Config
+from pipeline.metadata_sync import MetadataSync
+from pipeline.progress import ENDED, Phase, Progress
+from pipeline.run_state import Publisher, RunFile
+from sinks.log_state import Writer
+from sinks.steps import BatchResult, Step
+from sources.errors import LogtwinError, ReplicaError, TakenOver, find_error
+from sources.metadata import Fetched
+from sources.offsets import LogId, Offset
+
+log = logging.getLogger(__name__)
+
+CHECK_OWNERSHIP_EVERY_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Totals:
+    """What the batches of this run add up to. A value, so that whoever reads it finds it whole."""
+
+    records: int = 0
+    bytes: int = 0
+    batches: int = 0
+    commits: int = 0
+    stage_s: Mapping[Step, float] = field(default_factory=dict)
+
+    def plus(self, result: BatchResult) -> _Totals:
+        if result.range.is_empty:  # a replay
+            return replace(self, batches=self.batches + 1)
+        stage_s = {step: self.stage_s.get(step, 0.0) + spent_s for step, spent_s in result.durations_s.items()}
+        return _Totals(
+            records=self.records + result.records,
+            bytes=self.bytes + result.bytes,
+            batches=self.batches + 1,
+            commits=self.commits + 1,
+            stage_s={**self.stage_s, **stage_s},
+        )
+
+
+class Replication(ABC):
+    """Driver only. `start`, then `poll` now and then until the phase is one of ENDED, then `stop`.
+
+    A subclass knows the replica, the session with its master, and what its master is asked.
+    """
+
+    def __init__(
+        self, spark: SparkSession, config: Config, log_id: LogId, *, available_now: bool, take_over: bool
+    ) -> None:
+        self._spark = spark
+        self._config = config
+        self._log_id = log_id
+        self._available_now = available_now
+        self._take_over = take_over
+        self._writer = Writer.of_this_process()
+        self._publisher = Publisher(RunFile(config.warehouse, str(log_id)), str(log_id), self._writer, self.progress)
+        self._metadata: MetadataSync | None = None
+        self._query: StreamingQuery | None = None
+        self._is_open = False
+        self._in_batch = threading.Lock()  # held by whoever uses the replica's tables
+        self._stopping = False
+        self._phase = Phase.STARTING
+        self._error: LogtwinError | None = None
+        self._last_failure: LogtwinError | None = None
+        self._first: Offset | None = None
+        self._owned_at_s = 0.0  # when it was last certain that this run owns the log
+        self._retry_at_s = 0.0
+        self._retries = 0
+        self._totals = _Totals()
+        self._failures: Counter[str] = Counter()
+
+    @abstractmethod
+    def progress(self) -> Progress:
+        """How it stands, from any thread."""
+
+    @abstractmethod
+    def _claim(self) -> Offset | None:
+        """Make sure that the master can be replicated, and take the log; the position. Raises LogtwinError."""
+
+    @abstractmethod
+    def _resume(self) -> StreamingQuery:
+        """Once it is claimed: prove the master, acknowledge what is committed, start the query."""
+
+    @abstractmethod
+    def _apply(self, batch: DataFrame, batch_id: int) -> None:
+        """Bring one batch into the replica."""
+
+    @abstractmethod
+    def _last(self) -> BatchResult | None:
+        """What the last batch did."""
+
+    @abstractmethod
+    def _check_owner(self) -> None:
+        """Raises TakenOver where another run has the log, ReplicaError where nobody can tell."""
+
+    @abstractmethod
+    def _ask_master(self, now_s: float) -> None:
+        """What a running log asks its master now and then. Raises nothing."""
+
+    @abstractmethod
+    def _disproof(self) -> LogtwinError | None:
+        """What the session has found that must end the log."""
+
+    @abstractmethod
+    def _meet(self, error: LogtwinError) -> bool:
+        """What is done about a loss that has ended the query; whether the log may go on. Raises LogtwinError."""
+
+    @abstractmethod
+    def _explained(self, error: LogtwinError) -> LogtwinError:
+        """`error` with what an operator can do about it."""
+
+    @abstractmethod
+    def _fetch(self) -> Iterable[Fetched]:
+        """What the master knows beside its log, as it is taken."""
+
+    @abstractmethod
+    def _close_session(self) -> None:
+        """End the session. Idempotent."""
+
+    def start(self) -> None:
+        """Claim the log and start its query. Raises LogtwinError; nothing was started then."""
+        if not self._is_open:
+            self._publisher.enter(take_over=self._take_over)
+            self._take_over = False  # once: whoever takes it back has the last word
+        position = self._claim()
+        self._owned_at_s = time.monotonic()
+        self._is_open = True
+        if self._first is None:
+            self._first = position
+        self._query = self._resume()
+        self._error = None
+        self._go_to(Phase.RUNNING)
+        self._start_metadata()
+
+    def _start_metadata(self) -> None:
+        """Once a run, when the log is this run's; it stops by itself when the log has ended.
+
+        Where metadata is not wanted it only says, in the same rhythm, how far master and replica are apart.
+        """
+        if self._metadata is None:
+            fetch = self._fetch if self._config.metadata.enabled else _nothing
+            self._metadata = MetadataSync(self._spark, self._config, self._log_id, fetch, self.progress)
+            self._metadata.start()
+
+    def poll(self, now_s: float) -> Phase:
+        """Look at query, master and table, start the query again where that is due; the phase after that.
+
+        `now_s` is of `time.monotonic`.
+        """
+        disproof = self._disproof()
+        if disproof is not None and self._phase not in ENDED:
+            self._end_disproven(disproof)
+        elif self._phase is Phase.WAITING and now_s >= self._retry_at_s:
+            self._restart()
+        elif self._phase is Phase.RUNNING and self._query is not None and not self._query.isActive:
+            self._ended(self._query)
+        elif self._phase is Phase.RUNNING:
+            self._ask_master(now_s)
+        if self._is_open and self._phase not in ENDED and now_s >= self._owned_at_s + CHECK_OWNERSHIP_EVERY_S:
+            self._check_ownership(now_s)
+        return self._phase
+
+    def _check_ownership(self, now_s: float) -> None:
+        """A job that lost its log must not go on as its replica, also where no batch would tell it."""
+        if not self._in_batch.acquire(blocking=False):
+            return  # the batch that is under way finds out by itself
+        try:
+            self._check_owner()
+        except TakenOver as error:
+            self._stopping = True  # before any batch can begin
+            self.fail(error, for_good=True)
+        except ReplicaError as error:
+            log.warning("%s: cannot tell whether this job still owns the log: %s", self._log_id, error)
+        finally:
+            self._owned_at_s = now_s
+            self._in_batch.release()
+        if self._stopping and self._query is not None:
+            self._query.stop()
+
+    def _end_disproven(self, error: LogtwinError) -> None:
+        if not self._in_batch.acquire(blocking=False):
+            return  # what is being read proves itself; the next poll looks again
+        self._stopping = True  # before any batch can begin
+        self._in_batch.release()
+        if self._query is not None:
+            self._query.stop()
+        self.fail(error, for_good=True)
+
+    def stop(self) -> None:
+        """End the query between two batches and the session with it. Idempotent."""
+        self._stopping = True
+        with self._in_batch:
+            pass  # the batch under way may end; the next one finds that a stop was asked for
+        if self._query is not None:
+            self._query.stop()
+        if self._metadata is not None:
+            self._metadata.stop()
+        self._close_session()
+        if self._phase not in ENDED:
+            self._go_to(Phase.STOPPED)
+        self._publisher.join()
+
+    @property
+    def phase(self) -> Phase:
+        return self._phase
+
+    def _go_to(self, phase: Phase) -> None:
+        self._phase = phase
+        self._publisher.changed()
+
+    @property
+    def error(self) -> LogtwinError | None:
+        """What ended it, or what it waits out."""
+        return self._error
+
+    def _progress(self, **place: Any) -> Progress:
+        """What is the same of every kind, and `place`: the other fields."""
+        totals = self._totals
+        return Progress(
+            log_id=str(self._log_id),
+            phase=self._phase,
+            started_at=self._first,
+            records=totals.records,
+            bytes=totals.bytes,
+            batches=totals.batches,
+            commits=totals.commits,
+            stage_s=totals.stage_s,
+            failures=dict(self._failures),
+            error=self._error,
+            last_failure=self._last_failure,
+            **place,
+        )
+
+    def _stream(self, options: Mapping[str, str], checkpoint_uri: str) -> StreamingQuery:
+        """The query that reads ranges with these options of the data source."""
+        reader = self._spark.readStream.format("logtwin").options(**options)
+        # A name must be unique in a session, also while an older query of the same log is still ending.
+        name = f"{self._log_id} {uuid.uuid4().hex[:8]}"
+        writer = reader.load().writeStream.foreachBatch(self._process).queryName(name)
+        writer = writer.option("checkpointLocation", checkpoint_uri)
+        if self._available_now:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{int(self._config.trigger_interval_s * 1000)} milliseconds").start()
+
+    def _process(self, batch: DataFrame, batch_id: int) -> None:
+        with self._in_batch:
+            if self._stopping:
+                # Returning would tell Spark that the batch is done.
+                raise LogtwinError("a stop was asked for", log=self._log_id)
+            before = self._last()
+            self._apply(batch, batch_id)
+            self._retries = 0
+            self._owned_at_s = time.monotonic()
+            last = self._last()
+            if last is not None and last is not before:
+                self._count(last)
+                self._publisher.changed()
+
+    def _count(self, result: BatchResult) -> None:
+        self._totals = self._totals.plus(result)
+        if self._first is None:
+            self._first = result.range.start
+
+    def _ended(self, query: StreamingQuery) -> None:
+        failure = query.exception()
+        if failure is None:
+            self._close_session()  # who does not replicate any more must not count as a replica
+            self._go_to(Phase.DONE if self._available_now else Phase.STOPPED)
+            return
+        self.fail(error_of(failure, str(self._log_id)), for_good=self._available_now)
+
+    def fail(self, error: LogtwinError, *, for_good: bool) -> None:
+        """`error` ended the query, or kept it from starting: for good; until the master can be asked again; or no
+        longer than it takes to put a loss on record and pass it, or to mend the replica.
+        """
+        self._blame(error)
+        try:
+            is_passed = self._meet(error)
+        except LogtwinError as failure:
+            self._blame(failure)
+            error, is_passed = failure, False
+        if is_passed:
+            self._wait(0.0)
+        elif for_good or not error.is_transient:
+            self._close_session()
+            self._go_to(Phase.FAILED)
+        else:
+            wait_s = min(2.0**self._retries, self._config.retry_wait_max_s)
+            self._retries += 1
+            self._wait(wait_s)
+            log.warning("%s; trying again in %.0f s", error, wait_s)
+
+    def _blame(self, error: LogtwinError) -> None:
+        self._failures[type(error).__name__] += 1
+        self._error = self._last_failure = self._explained(error)
+
+    def _wait(self, wait_s: float) -> None:
+        self._retry_at_s = time.monotonic() + wait_s
+        self._go_to(Phase.WAITING)
+
+    def _restart(self) -> None:
+        try:
+            self.start()
+        except LogtwinError as error:
+            self.fail(error, for_good=self._available_now)
+
+
+def _nothing() -> Iterable[Fetched]:
+    """No metadata is wanted."""
+    return ()
+
+
+def source_options(given: Mapping[str, object]) -> dict[str, str]:
+    """The data source's options, by the names that the configuration has for them; without those that are None."""
+    return {name.replace("_", ""): _as_option(value) for name, value in given.items() if value is not None}
+
+
+def error_of(failure: StreamingQueryException, log_id: str) -> LogtwinError:
+    """What ended a query, as the error that was raised in whichever process it was."""
+    text = str(failure)
+    return find_error(text) or LogtwinError(
+        "the streaming query failed", log=log_id, found=text.strip()[-2000:], hint="This is a defect: please report it."
+    )
+
+
+def _as_option(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
