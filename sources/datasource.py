@@ -34,7 +34,7 @@ from pyspark.sql.types import StructType
 
 from sources.bounds import check_within
 from sources.errors import ConfigurationError, across_processes
-from sources.master import RANGES_SCHEMA, RECORD_SCHEMA, Damage, MasterLog
+from sources.master import RANGES_SCHEMA, RECORD_SCHEMA, Damage, MasterLog, range_row
 from sources.offsets import Offset, OffsetRange
 from sources.options import EARLIEST, LATEST, ReadOptions, StartingOffset, offset_or_name, parse_options
 from sources.registry import open_log
@@ -206,7 +206,7 @@ def to_json(offset: Offset) -> dict[str, int]:
     return {"offset": int(offset)}
 
 
-def from_json(stored: dict[str, Any]) -> Offset:
+def from_json(stored: Mapping[str, Any]) -> Offset:
     """The inverse of `to_json`."""
     return Offset(int(stored["offset"]))
 
@@ -239,18 +239,11 @@ def _check_emit(options: SourceOptions) -> None:
         )
 
 
-def _ranges(log: MasterLog, split: SplitPartition) -> pa.RecordBatch:
-    row = [str(log.log_id), split.batch.start, split.batch.end, split.owned.start, split.owned.end]
-    return pa.RecordBatch.from_arrays(
-        [pa.array([value], field.type) for value, field in zip(row, RANGES_SCHEMA, strict=True)], schema=RANGES_SCHEMA
-    )
-
-
 def _emit(log: MasterLog, options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     if not isinstance(partition, SplitPartition):
         raise TypeError(f"not a split of this source: {partition!r}")
     if options.emit == "ranges":
-        yield _ranges(log, partition)
+        yield range_row(log.log_id, partition.batch, partition.owned)
         return
     with across_processes():
         for piece in log.read(partition.owned, committed=partition.committed, boundary=partition.boundary):

@@ -79,6 +79,12 @@ RANGES_SCHEMA = pa.schema(
 """What is to be read, one row a split: what the data source hands to the sink instead of records."""
 
 
+def range_row(log: LogId, batch: OffsetRange, split: OffsetRange) -> pa.RecordBatch:
+    """One row of RANGES_SCHEMA."""
+    row = [str(log), batch.start, batch.end, split.start, split.end]
+    return pa.record_batch([[value] for value in row], schema=RANGES_SCHEMA)
+
+
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """Consecutive whole records, decoded.

@@ -124,3 +124,9 @@ class MasterTopic(Protocol):
 def partition_log(topic: LogId, number: int) -> LogId:
     """The log id of one of the topic's partitions."""
     return LogId(topic.kind, f"{topic.name}/{number}")
+
+
+def topic_and_number(partition: LogId) -> tuple[LogId, int]:
+    """The inverse of `partition_log`."""
+    topic, _, number = partition.name.rpartition("/")
+    return LogId(partition.kind, topic), int(number)

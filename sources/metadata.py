@@ -182,6 +182,22 @@ DISTER_PEERS: Final = MetadataKind(
     ),
     lasting=("raft", 2),  # a leader's own list of peers lacks the leader
 )
+KAFKA_PARTITIONS: Final = MetadataKind(
+    "kafka_partitions",
+    "leader, bounds and committed offset of each partition of a Kafka topic, every version seen",
+    key=(_field("partition", pa.int32(), "partition of the topic, which log_id names: kafka/<cluster>/<topic>"),),
+    # Ends that move begin versions: the history of how far it was says how far behind anybody was.
+    compared=(
+        _field("topic_id", pa.string(), "id of the topic; one that was deleted and created again has another"),
+        _field("leader", pa.int32(), "node id of the broker that leads it; null while none does"),
+        _field("leader_epoch", pa.int32(), "epoch of that leader; null without one, as the next three"),
+        _field("log_start", pa.int64(), "offset below which all was deleted (log start offset)"),
+        _field("last_stable", pa.int64(), "offset below which no transaction is open (last stable offset)"),
+        _field("log_end", pa.int64(), "offset below which all can be read, whatever its transaction (high watermark)"),
+        _field("consumer_group", pa.string(), "group that the replica acknowledges with; null where it does not"),
+        _field("group_offset", pa.int64(), "offset that this group has committed; null without one"),
+    ),
+)
 KINDS: Final = (
     TOPICS,
     SUBSCRIPTION_GROUPS,
@@ -192,5 +208,6 @@ KINDS: Final = (
     TIMER_CHECKPOINT,
     DISTER_SERVICES,
     DISTER_PEERS,
+    KAFKA_PARTITIONS,
 )
 """Of every kind of master; each master has some."""

@@ -1,24 +1,28 @@
 """Where in a log: offsets, half-open ranges of them, log ids, replica positions. The one definition of "next".
 
 An offset has one meaning in logtwin: **the next thing to read**. For RocketMQ that is a byte of the commit log, for
-dister an entry id: `LogId.counts_bytes` says which. A range is half-open, ``[start, end)``: it holds ``start`` and not
-``end``, so two ranges join exactly when the end of one is the start of the next. A range **owns** the records that
-start in it; the last of them may reach past ``end``.
+dister an entry id, for Kafka an offset of a partition: `LogId.unit` says which. A range is half-open, ``[start, end)``:
+it holds ``start`` and not ``end``, so two ranges join exactly when the end of one is the start of the next. A range
+**owns** the records that start in it; the last of them may reach past ``end``.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final, NewType
+from typing import Final, Literal, NewType, get_args
 
 Offset = NewType("Offset", int)
-"""The next thing to read, at or above 0. RocketMQ: a byte position of the commit log; dister: an entry id."""
+"""The next thing to read, at or above 0. RocketMQ: a byte of the commit log; dister: an entry id; Kafka: an offset."""
 
 END: Final = Offset(2**63 - 1)
 """Above every offset of any log."""
 
-KINDS = ("rocketmq", "kafka", "dister")
+Unit = Literal["bytes", "ids", "offsets"]
+UNITS: Final[tuple[Unit, ...]] = get_args(Unit)
+
+_UNIT_OF: Final[dict[str, Unit]] = {"rocketmq": "bytes", "kafka": "offsets", "dister": "ids"}
+KINDS = tuple(_UNIT_OF)
 # A part never starts with a dot: log ids also name folders.
 _PART = r"[A-Za-z0-9%|_-][A-Za-z0-9%|_.-]*"
 _LOG_ID = re.compile(rf"(?P<kind>[a-z]+)/(?P<name>{_PART}(/{_PART})*)")
@@ -90,9 +94,14 @@ class LogId:
         return f"{self.kind}/{self.name}"
 
     @property
+    def unit(self) -> Unit:
+        """What an offset of the log counts; of ids and of Kafka's offsets some, or most, have no record."""
+        return _UNIT_OF[self.kind]
+
+    @property
     def counts_bytes(self) -> bool:
-        """Whether an offset of the log is a byte of it. Else it is an id, and two of them say nothing of bytes."""
-        return self.kind == "rocketmq"
+        """Whether an offset of the log is a byte of it. Else two of them say nothing of bytes."""
+        return self.unit == "bytes"
 
 
 @dataclass(frozen=True, slots=True)

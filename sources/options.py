@@ -7,7 +7,7 @@ name that does not exist is an error that names the nearest one that does.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator
@@ -137,18 +137,21 @@ def parse_options(model: type[Model], given: Mapping[str, Any], *, where: str, c
 
     Raises ConfigurationError naming `where`, the key, what was expected and found, and the nearest key that exists.
     """
-    fields = {_plain(name): name for name in model.model_fields}
-    named: dict[str, Any] = {}
-    for key, value in given.items():
-        name = fields.get(_plain(key))
-        if name is None:
-            known = [to_camel(name) if camel else name for name in model.model_fields]
-            raise unknown_key(key, known, where=where)
-        named[name] = value
+    named = known_keys(given, model.model_fields, where=where, camel=camel)
     try:
         return model.model_validate(named)
     except ValidationError as error:
         raise invalid_value(error, where=where) from error
+
+
+def known_keys(given: Mapping[str, Any], known: Iterable[str], *, where: str, camel: bool = False) -> dict[str, Any]:
+    """`given` with its keys, spelled either way, as they are in `known`. Raises as `parse_options` does for others."""
+    names = list(known)
+    spelled = {_plain(name): name for name in names}
+    for key in given:
+        if _plain(key) not in spelled:
+            raise unknown_key(key, [to_camel(name) if camel else name for name in names], where=where)
+    return {spelled[_plain(key)]: value for key, value in given.items()}
 
 
 def unknown_key(key: str, known: list[str], *, where: str) -> ConfigurationError:

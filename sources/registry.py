@@ -18,11 +18,11 @@ def open_log(options: MasterOptions) -> MasterLog:
     if kind == "dister":
         return _dister(options)
     raise ConfigurationError(
-        "Kafka topics are not yet replicated, only read",
+        "a Kafka topic is no single log",
         log=options.id,
         expected="rocketmq/<broker name> or dister/<group>",
         found=options.id,
-        hint='Read the topic with Spark: format("logtwin"), id kafka/<cluster>/<topic>.',
+        hint="Topics stand in [[topics]] of the configuration, which logtwin replicate takes with all partitions.",
     )
 
 

@@ -7,7 +7,7 @@ yet, refuses (KIP-207, KIP-320) instead of giving an end that goes back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest, OffsetSpec
@@ -37,8 +37,7 @@ def bounds(
     wanted = topic.leaders if partitions is None else partitions
     leaders = {partition: topic.leader(partition) for partition in wanted}
     found: dict[int, OffsetRange] = {}
-    for node_id in sorted({leader.node_id for leader in leaders.values()}):
-        epochs = {partition: leader.epoch for partition, leader in leaders.items() if leader.node_id == node_id}
+    for node_id, epochs in _by_node(leaders):
         found |= _bounds(cluster, node_id, topic.name, epochs, isolation)
     return dict(sorted(found.items()))
 
@@ -57,14 +56,41 @@ def epoch_end(cluster: Cluster, leader: Leader, tp: TopicPartition, epoch: int) 
 
     Raises as `bounds_at` does.
     """
+    leading = {tp.partition: leader.epoch}
+    return _epoch_ends(cluster, leader.node_id, tp.topic, leading, {tp.partition: epoch})[tp.partition]
+
+
+def epoch_ends(cluster: Cluster, topic: Topic, epochs: Mapping[int, int]) -> dict[int, EpochEnd]:
+    """The same of several partitions, each with an epoch of its own: one request to each leader.
+
+    Raises as `bounds` does.
+    """
+    found: dict[int, EpochEnd] = {}
+    for node_id, leading in _by_node({partition: topic.leader(partition) for partition in epochs}):
+        found |= _epoch_ends(cluster, node_id, topic.name, leading, epochs)
+    return found
+
+
+def _by_node(leaders: Mapping[int, Leader]) -> Iterator[tuple[int, dict[int, int]]]:
+    """Each broker that leads, with the epochs in which it does: partition -> epoch."""
+    for node_id in sorted({leader.node_id for leader in leaders.values()}):
+        yield node_id, {at: leader.epoch for at, leader in leaders.items() if leader.node_id == node_id}
+
+
+def _epoch_ends(
+    cluster: Cluster, node_id: int, topic: str, leading: Mapping[int, int], epochs: Mapping[int, int]
+) -> dict[int, EpochEnd]:
+    """Of the partitions in `leading`, by the epoch in which each is led, where the one in `epochs` ended."""
     asked = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
-    partition = asked.OffsetForLeaderPartition(
-        partition=tp.partition, current_leader_epoch=leader.epoch, leader_epoch=epoch
-    )
-    request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[asked(topic=tp.topic, partitions=[partition])])
-    found = cluster.call(request, leader.node_id).topics[0].partitions[0]
-    check_code(found.error_code, f"where epoch {epoch} of {tp} ended")
-    return EpochEnd(found.leader_epoch, Offset(found.end_offset))
+    partitions = [
+        asked.OffsetForLeaderPartition(partition=at, current_leader_epoch=led_in, leader_epoch=epochs[at])
+        for at, led_in in leading.items()
+    ]
+    request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[asked(topic=topic, partitions=partitions)])
+    found = cluster.call(request, node_id).topics[0].partitions
+    for one in found:
+        check_code(one.error_code, f"where epoch {epochs[one.partition]} of {topic}/{one.partition} ended")
+    return {one.partition: EpochEnd(one.leader_epoch, Offset(one.end_offset)) for one in found}
 
 
 def _bounds(

@@ -19,8 +19,8 @@ from sources.errors import AboveMaximum, Rewritten
 from sources.offsets import LogId, Offset, OffsetRange
 
 _HINT: Final = (
-    "An unclean election, or a broker that came back without its disk, took the log back."
-    " logtwin repair goes back to the last point both share."
+    "An unclean election, or a broker that came back without its disk, took the log back. What was replicated stays as "
+    "it is; to follow what the broker has now, replicate the topic under another name of the cluster."
 )
 
 

@@ -72,6 +72,6 @@ def check_same(topic: Topic, topic_id: uuid.UUID) -> None:
             f"topic {topic.name} was deleted and created again: it is another one of the same name",
             expected=f"topic id {topic_id}",
             found=topic.id,
-            hint="What was replicated is all that is left of the old one. Follow the new one from its start, "
-            "as a new epoch of the log.",
+            hint="What was replicated is all that is left of the old one, and stays as it is. Replicate the new one "
+            "under another name of the cluster.",
         )

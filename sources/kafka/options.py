@@ -1,4 +1,4 @@
-"""How to reach and read a Kafka topic, as an operator writes it: options of ``format("logtwin")``.
+"""How to reach and read a Kafka topic, as an operator writes it: options of ``format("logtwin")``, and of a replica.
 
 What must hold: no error repeats what was given as a secret, for it may be one. So only its place is taken, and where
 a value is wrong pydantic's own words, which would quote all that was given, are without it.
@@ -6,6 +6,7 @@ a value is wrong pydantic's own words, which would quote all that was given, are
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Literal, Self
 
@@ -15,6 +16,8 @@ from pydantic.alias_generators import to_camel
 from sources.errors import ConfigurationError
 from sources.kafka.isolation import Isolation
 from sources.kafka.settings import KafkaSettings, Mechanism, Protocol, Secret, Security
+from sources.kafka.topic_offsets import TopicOffsets
+from sources.loss import OnLoss
 from sources.offsets import LogId
 from sources.options import EARLIEST, LATEST, MIB, parse_options
 
@@ -30,14 +33,18 @@ class TopicOptions(BaseModel):
     servers: str = Field(
         description="host:port of a broker, several joined by a comma; one that answers names all the others"
     )
-    emit: Literal["records"] = Field("records", description="the records; ranges are for logs that are replicated")
+    emit: Literal["records", "ranges"] = Field(
+        "records", description="the records; or ranges, only what is to be read, for the replica's own tasks"
+    )
     isolation: Literal["read_committed", "read_uncommitted"] = Field(
         "read_committed",
         description="nothing of transactions that are open or aborted, as who sent them meant it; read_uncommitted "
         "reads all, and does not wait for who left a transaction open",
     )
-    starting_offset: Literal["earliest", "latest"] = Field(
-        EARLIEST, description="where a stream without a checkpoint starts; latest leaves out what is there already"
+    starting_offset: str = Field(
+        EARLIEST,
+        description="where a stream without a checkpoint starts; latest leaves out what is there already; "
+        '{"topic": <id>, "next": {<partition>: <offset>, …}} goes on from there, in other partitions from 0',
     )
     ending_offset: Literal["latest"] = Field(
         LATEST, description="batch reads: where to end; each partition's end is asked for once, when they are planned"
@@ -96,12 +103,12 @@ class TopicOptions(BaseModel):
             raise ValueError("kafka/<cluster>/<topic>, which is read with all its partitions")
         return text
 
-    @field_validator("emit", mode="before")
+    @field_validator("starting_offset")
     @classmethod
-    def _records(cls, given: object) -> object:
-        if given == "ranges":
-            raise ValueError("records: Kafka topics are not yet replicated, and nothing else reads ranges")
-        return given
+    def _names_or_is_a_start(cls, text: str) -> str:
+        if text not in (EARLIEST, LATEST):
+            _positions(text)
+        return text
 
     @field_validator("sasl_username", "sasl_password", "ssl_key_password", mode="before")
     @classmethod
@@ -124,6 +131,11 @@ class TopicOptions(BaseModel):
     def isolation_level(self) -> Isolation:
         return Isolation[self.isolation.upper()]
 
+    @property
+    def starting_positions(self) -> TopicOffsets | None:
+        """What `starting_offset` says where it is no name."""
+        return None if self.starting_offset in (EARLIEST, LATEST) else _positions(self.starting_offset)
+
     def settings(self) -> KafkaSettings:
         """Raises ConfigurationError for servers that are none, and for what does not go together."""
         return KafkaSettings(
@@ -145,3 +157,27 @@ class TopicOptions(BaseModel):
             key_password=self.ssl_key_password,
             check_hostname=self.ssl_check_hostname,
         )
+
+
+class ReplicatedTopicOptions(TopicOptions):
+    """One topic that is replicated: also what the master is told of it, and what is done about a loss."""
+
+    group: str = Field(
+        "logtwin",
+        description="the consumer group whose committed offsets say how far the replica is, for every tool that shows "
+        "lag; nobody may consume with it; empty: nothing is acknowledged",
+    )
+    on_loss: OnLoss = Field(
+        "fail",
+        description="what is lost or damaged stops the topic; with record it becomes an incident, and the topic goes "
+        "on behind it",
+    )
+
+
+def _positions(text: str) -> TopicOffsets:
+    """Raises ValueError for what is none."""
+    try:
+        return TopicOffsets.from_json(json.loads(text))
+    except (ValueError, ConfigurationError):
+        expected = '{"topic": <id>, "next": {<partition>: <offset>, …}}'
+        raise ValueError(f"earliest, latest, or {expected}") from None

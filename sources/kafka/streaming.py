@@ -1,5 +1,8 @@
 """A Kafka topic as Spark's data source ``logtwin`` reads it: all its partitions, as a stream or a batch.
 
+With ``emit = "ranges"`` only what is to be read, one row a split, with that partition's part of the batch; a partition
+that has nothing new has no row.
+
 What must hold: each record of what a batch covers comes once, of the very topic that the checkpoint names. That Spark
 keeps a position for each partition, and plans a batch anew from two of them, is all that this rests on; a reader
 remembers only what it may forget. Leader epochs are not kept in the checkpoint: a log that was cut below a position is
@@ -21,6 +24,7 @@ from sources.kafka.options import TopicOptions
 from sources.kafka.partition import KafkaPartition
 from sources.kafka.topic import KafkaTopic, open_topic
 from sources.kafka.topic_offsets import TopicBounds, TopicOffsets
+from sources.master import RANGES_SCHEMA, range_row
 from sources.master_topic import KAFKA_SCHEMA
 from sources.offsets import OffsetRange
 from sources.options import EARLIEST
@@ -30,20 +34,23 @@ TOPIC_SCHEMA = pa.schema([pa.field("log_id", pa.string()), *KAFKA_SCHEMA])
 
 @dataclass(frozen=True)
 class TopicSplit(InputPartition):
-    """What one task reads."""
+    """What one task reads: `owned` of `batch`, the partition's part of it."""
 
     partition: KafkaPartition
+    batch: OffsetRange
     owned: OffsetRange
 
 
 class TopicSource:
     """A topic and how it is asked for."""
 
-    schema = TOPIC_SCHEMA
-
     def __init__(self, topic: KafkaTopic, options: TopicOptions) -> None:
         self._topic = topic
         self._options = options
+
+    @property
+    def schema(self) -> pa.Schema:
+        return RANGES_SCHEMA if self._options.emit == "ranges" else TOPIC_SCHEMA
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> Self:
@@ -67,11 +74,11 @@ class TopicBatchReader(DataSourceReader):
 
     @across_processes()
     def partitions(self) -> Sequence[InputPartition]:
-        bounds = self._topic.bounds()
-        return _splits(self._topic, _starts(self._options, bounds), bounds.latest)
+        start, bounds = _start(self._topic, self._options)
+        return _splits(self._topic, start, bounds.latest)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _records(partition)
+        return _emit(self._options, partition)
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -85,7 +92,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @across_processes()
     def initialOffset(self) -> dict[str, Any]:
-        return _starts(self._options, self._topic.bounds()).to_json()
+        return _start(self._topic, self._options)[0].to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._options.max_offsets_per_trigger)
@@ -97,9 +104,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @across_processes()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         at = TopicOffsets.from_json(start)
-        bounds = self._topic.bounds(at.topic_id)
-        at.check_held(bounds, self._topic.log_id)
-        self._newest = ends = bounds.latest
+        self._newest = ends = _held_from(self._topic, at).latest
         if self._last_wanted is not None:
             ends = ends.up_to(self._last_wanted)
         return at.advanced(ends, self._most(limit)).to_json()
@@ -112,7 +117,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _splits(self._topic, TopicOffsets.from_json(start), TopicOffsets.from_json(end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _records(partition)
+        return _emit(self._options, partition)
 
     def _most(self, limit: ReadLimit) -> int | None:
         if isinstance(limit, ReadAllAvailable):
@@ -120,20 +125,43 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_offsets_per_trigger
 
 
-def _starts(options: TopicOptions, bounds: TopicBounds) -> TopicOffsets:
-    return bounds.earliest if options.starting_offset == EARLIEST else bounds.latest
+def _start(topic: KafkaTopic, options: TopicOptions) -> tuple[TopicOffsets, TopicBounds]:
+    """Where reading starts, in every partition that there is, and what the topic holds."""
+    given = options.starting_positions
+    if given is not None:
+        bounds = _held_from(topic, given)
+        return TopicOffsets(given.topic_id, {number: given.at(number) for number in bounds.held}), bounds
+    bounds = topic.bounds()
+    return bounds.earliest if options.starting_offset == EARLIEST else bounds.latest, bounds
+
+
+def _held_from(topic: KafkaTopic, at: TopicOffsets) -> TopicBounds:
+    """What the topic holds, where reading can go on from `at`. Raises what says that it cannot."""
+    bounds = topic.bounds(at.topic_id)
+    at.check_held(bounds, topic.log_id)
+    return bounds
 
 
 def _splits(topic: KafkaTopic, start: TopicOffsets, end: TopicOffsets) -> list[TopicSplit]:
     """One at least, which may be empty: given none, Spark makes up a partition of its own."""
-    wanted = [(topic.partition(number, end.topic_id), owned) for number, owned in end.since(start).items()]
-    pieces = [TopicSplit(partition, piece) for partition, owned in wanted for piece in partition.plan(owned)]
-    return pieces or [TopicSplit(*wanted[0])]
+    wanted = [(topic.partition(number, end.topic_id), batch) for number, batch in end.since(start).items()]
+    pieces = [TopicSplit(partition, batch, piece) for partition, batch in wanted for piece in partition.plan(batch)]
+    partition, batch = wanted[0]
+    return pieces or [TopicSplit(partition, batch, batch)]
 
 
-def _records(split: InputPartition) -> Iterator[pa.RecordBatch]:
+def _emit(options: TopicOptions, split: InputPartition) -> Iterator[pa.RecordBatch]:
     if not isinstance(split, TopicSplit):
         raise TypeError(f"not a split of this source: {split!r}")
+    return _ranges(split) if options.emit == "ranges" else _records(split)
+
+
+def _ranges(split: TopicSplit) -> Iterator[pa.RecordBatch]:
+    if not split.owned.is_empty:
+        yield range_row(split.partition.log_id, split.batch, split.owned)
+
+
+def _records(split: TopicSplit) -> Iterator[pa.RecordBatch]:
     with across_processes():
         for chunk in split.partition.read(split.owned):
             yield _with_log_id(split.partition, chunk.records)

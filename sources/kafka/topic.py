@@ -1,27 +1,43 @@
-"""A topic of a cluster: what it holds now, and its partitions as logs. Picklable; connects in each call."""
+"""A topic of a cluster as a master: what it holds now, its partitions as logs, and who is told how far a replica is.
+
+Picklable; connects in each call. Only a session keeps a connection.
+"""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 from sources.errors import naming
-from sources.kafka.bounds import bounds
-from sources.kafka.connection import connected
+from sources.kafka.bounds import bounds, epoch_ends
+from sources.kafka.connection import Cluster, connected
+from sources.kafka.epochs import check_history
+from sources.kafka.group import ConsumerGroup
 from sources.kafka.isolation import Isolation
 from sources.kafka.leadership import check_same
-from sources.kafka.options import TopicOptions
+from sources.kafka.options import ReplicatedTopicOptions, TopicOptions
 from sources.kafka.partition import MIB, KafkaPartition
 from sources.kafka.retries import ask_again
+from sources.kafka.session import GroupSession
 from sources.kafka.settings import KafkaSettings
-from sources.kafka.topic_offsets import TopicBounds
-from sources.kafka.topics import topics_named
+from sources.kafka.topic_offsets import TopicBounds, TopicOffsets
+from sources.kafka.topics import Topic, topics_named
+from sources.master_topic import PartitionPosition, TopicSession, partition_log
 from sources.offsets import LogId
+from sources.silent_session import SilentTopicSession
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaTopic:
-    """Topic `topic` of the cluster that the operator calls `cluster`. The limits are as `KafkaPartition` has them."""
+    """Topic `topic` of the cluster that the operator calls `cluster`. The limits are as `KafkaPartition` has them.
+
+    `group` is the consumer group that is told how far a replica is; None: nobody is.
+    """
 
     settings: KafkaSettings
     cluster: str
@@ -30,11 +46,20 @@ class KafkaTopic:
     chunk_bytes: int = 8 * MIB
     split_offsets: int = 100_000
     patience_ms: int = 30_000
+    group: str | None = None
 
     @property
     def log_id(self) -> LogId:
         """Of the topic; a log id of a partition ends with its number."""
         return LogId("kafka", f"{self.cluster}/{self.topic}")
+
+    def check(self) -> None:
+        """Make sure, once at the start of a job, that nobody else consumes with the group.
+
+        Raises ConfigurationError naming who does, and as `bounds` does.
+        """
+        if self.group is not None:
+            self._ask(ConsumerGroup(self.group, patience_ms=0).check)
 
     def bounds(self, known: uuid.UUID | None = None) -> TopicBounds:
         """The topic's id, its partitions, and what can be read of each now, by one connection.
@@ -43,8 +68,21 @@ class KafkaTopic:
         ConfigurationError (no such topic, not allowed), MasterUnreachable, MasterSilent, MasterRefused,
         ProtocolViolation; what a retry can help only after `patience_ms`.
         """
-        with naming(self.log_id):
-            return ask_again(lambda: self._bounds(known), patience_ms=self.patience_ms)
+        return self._ask(partial(self._bounds, known))
+
+    def check_history(self, topic_id: uuid.UUID, positions: Mapping[int, PartitionPosition]) -> None:
+        """Make sure that what lies before `positions` is still the history of the topic that `topic_id` names.
+
+        By one connection, and with a few requests to each leader. Raises BelowMinimum, AboveMaximum, Rewritten, which
+        name the partition's log, and as `bounds` does.
+        """
+        self._ask(partial(self._check_history, topic_id, positions))
+
+    def open_session(self) -> TopicSession:
+        """A session that commits to the group. It connects in the background, at the first acknowledgement."""
+        if self.group is None:
+            return SilentTopicSession()
+        return GroupSession(self.settings, self.group, self.topic, self.log_id)
 
     def partition(self, number: int, topic_id: uuid.UUID) -> KafkaPartition:
         """Partition `number` of the topic that `topic_id` names."""
@@ -60,16 +98,42 @@ class KafkaTopic:
             patience_ms=self.patience_ms,
         )
 
-    def _bounds(self, known: uuid.UUID | None) -> TopicBounds:
-        with connected(self.settings) as cluster:
-            topic = topics_named(cluster, [self.topic])[0]
-            if known is not None:
-                check_same(topic, known)
-            return TopicBounds(topic.id, bounds(cluster, topic, self.isolation))
+    def _ask(self, question: Callable[[Cluster], T]) -> T:
+        """The answer to `question`, which is asked again over a new connection where a retry can help."""
+
+        def connect_and_ask() -> T:
+            with connected(self.settings) as cluster:
+                return question(cluster)
+
+        with naming(self.log_id):
+            return ask_again(connect_and_ask, patience_ms=self.patience_ms)
+
+    def _bounds(self, known: uuid.UUID | None, cluster: Cluster) -> TopicBounds:
+        topic = self._described(cluster, known)
+        return TopicBounds(topic.id, bounds(cluster, topic, self.isolation))
+
+    def _check_history(self, topic_id: uuid.UUID, positions: Mapping[int, PartitionPosition], cluster: Cluster) -> None:
+        topic = self._described(cluster, topic_id)
+        held = bounds(cluster, topic, Isolation.READ_UNCOMMITTED, topic.leaders.keys() & positions.keys())
+        at = TopicOffsets(topic_id, {number: position.offset for number, position in positions.items()})
+        at.check_held(TopicBounds(topic_id, held), self.log_id)
+        epochs = {number: epoch for number, one in positions.items() if (epoch := one.leader_epoch) is not None}
+        for number, found in epoch_ends(cluster, topic, epochs).items():
+            log = partition_log(self.log_id, number)
+            check_history(epochs[number], positions[number].offset, found, held[number], log)
+
+    def _described(self, cluster: Cluster, known: uuid.UUID | None) -> Topic:
+        topic = topics_named(cluster, [self.topic])[0]
+        if known is not None:
+            check_same(topic, known)
+        return topic
 
 
 def open_topic(options: TopicOptions) -> KafkaTopic:
-    """The topic that `options` describe. Raises ConfigurationError; connects to nothing."""
+    """The topic that `options` describe; of a replicated one with its group.
+
+    Raises ConfigurationError; connects to nothing.
+    """
     return KafkaTopic(
         settings=options.settings(),
         cluster=options.cluster,
@@ -77,4 +141,5 @@ def open_topic(options: TopicOptions) -> KafkaTopic:
         isolation=options.isolation_level,
         chunk_bytes=options.chunk_bytes,
         split_offsets=options.split_offsets,
+        group=(options.group or None) if isinstance(options, ReplicatedTopicOptions) else None,
     )

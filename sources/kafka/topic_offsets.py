@@ -13,6 +13,7 @@ from typing import Any
 
 from sources.errors import AboveMaximum, ConfigurationError
 from sources.kafka.held import check_held
+from sources.master_topic import partition_log
 from sources.offsets import LogId, Offset, OffsetRange
 
 
@@ -84,7 +85,7 @@ class TopicOffsets:
         Raises BelowMinimum and AboveMaximum, which name the partition's log.
         """
         for number in sorted({*self.next, *bounds.held}):
-            at, of_partition = self.at(number), LogId(log.kind, f"{log.name}/{number}")
+            at, of_partition = self.at(number), partition_log(log, number)
             if number not in bounds.held:
                 raise AboveMaximum(
                     "the topic has no such partition any more",

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import partial
-from pathlib import Path
 
 import pytest
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaTopicPartition
 
-from pipeline.jars import java, resolve
 from sources.errors import ConfigurationError, MasterRefused
 from sources.kafka.connection import connected
 from sources.kafka.group import ConsumerGroup
 from sources.kafka.topics import TopicPartition
 from sources.master_topic import PartitionPosition
 from sources.offsets import Offset
-from tests.patience import PATIENCE_S
 from tests.peers.kafka import VERSIONS, KafkaBroker
+from tests.peers.kafka_groups import java_member, seen_by_tools
 from tests.peers.kafka_reading import settings_of
-from tests.peers.kafka_traffic import Record, admin, create_topic, producer, send
-from tests.peers.process import die_with_parent
+from tests.peers.kafka_traffic import Record, create_topic, producer, send
 
 pytestmark = pytest.mark.peer
 
@@ -41,12 +37,6 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
-
-
-def seen_by_tools(broker: KafkaBroker, group: str) -> dict[tuple[str, int], tuple[int, int]]:
-    with admin(broker) as client:
-        offsets = client.list_group_offsets(group)[group]
-    return {(tp.topic, tp.partition): (found.offset, found.leader_epoch) for tp, found in offsets.items()}
 
 
 def test_what_is_committed_is_what_tools_and_consumers_see(broker: KafkaBroker) -> None:
@@ -79,7 +69,7 @@ def test_a_group_in_which_somebody_consumes_is_refused_naming_him(broker: KafkaB
     group = ConsumerGroup(f"taken by {protocol}")
     position = {A0: PartitionPosition(Offset(5), 0)}
     with connected(settings_of(broker)) as cluster:
-        with java_member(broker, group.name, protocol):
+        with java_member(broker, group.name, protocol, "a"):
             for refused in (partial(group.check, cluster), partial(group.commit, cluster, position)):
                 with pytest.raises(ConfigurationError, match=f"group {group.name} is consumed by others") as raised:
                     refused()
@@ -88,25 +78,6 @@ def test_a_group_in_which_somebody_consumes_is_refused_naming_him(broker: KafkaB
         group.check(cluster)
         group.commit(cluster, position)
         assert group.committed(cluster, [A0]) == position
-
-
-@contextmanager
-def java_member(broker: KafkaBroker, group: str, protocol: str) -> Iterator[None]:
-    """Kafka's own consumer in the group, which has a partition of topic a; it leaves at the end."""
-    jars = resolve("org.apache.kafka", "kafka_2.13", broker.version)
-    program = Path(__file__).parent / "java" / "JoinGroup.java"
-    command = [java(), "-Xmx128m", "-cp", f"{jars}/*", str(program), broker.server, group, protocol, "a"]
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, preexec_fn=die_with_parent
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"joined\n"
-        yield
-        process.communicate(b"leave\n", timeout=PATIENCE_S)
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def test_a_topic_that_is_gone_is_said(broker: KafkaBroker) -> None:

@@ -18,6 +18,7 @@ from sources.kafka.connection import connected
 from sources.kafka.isolation import Isolation
 from sources.kafka.streaming import TOPIC_SCHEMA
 from sources.kafka.topics import topics_matching
+from sources.master import RANGES_SCHEMA
 from tests.patience import wait_until
 from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_reading import Row, consumed, rows, settings_of, topic_of
@@ -199,6 +200,35 @@ def test_a_stream_goes_on_from_its_checkpoint_with_each_record_once(
     assert json.dumps(str(of_topic)).encode() in kept
     assert keys.user.encode() not in kept
     assert keys.password.encode() not in kept
+
+
+def test_ranges_are_what_is_to_be_read_from_a_given_start_on(
+    spark: SparkSession, broker: KafkaBroker, tmp_path: Path
+) -> None:
+    create_topic(broker, "ranges", 2)
+    send_plain(broker, "ranges", 1, 30)
+    at = {"topic": str(topic_of(broker, "ranges").id), "next": {"0": 5}}
+    options = {"id": "kafka/east/ranges", "servers": broker.server, "emit": "ranges", "startingOffset": json.dumps(at)}
+    batches = list[list[tuple[Any, ...]]]()
+
+    def keep(batch: DataFrame, _: int) -> None:
+        assert batch.columns == RANGES_SCHEMA.names
+        batches.append(sorted(tuple(row) for row in batch.collect()))
+
+    stream(spark, options, tmp_path / "checkpoint", keep)
+    assert batches == [[("kafka/east/ranges/0", 5, 30, 5, 25), ("kafka/east/ranges/0", 5, 30, 25, 30)]]
+    add_partitions(broker, "ranges", 3)
+    stream(spark, options, tmp_path / "checkpoint", keep)
+    assert batches[1:] == [[]]  # there is a third position, and nothing to read
+    send_plain(broker, "ranges", 3, 4)
+    stream(spark, options, tmp_path / "checkpoint", keep)
+    assert batches[2:] == [
+        [
+            ("kafka/east/ranges/0", 30, 34, 30, 34),
+            ("kafka/east/ranges/1", 0, 4, 0, 4),
+            ("kafka/east/ranges/2", 0, 4, 0, 4),
+        ]
+    ]
 
 
 def test_a_secret_is_told_in_no_error(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -85,9 +85,15 @@ def offsets(*found: int, error: int = 0) -> Any:
 
 
 def epoch_ends(epoch: int, end: int) -> Any:
+    """Of partition 0."""
+    return epoch_ends_of({0: (epoch, end)})
+
+
+def epoch_ends_of(ends: Mapping[int, tuple[int, int]]) -> Any:
+    """Partition -> an epoch and its end."""
     of_topic = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
-    found = of_topic.EpochEndOffset(partition=0, leader_epoch=epoch, end_offset=end)
-    return OffsetForLeaderEpochResponse(topics=[of_topic(topic="t", partitions=[found])], version=4)
+    found = [of_topic.EpochEndOffset(partition=at, leader_epoch=one[0], end_offset=one[1]) for at, one in ends.items()]
+    return OffsetForLeaderEpochResponse(topics=[of_topic(topic="t", partitions=found)], version=4)
 
 
 def fetched(

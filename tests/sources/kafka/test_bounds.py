@@ -6,12 +6,13 @@ import kafka.errors as kafka_errors
 import pytest
 
 from sources.errors import ConfigurationError, LogtwinError, MasterRefused
-from sources.kafka.bounds import bounds, epoch_end
+from sources.kafka.bounds import bounds, epoch_end, epoch_ends
 from sources.kafka.epochs import EpochEnd
 from sources.kafka.isolation import Isolation
 from sources.kafka.topics import Leader, Topic, TopicPartition
 from sources.offsets import Offset, OffsetRange
-from tests.sources.kafka.scripted_cluster import TOPIC_ID, ScriptedCluster, epoch_ends, offsets
+from tests.sources.kafka import scripted_cluster as scripted
+from tests.sources.kafka.scripted_cluster import TOPIC_ID, ScriptedCluster, offsets
 
 LED_BY_TWO = Topic("t", TOPIC_ID, {0: Leader(1, 3), 1: Leader(1, 4), 2: None})
 
@@ -52,10 +53,34 @@ def test_an_end_below_the_start_is_no_range() -> None:
 
 
 def test_the_end_of_an_epoch_is_as_the_leader_says() -> None:
-    cluster = ScriptedCluster(epoch_ends(2, 40), epoch_ends(-1, -1))
+    cluster = ScriptedCluster(scripted.epoch_ends(2, 40), scripted.epoch_ends(-1, -1))
     tp = TopicPartition("t", 0)
     assert epoch_end(cluster, Leader(1, 9), tp, 3) == EpochEnd(2, Offset(40))
     assert epoch_end(cluster, Leader(1, 9), tp, 10) == EpochEnd(-1, Offset(-1))
     request, node = cluster.asked[0]
     asked = request.topics[0].partitions[0]
     assert (node, asked.leader_epoch, asked.current_leader_epoch) == (1, 3, 9)
+
+
+def test_each_leader_is_asked_once_for_the_ends_of_all_its_epochs() -> None:
+    topic = Topic("t", TOPIC_ID, {0: Leader(2, 7), 1: Leader(1, 3), 2: Leader(2, 8), 3: None})
+    ends = {0: (5, 50), 1: (3, 30), 2: (-1, -1)}
+    cluster = ScriptedCluster(scripted.epoch_ends_of({1: ends[1]}), scripted.epoch_ends_of({2: ends[2], 0: ends[0]}))
+    found = epoch_ends(cluster, topic, {0: 5, 1: 4, 2: 6})
+    assert found == {number: EpochEnd(epoch, Offset(end)) for number, (epoch, end) in ends.items()}
+    asked = [(node, one) for request, node in cluster.asked for one in request.topics[0].partitions]
+    assert sorted((node, one.partition, one.leader_epoch, one.current_leader_epoch) for node, one in asked) == [
+        (1, 1, 4, 3), (2, 0, 5, 7), (2, 2, 6, 8)
+    ]  # fmt: skip
+    assert len(cluster.asked) == 2
+    assert epoch_ends(ScriptedCluster(), topic, {}) == {}
+    with pytest.raises(MasterRefused, match="no broker leads partition t/3"):
+        epoch_ends(ScriptedCluster(), topic, {3: 1})
+
+
+def test_an_epoch_that_the_leader_does_not_tell_names_its_partition() -> None:
+    answer = scripted.epoch_ends_of({0: (5, 50), 1: (-1, -1)})
+    answer.topics[0].partitions[1].error_code = scripted.NOT_LEADER
+    topic = Topic("t", TOPIC_ID, {0: Leader(1, 7), 1: Leader(1, 3)})
+    with pytest.raises(MasterRefused, match="where epoch 4 of t/1 ended"):
+        epoch_ends(ScriptedCluster(answer), topic, {0: 5, 1: 4})

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import trustme
 
+from pipeline.ports import free_port
 from sources.errors import ConfigurationError, LogtwinError, MasterSilent, MasterUnreachable, ProtocolViolation
 from sources.kafka.connection import connected
 from sources.kafka.settings import KafkaSettings, Secret, Security
-from tests.peers.ports import free_port
 
 TLS = Security(protocol="SSL")
 LIMIT_MS = 300

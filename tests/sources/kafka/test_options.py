@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import traceback
+import uuid
 
 import pytest
 
 from sources.errors import ConfigurationError
 from sources.kafka.isolation import Isolation
-from sources.kafka.options import TopicOptions
+from sources.kafka.options import ReplicatedTopicOptions, TopicOptions
 from sources.kafka.settings import KafkaSettings, Secret, Security
 from sources.kafka.topic import open_topic
+from sources.kafka.topic_offsets import TopicOffsets
+from sources.offsets import Offset
 from sources.options import MasterOptions
 from sources.registry import open_log
 
@@ -73,7 +77,28 @@ def test_every_option_arrives() -> None:
 
 
 def test_every_option_says_why() -> None:
-    assert not [name for name, field in TopicOptions.model_fields.items() if not field.description]
+    assert not [name for name, field in ReplicatedTopicOptions.model_fields.items() if not field.description]
+
+
+def test_a_start_is_a_name_or_what_a_checkpoint_says() -> None:
+    at = TopicOffsets(uuid.UUID(int=7), {0: Offset(5), 3: Offset(0)})
+    options = TopicOptions.of({**PLAIN, "startingOffset": json.dumps(at.to_json())})
+    assert options.starting_positions == at
+    for name in ("earliest", "latest"):
+        assert TopicOptions.of({**PLAIN, "startingOffset": name}).starting_positions is None
+
+
+def test_a_replicated_topic_has_a_group_unless_it_is_left_out() -> None:
+    options = ReplicatedTopicOptions.of(PLAIN)
+    assert (options.group, options.on_loss) == ("logtwin", "fail")
+    assert open_topic(options).group == "logtwin"
+    assert (
+        open_topic(ReplicatedTopicOptions.of({**PLAIN, "group": "of my own", "on_loss": "record"})).group == "of my own"
+    )
+    assert open_topic(ReplicatedTopicOptions.of({**PLAIN, "group": ""})).group is None
+    assert open_topic(TopicOptions.of({**PLAIN, "emit": "ranges"})).group is None
+    with pytest.raises(ConfigurationError, match="no key 'group'"):
+        TopicOptions.of({**PLAIN, "group": "logtwin"})
 
 
 @pytest.mark.parametrize(
@@ -83,9 +108,10 @@ def test_every_option_says_why() -> None:
         ({"id": "kafka/east/orders/0"}, ["kafka/<cluster>/<topic>", "all its partitions"]),
         ({"id": "rocketmq/east/orders"}, ["kafka/<cluster>/<topic>"]),
         ({"id": "kafka/east/"}, ["no log id"]),
-        ({"emit": "ranges"}, ["emit", "not yet replicated"]),
-        ({"emit": "rows"}, ["emit", "records", "'rows'"]),
-        ({"startingOffset": "5"}, ["starting_offset", "'earliest' or 'latest'"]),
+        ({"emit": "rows"}, ["emit", "'records' or 'ranges'", "'rows'"]),
+        ({"startingOffset": "5"}, ["starting_offset", "earliest, latest, or", "'5'"]),
+        ({"startingOffset": "first"}, ["starting_offset", '"next"', "'first'"]),
+        ({"startingOffset": '{"topic": "t", "next": {}}'}, ["starting_offset", "<partition>"]),
         ({"endingOffset": "earliest"}, ["ending_offset", "'latest'"]),
         ({"maxOffsetsPerTrigger": "0"}, ["max_offsets_per_trigger", "greater than 0"]),
         ({"isolation": "serializable"}, ["isolation", "read_committed", "serializable"]),
@@ -137,7 +163,7 @@ def test_no_other_mistake_tells_what_lies_beside_it(wrong: dict[str, str | None]
     assert HIDDEN not in "".join(traceback.format_exception(caught.value))
 
 
-def test_a_topic_in_a_job_s_configuration_is_told_where_topics_are_read() -> None:
-    with pytest.raises(ConfigurationError, match="not yet replicated") as caught:
+def test_a_topic_among_the_logs_of_a_job_is_told_where_topics_stand() -> None:
+    with pytest.raises(ConfigurationError, match="no single log") as caught:
         open_log(MasterOptions(id="kafka/east/orders/0"))
-    assert 'format("logtwin")' in str(caught.value)
+    assert "[[topics]]" in str(caught.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import uuid
 from typing import Any
@@ -12,8 +13,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, LogtwinError, Recreated, find_error
 from sources.kafka import topic as topic_module
 from sources.kafka.options import TopicOptions
-from sources.kafka.streaming import TopicBatchReader, TopicSplit, TopicStreamReader
+from sources.kafka.streaming import TOPIC_SCHEMA, TopicBatchReader, TopicSource, TopicSplit, TopicStreamReader
 from sources.kafka.topic import open_topic
+from sources.master import RANGES_SCHEMA
 from tests.sources.kafka.scripted_cluster import OTHER_ID, TOPIC_ID, ScriptedCluster, metadata, offsets, topic
 
 ALL = ReadAllAvailable()
@@ -73,6 +75,13 @@ def test_a_stream_starts_at_the_earliest_or_the_latest_offsets(readers: Readers)
         cluster = readers.holds((3, 8), (0, 5))
         assert readers.stream(startingOffset=name).initialOffset() == expected
         assert cluster.connections == 1
+
+
+def test_a_stream_or_batch_starts_where_it_is_told_and_at_0_where_it_is_not(readers: Readers) -> None:
+    readers.holds((3, 8), (0, 5), (0, 4))
+    assert readers.stream(startingOffset=json.dumps(at(7, 5))).initialOffset() == at(7, 5, 0)
+    readers.holds((3, 8), (0, 5), (0, 4))
+    assert owned(readers.batch(startingOffset=json.dumps(at(7, 5))).partitions()) == [(0, 7, 8), (2, 0, 4)]
 
 
 @pytest.mark.parametrize(
@@ -141,16 +150,47 @@ def test_a_batch_read_covers_what_is_held_when_it_is_planned(readers: Readers) -
     [
         (at(4, 5, topic_id=OTHER_ID), Recreated, "kafka/c/t", [str(TOPIC_ID), str(OTHER_ID)]),
         (at(1, 5), BelowMinimum, "kafka/c/t/0", ["2 or more"]),
+        (at(), BelowMinimum, "kafka/c/t/0", ["2 or more"]),
         (at(4, 12), AboveMaximum, "kafka/c/t/1", ["9 or less"]),
         (at(4, 5, 6), AboveMaximum, "kafka/c/t/2", ["no such partition"]),
-        ({"offset": 5}, ConfigurationError, None, ["no positions of a Kafka topic"]),
     ],
 )
 def test_a_start_that_the_topic_does_not_hold_is_an_error_that_crosses_processes(
     readers: Readers, start: dict[str, Any], kind: type[LogtwinError], log: str | None, words: list[str]
 ) -> None:
-    readers.holds((2, 9), (0, 9))
-    error = error_of(kind, lambda: readers.stream().latestOffset(start, ALL))
-    assert error.log == log
-    for word in words:
-        assert word in str(error)
+    told = {"startingOffset": json.dumps(start)}
+    for ask in (
+        lambda: readers.stream().latestOffset(start, ALL),
+        lambda: readers.stream(**told).initialOffset(),
+        lambda: readers.batch(**told).partitions(),
+    ):
+        readers.holds((2, 9), (0, 9))
+        error = error_of(kind, ask)
+        assert error.log == log
+        for word in words:
+            assert word in str(error)
+
+
+def test_the_checkpoint_of_another_source_is_no_start(readers: Readers) -> None:
+    error = error_of(ConfigurationError, lambda: readers.stream().latestOffset({"offset": 5}, ALL))
+    assert "no positions of a Kafka topic" in str(error)
+
+
+def test_ranges_are_the_splits_with_their_partition_s_part_of_the_batch(readers: Readers) -> None:
+    reader = readers.stream(emit="ranges")
+    splits = reader.partitions(at(0, 5), at(25, 5, 3))
+    rows = [[list(row.values()) for batch in reader.read(split) for row in batch.to_pylist()] for split in splits]
+    assert rows == [
+        [["kafka/c/t/0", 0, 25, 0, 10]],
+        [["kafka/c/t/0", 0, 25, 10, 20]],
+        [["kafka/c/t/0", 0, 25, 20, 25]],
+        [["kafka/c/t/2", 0, 3, 0, 3]],
+    ]
+    assert {batch.schema for split in splits for batch in reader.read(split)} == {RANGES_SCHEMA}
+    (split,) = reader.partitions(at(25, 5), at(25, 5, 0))
+    assert list(reader.read(split)) == []
+
+
+def test_the_columns_are_those_of_what_is_emitted(readers: Readers) -> None:
+    for emit, schema in (("records", TOPIC_SCHEMA), ("ranges", RANGES_SCHEMA)):
+        assert TopicSource.of({"id": "kafka/c/t", "servers": "h:1", "emit": emit}).schema == schema

@@ -1,0 +1,81 @@
+"""What stands beside the records of a topic, as rows: who leads each partition, its bounds, how far the group is.
+
+All of a fetch is of one topic id and one view of its leaders. What was asked for in this order can be compared: the
+last stable offsets before the high watermarks, which are never below them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from sources.errors import LogtwinError, naming
+from sources.kafka.bounds import bounds
+from sources.kafka.connection import Cluster, connected
+from sources.kafka.group import ConsumerGroup
+from sources.kafka.isolation import Isolation
+from sources.kafka.retries import ask_again
+from sources.kafka.topic import KafkaTopic
+from sources.kafka.topics import Topic, TopicPartition, topics_named
+from sources.metadata import KAFKA_PARTITIONS, Fetched
+from sources.offsets import Offset
+
+_Row = dict[str, Any]
+
+
+def fetched(topic: KafkaTopic) -> Iterator[Fetched]:
+    """The only kind that a topic has: its partitions. What goes wrong is in the result."""
+    yield Fetched(KAFKA_PARTITIONS, _partitions(topic))
+
+
+def _partitions(topic: KafkaTopic) -> pa.Table | LogtwinError:
+    """A leader that moves, or a coordinator that loads, is asked again for the topic's patience."""
+    try:
+        with naming(topic.log_id):
+            return ask_again(lambda: _asked(topic), patience_ms=topic.patience_ms)
+    except LogtwinError as error:
+        return error
+
+
+def _asked(topic: KafkaTopic) -> pa.Table:
+    with connected(topic.settings) as cluster:
+        found = topics_named(cluster, [topic.topic])[0]
+        held = _held(cluster, found)
+        committed = _committed(cluster, found, topic.group)
+    rows = [
+        {
+            "partition": number,
+            "topic_id": str(found.id),
+            "consumer_group": topic.group,
+            "group_offset": committed.get(number),
+            **held.get(number, {}),
+        }
+        for number in found.leaders
+    ]
+    return pa.Table.from_pylist(rows, schema=KAFKA_PARTITIONS.schema)
+
+
+def _held(cluster: Cluster, topic: Topic) -> dict[int, _Row]:
+    """Of each partition that somebody leads; no other can be asked for."""
+    leaders = {number: leader for number, leader in topic.leaders.items() if leader is not None}
+    stable = bounds(cluster, topic, Isolation.READ_COMMITTED, leaders)
+    held = bounds(cluster, topic, Isolation.READ_UNCOMMITTED, leaders)
+    return {
+        number: {
+            "leader": leader.node_id,
+            "leader_epoch": leader.epoch,
+            "log_start": stable[number].start,
+            "last_stable": stable[number].end,
+            "log_end": held[number].end,
+        }
+        for number, leader in leaders.items()
+    }
+
+
+def _committed(cluster: Cluster, topic: Topic, group: str | None) -> Mapping[int, Offset]:
+    if group is None:
+        return {}
+    tps = [TopicPartition(topic.name, number) for number in topic.leaders]
+    return {tp.partition: at.offset for tp, at in ConsumerGroup(group).committed(cluster, tps).items()}

@@ -1,0 +1,99 @@
+"""What real brokers say of a topic's partitions, beside what the test did to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sources.errors import ConfigurationError, LogtwinError, MasterUnreachable
+from sources.kafka.connection import connected
+from sources.kafka.group import ConsumerGroup
+from sources.kafka.metadata import fetched
+from sources.kafka.topic import KafkaTopic
+from sources.kafka.topics import TopicPartition
+from sources.master_topic import PartitionPosition
+from sources.metadata import KAFKA_PARTITIONS
+from sources.offsets import Offset
+from tests.peers.kafka import VERSIONS, KafkaBroker
+from tests.peers.kafka_reading import settings_of, topic_of
+from tests.peers.kafka_traffic import (
+    Record,
+    add_partitions,
+    create_topic,
+    delete_records,
+    delete_topic,
+    producer,
+    send,
+    transaction,
+)
+
+pytestmark = pytest.mark.peer
+
+RECORDS = [Record(b"%d" % number) for number in range(10)]
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    with KafkaBroker(request.param, tmp_path_factory.mktemp(f"kafka-{request.param}")) as running:
+        yield running
+
+
+def orders(broker: KafkaBroker, topic: str = "orders", **options: Any) -> KafkaTopic:
+    return KafkaTopic(settings=settings_of(broker), cluster="prod", topic=topic, patience_ms=5_000, **options)
+
+
+def rows(topic: KafkaTopic) -> list[tuple[Any, ...]]:
+    """All columns but the topic's id."""
+    (found,) = fetched(topic)
+    assert found.kind is KAFKA_PARTITIONS
+    assert found.items is not None
+    assert not isinstance(found.items, LogtwinError), found.items
+    return [tuple(row.values()) for row in found.items.drop_columns(["topic_id"]).to_pylist()]
+
+
+def test_bounds_transactions_and_the_group_are_as_they_were_made(broker: KafkaBroker) -> None:
+    create_topic(broker, "orders", 2)
+    with producer(broker) as through:
+        send(through, "orders", RECORDS, 0)
+    delete_records(broker, "orders", 0, 4)
+    group = ConsumerGroup("lakehouse")
+    with connected(settings_of(broker)) as cluster:
+        group.commit(cluster, {TopicPartition("orders", 0): PartitionPosition(Offset(7), 0)})
+    node = broker.node_id
+    with producer(broker, transactional_id="open") as through, transaction(through):
+        send(through, "orders", RECORDS[:3], 1)
+        assert rows(orders(broker, group="lakehouse")) == [
+            (0, node, 0, 4, 10, 10, "lakehouse", 7),
+            (1, node, 0, 0, 0, 3, "lakehouse", None),
+        ]
+    add_partitions(broker, "orders", 3)
+    assert [row[3:] for row in rows(orders(broker))] == [
+        (4, 10, 10, None, None),
+        (0, 4, 4, None, None),  # with the end of the transaction
+        (0, 0, 0, None, None),
+    ]
+
+
+def test_a_topic_that_was_made_again_has_another_id(broker: KafkaBroker) -> None:
+    ids = []
+    for _ in range(2):
+        create_topic(broker, "again")
+        (found,) = fetched(orders(broker, "again"))
+        assert found.items is not None
+        assert not isinstance(found.items, LogtwinError)
+        ids += found.items.column("topic_id").to_pylist()
+        assert ids[-1] == str(topic_of(broker, "again").id)
+        delete_topic(broker, "again")
+    assert len(set(ids)) == 2
+
+
+def test_what_goes_wrong_is_the_result(broker: KafkaBroker) -> None:
+    (unknown,) = fetched(orders(broker, "unknown"))
+    assert isinstance(unknown.items, ConfigurationError)
+    nobody = replace(settings_of(broker), servers=(f"127.0.0.1:{broker.port + 3}",), connect_attempts=1)
+    (unreachable,) = fetched(replace(orders(broker), settings=nobody, patience_ms=0))
+    assert isinstance(unreachable.items, MasterUnreachable)
+    assert "kafka/prod/orders" in str(unreachable.items)

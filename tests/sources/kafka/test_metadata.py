@@ -1,0 +1,101 @@
+"""A topic's partitions as rows, out of scripted answers; errors are results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import kafka.errors as kafka_errors
+import pytest
+from kafka.protocol.consumer import OffsetFetchResponse
+
+from sources.errors import ConfigurationError, LogtwinError, MasterUnreachable
+from sources.kafka import metadata as metadata_module
+from sources.kafka.isolation import Isolation
+from sources.kafka.metadata import fetched
+from sources.kafka.settings import KafkaSettings
+from sources.kafka.topic import KafkaTopic
+from sources.metadata import KAFKA_PARTITIONS, Fetched
+from tests.sources.kafka.group_answers import coordinator
+from tests.sources.kafka.scripted_cluster import NOT_LEADER, TOPIC_ID, ScriptedCluster, metadata, offsets, topic
+
+UNKNOWN_TOPIC: int = kafka_errors.UnknownTopicOrPartitionError.errno
+
+
+def asked(
+    monkeypatch: pytest.MonkeyPatch, *answers: Any, group: str | None = None, patience_ms: int = 0
+) -> tuple[Fetched, ScriptedCluster]:
+    """What is fetched of topic "t" where the cluster gives these answers, and which questions it was asked."""
+    cluster = ScriptedCluster(*answers)
+    monkeypatch.setattr(metadata_module, "connected", cluster.connected)
+    settings = KafkaSettings(servers=("h:1",))
+    (found,) = fetched(KafkaTopic(settings=settings, cluster="c", topic="t", group=group, patience_ms=patience_ms))
+    assert found.kind is KAFKA_PARTITIONS
+    assert cluster.is_done
+    return found, cluster
+
+
+def rows(found: Fetched) -> list[tuple[Any, ...]]:
+    assert found.items is not None
+    assert not isinstance(found.items, LogtwinError)
+    assert found.items.schema == KAFKA_PARTITIONS.schema
+    names = [name for name in found.items.column_names if name != "topic_id"]
+    assert set(found.items.column("topic_id").to_pylist()) == {str(TOPIC_ID)}
+    return [tuple(row[name] for name in names) for row in found.items.to_pylist()]
+
+
+def committed(**at: int) -> Any:
+    """The answer of a group's coordinator; -1 is what it says of a partition that nothing is committed of."""
+    of_topic = OffsetFetchResponse.OffsetFetchResponseTopic
+    partitions = [
+        of_topic.OffsetFetchResponsePartition(
+            partition_index=int(name[1:]), committed_offset=offset, committed_leader_epoch=-1, error_code=0
+        )
+        for name, offset in at.items()
+    ]
+    return OffsetFetchResponse(topics=[of_topic(name="t", partitions=partitions)], error_code=0, version=7)
+
+
+def test_each_partition_has_its_leader_its_bounds_and_what_the_group_has_committed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    leaders = metadata(topic(leaders=[(1, 3), (1, 4)]))
+    bounds = (offsets(2, 0), offsets(8, 0), offsets(5, 0), offsets(9, 1))  # stable ones first
+    found, cluster = asked(monkeypatch, leaders, *bounds, coordinator(), committed(p0=7, p1=-1), group="lakehouse")
+    assert rows(found) == [(0, 1, 3, 2, 8, 9, "lakehouse", 7), (1, 1, 4, 0, 0, 1, "lakehouse", None)]
+    levels = [request.isolation_level for request, _ in cluster.asked[1:5]]
+    assert levels == [Isolation.READ_COMMITTED.value] * 2 + [Isolation.READ_UNCOMMITTED.value] * 2
+
+
+def test_one_without_a_leader_is_there_without_bounds_and_a_topic_without_a_group_asks_for_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    leaders = metadata(topic(leaders=[(1, 3), (-1, 4)]))
+    found, _ = asked(monkeypatch, leaders, offsets(0), offsets(5), offsets(0), offsets(5))
+    assert rows(found) == [(0, 1, 3, 0, 5, 5, None, None), (1, None, None, None, None, None, None, None)]
+    found, _ = asked(monkeypatch, metadata(topic(leaders=[(-1, 4)])))
+    assert rows(found) == [(0, None, None, None, None, None, None, None)]
+
+
+def test_a_leader_that_has_moved_is_sought_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, after = metadata(topic(leaders=[(1, 3)])), metadata(topic(leaders=[(2, 4)]))
+    answers = (before, offsets(0, error=NOT_LEADER), after, offsets(0), offsets(5), offsets(0), offsets(6))
+    found, cluster = asked(monkeypatch, *answers, patience_ms=60_000)
+    assert rows(found) == [(0, 2, 4, 0, 5, 6, None, None)]
+    assert cluster.connections == 2
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ([metadata(topic(error=UNKNOWN_TOPIC))], ConfigurationError),
+        ([MasterUnreachable("nobody is there")], MasterUnreachable),
+        ([metadata(topic()), offsets(0), offsets(5), offsets(0), MasterUnreachable("it broke")], MasterUnreachable),
+    ],
+    ids=["no such topic", "no broker", "in between"],
+)
+def test_what_goes_wrong_is_the_result_and_names_the_topic(
+    monkeypatch: pytest.MonkeyPatch, answers: list[Any], expected: type[LogtwinError]
+) -> None:
+    found, _ = asked(monkeypatch, *answers)
+    assert isinstance(found.items, expected)
+    assert "kafka/c/t" in str(found.items)

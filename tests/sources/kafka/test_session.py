@@ -1,0 +1,238 @@
+"""A session with a group's coordinator that is away, taken or slow when a test wants it; tests/peers has real ones."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from kafka.protocol.admin import DescribeGroupsRequest
+from kafka.protocol.consumer import OffsetCommitRequest, OffsetCommitResponse
+from kafka.protocol.metadata import FindCoordinatorRequest
+
+from sources.errors import ConfigurationError, LogtwinError, MasterUnreachable
+from sources.kafka import session as session_module
+from sources.kafka.connection import Cluster
+from sources.kafka.membership import Member
+from sources.kafka.session import GroupSession
+from sources.kafka.settings import KafkaSettings
+from sources.master_topic import PartitionPosition
+from sources.offsets import LogId, Offset
+from tests.patience import PATIENCE_S, wait_until
+from tests.sources.kafka.group_answers import ALICE, UNKNOWN_MEMBER, coordinator, described
+
+SETTINGS = KafkaSettings(servers=("h:1",))
+TOPIC = LogId("kafka", "c/t")
+AWAY = MasterUnreachable("nobody there")
+
+
+class Coordinator(Cluster):
+    """Of group "g". `told` are the commits that it took: each partition's offset and epoch."""
+
+    def __init__(self) -> None:
+        self.members: tuple[Member, ...] = ()
+        self.trouble: LogtwinError | None = None
+        self.answers = threading.Event()
+        self.answers.set()
+        self.asked: list[str] = []
+        self.told: list[dict[int, tuple[int, int]]] = []
+
+    @contextmanager
+    def connected(self, _settings: object) -> Iterator[Cluster]:
+        self.asked.append("connect")
+        if self.trouble:
+            raise self.trouble
+        yield self
+
+    def call(self, request: Any, node_id: int | None = None) -> Any:
+        self.answers.wait(PATIENCE_S)
+        if self.trouble:
+            raise self.trouble
+        if isinstance(request, FindCoordinatorRequest):
+            return coordinator()
+        self.asked.append(type(request).__name__)
+        if isinstance(request, DescribeGroupsRequest):
+            return described("Stable" if self.members else "Empty", self.members)
+        assert isinstance(request, OffsetCommitRequest)
+        return self._take(request.topics[0])
+
+    def _take(self, topic: Any) -> Any:
+        assert topic.name == "t"
+        if not self.members:
+            asked = topic.partitions
+            self.told.append({one.partition_index: (one.committed_offset, one.committed_leader_epoch) for one in asked})
+        of_topic = OffsetCommitResponse.OffsetCommitResponseTopic
+        error = UNKNOWN_MEMBER if self.members else 0
+        found = [of_topic.OffsetCommitResponsePartition(one.partition_index, error) for one in topic.partitions]
+        return OffsetCommitResponse(topics=[of_topic(name="t", partitions=found)], version=9)
+
+    @property
+    def attempts(self) -> int:
+        return self.asked.count("connect")
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
+    group = Coordinator()
+    monkeypatch.setattr(session_module, "connected", group.connected)
+    return group
+
+
+@contextmanager
+def a_session(**options: float) -> Iterator[GroupSession]:
+    session = GroupSession(SETTINGS, "g", "t", TOPIC, **{"longest_wait_s": 0.05, **options})
+    try:
+        yield session
+    finally:
+        session.close()
+
+
+def at(**positions: int) -> dict[int, PartitionPosition]:
+    """at(p0=5): partition 0 at offset 5, of leader epoch 1."""
+    return {int(name[1:]): PartitionPosition(Offset(offset), 1) for name, offset in positions.items()}
+
+
+def wait_for(session: GroupSession, **acknowledged: int) -> None:
+    expected = {int(name[1:]): offset for name, offset in acknowledged.items()}
+    wait_until(lambda: session.acknowledged == expected, lambda: f"{expected}: {session.acknowledged} {session.state}")
+
+
+def test_what_is_acknowledged_is_committed_after_it_was_seen_that_nobody_consumes(group: Coordinator) -> None:
+    with a_session() as session:
+        assert session.acknowledged == {}
+        assert session.state.acknowledged is None
+        session.acknowledge({})
+        session.acknowledge({0: PartitionPosition(Offset(5), 2), 3: PartitionPosition(Offset(7), None)})
+        wait_for(session, p0=5, p3=7)
+        assert group.asked == ["connect", "DescribeGroupsRequest", "OffsetCommitRequest"]
+        assert group.told == [{0: (5, 2), 3: (7, -1)}]
+        state = session.state
+        assert (state.acknowledged, state.reconnects, state.last_error) == (12, 0, None)
+        assert state.connected_since is not None
+        assert session.failure is None
+    assert session.state.connected_since is None
+    assert len(group.told) == 1
+
+
+def test_only_what_is_new_is_told_and_the_newest_counts_also_below(group: Coordinator) -> None:
+    with a_session() as session:
+        for positions, expected in (
+            ({"p0": 5, "p1": 6}, {"p0": 5, "p1": 6}),
+            ({"p1": 8}, {"p0": 5, "p1": 8}),
+            ({"p0": 5, "p1": 2}, {"p0": 5, "p1": 2}),
+        ):
+            session.acknowledge(at(**positions))
+            wait_for(session, **expected)
+        assert group.told == [{0: (5, 1), 1: (6, 1)}, {1: (8, 1)}, {1: (2, 1)}]
+        assert session.state.acknowledged == 7
+
+
+def test_nobody_waits_for_brokers_that_are_away_and_the_newest_gets_through(group: Coordinator) -> None:
+    group.trouble = AWAY
+    with a_session() as session:
+        started = time.monotonic()
+        for offset in range(1000):
+            session.acknowledge(at(p0=offset))
+        assert time.monotonic() - started < 5
+        wait_until(lambda: group.attempts > 3, "attempts")
+        assert (session.acknowledged, session.state.connected_since) == ({}, None)
+        group.trouble = None
+        wait_for(session, p0=999)
+        assert group.told == [{0: (999, 1)}]
+        assert session.state.reconnects == 0
+        assert "nobody there" in str(session.state.last_error)
+
+        session.acknowledge(at(p1=4))
+        wait_for(session, p0=999, p1=4)
+        group.trouble = AWAY
+        session.acknowledge(at(p0=1001))
+        wait_until(lambda: session.state.connected_since is None, "the loss of the connection")
+        group.asked.clear()
+        group.trouble = None
+        wait_for(session, p0=1001, p1=4)
+        assert group.told[-1] == {0: (1001, 1), 1: (4, 1)}  # all of it, for who knows what the other got
+        assert group.asked[-3:] == ["connect", "DescribeGroupsRequest", "OffsetCommitRequest"]
+        assert session.state.reconnects == 1
+        assert session.failure is None
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_member_of_the_group_ends_the_session_and_is_named(group: Coordinator, is_first: bool) -> None:
+    with a_session() as session:
+        if not is_first:
+            session.acknowledge(at(p0=1))
+            wait_for(session, p0=1)
+        told = list(group.told)
+        group.members = (ALICE,)
+        session.acknowledge(at(p0=5))
+        wait_until(lambda: session.failure is not None, "a failure")
+        failure = session.failure
+        assert isinstance(failure, ConfigurationError)
+        assert failure.log == "kafka/c/t"
+        assert "alice-1" in str(failure)
+        asked = len(group.asked)
+        session.acknowledge(at(p0=6))
+        session.close()
+        assert (len(group.asked), group.told) == (asked, told)
+        assert session.acknowledged == ({} if is_first else {0: 1})
+        assert "alice-1" in str(session.state.last_error)
+
+
+def test_positions_are_told_again_now_and_then_and_who_joined_is_noticed(group: Coordinator) -> None:
+    """Kafka would forget them after 7 days; nothing new was written meanwhile."""
+    with a_session(repeat_after_s=0.01) as session:
+        session.acknowledge(at(p0=5, p1=6))
+        wait_until(lambda: len(group.told) > 3, "repetitions")
+        assert all(one == {0: (5, 1), 1: (6, 1)} for one in group.told)
+        group.members = (ALICE,)
+        wait_until(lambda: session.failure is not None, "a failure")
+
+
+def test_the_end_tells_the_last_position_once(group: Coordinator) -> None:
+    session = GroupSession(SETTINGS, "g", "t", TOPIC)
+    session.acknowledge(at(p0=5))
+    session.close()
+    session.close()
+    assert group.told == [{0: (5, 1)}]
+    assert session.acknowledged == {0: 5}
+    with pytest.raises(ValueError, match=r"kafka/c/t.*closed"):
+        session.acknowledge(at(p0=6))
+
+
+def test_the_end_tries_once_where_the_brokers_are_away(group: Coordinator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "_FIRST_WAIT_S", PATIENCE_S)
+    group.trouble = AWAY
+    session = GroupSession(SETTINGS, "g", "t", TOPIC)
+    session.acknowledge(at(p0=5))
+    wait_until(lambda: "nobody there" in str(session.state.last_error), "an attempt")
+    group.trouble = None
+    session.close()
+    assert group.told == [{0: (5, 1)}]
+
+    group.trouble = AWAY
+    session = GroupSession(SETTINGS, "g", "t", TOPIC)
+    session.acknowledge(at(p0=6))
+    session.close()
+    assert len(group.told) == 1
+    assert not is_running()
+
+
+def test_an_end_that_takes_too_long_is_given_up_and_nothing_comes_later(
+    group: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_module, "_LAST_ATTEMPT_S", 0.05)
+    group.answers.clear()
+    session = GroupSession(SETTINGS, "g", "t", TOPIC)
+    session.acknowledge(at(p0=5))
+    session.close()
+    assert is_running()
+    group.answers.set()
+    wait_until(lambda: not is_running(), "the thread's end")
+    assert group.told == []
+
+
+def is_running() -> bool:
+    return any(thread.name == f"acknowledge {TOPIC}" for thread in threading.enumerate())

@@ -1,0 +1,154 @@
+"""A topic asked through a script: its history by few questions, and whether its group may be used."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sources.errors import (
+    AboveMaximum,
+    BelowMinimum,
+    ConfigurationError,
+    LogtwinError,
+    MasterUnreachable,
+    Recreated,
+    Rewritten,
+)
+from sources.kafka import topic as topic_module
+from sources.kafka.isolation import Isolation
+from sources.kafka.session import GroupSession
+from sources.kafka.settings import KafkaSettings
+from sources.kafka.topic import KafkaTopic
+from sources.master_topic import MasterTopic, PartitionPosition
+from sources.offsets import Offset
+from sources.silent_session import SilentTopicSession
+from tests.sources.kafka.group_answers import ALICE, coordinator, described
+from tests.sources.kafka.scripted_cluster import (
+    OTHER_ID,
+    TOPIC_ID,
+    ScriptedCluster,
+    epoch_ends_of,
+    metadata,
+    offsets,
+    topic,
+)
+
+TWO = metadata(topic(leaders=[(1, 4), (1, 4)]))
+Script = Callable[..., ScriptedCluster]
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Script:
+    def play(*answers: Any) -> ScriptedCluster:
+        cluster = ScriptedCluster(*answers)
+        monkeypatch.setattr(topic_module, "connected", cluster.connected)
+        return cluster
+
+    return play
+
+
+def a_topic(**options: Any) -> KafkaTopic:
+    return KafkaTopic(settings=KafkaSettings(servers=("h:1",)), cluster="c", topic="t", **{"patience_ms": 0} | options)
+
+
+def at(*positions: tuple[int, int | None]) -> dict[int, PartitionPosition]:
+    return {number: PartitionPosition(Offset(offset), epoch) for number, (offset, epoch) in enumerate(positions)}
+
+
+def names(cluster: ScriptedCluster) -> list[str]:
+    return [type(request).__name__ for request, _ in cluster.asked]
+
+
+def test_the_history_of_all_partitions_is_checked_by_one_question_to_their_leader(script: Script) -> None:
+    cluster = script(TWO, offsets(0, 5), offsets(100, 50), epoch_ends_of({0: (3, 90), 1: (4, 50)}))
+    a_topic().check_history(TOPIC_ID, at((90, 3), (50, 4)))
+    assert cluster.is_done
+    assert cluster.connections == 1
+    assert names(cluster) == [
+        "MetadataRequest", "ListOffsetsRequest", "ListOffsetsRequest", "OffsetForLeaderEpochRequest"
+    ]  # fmt: skip
+    assert {request.isolation_level for request, _ in cluster.asked[1:3]} == {Isolation.READ_UNCOMMITTED.value}
+
+
+def test_a_position_without_an_epoch_is_checked_by_what_is_held_alone(script: Script) -> None:
+    cluster = script(TWO, offsets(0), offsets(100))
+    a_topic().check_history(TOPIC_ID, at((100, None)))
+    assert [one.partition_index for one in cluster.asked[1][0].topics[0].partitions] == [0]
+    assert cluster.is_done
+
+
+def test_without_positions_it_is_still_the_topic_that_is_meant(script: Script) -> None:
+    script(TWO)
+    a_topic().check_history(TOPIC_ID, {})
+    script(TWO)
+    with pytest.raises(Recreated, match=str(OTHER_ID)) as raised:
+        a_topic().check_history(OTHER_ID, {})
+    assert raised.value.log == "kafka/c/t"
+
+
+@pytest.mark.parametrize(
+    ("positions", "ends", "kind", "log"),
+    [
+        (at((90, 3), (4, 4)), {}, BelowMinimum, "kafka/c/t/1"),
+        (at((90, 3), (51, 4)), {}, AboveMaximum, "kafka/c/t/1"),
+        (at((90, 3), (50, 4), (1, 1)), {}, AboveMaximum, "kafka/c/t/2"),
+        (at((90, 3), (50, 4)), {0: (3, 90), 1: (4, 49)}, Rewritten, "kafka/c/t/1"),
+        (at((90, 3), (50, 4)), {0: (2, 90), 1: (4, 50)}, Rewritten, "kafka/c/t/0"),
+    ],
+)
+def test_what_is_no_longer_the_history_names_the_partition_s_log(
+    script: Script,
+    positions: dict[int, PartitionPosition],
+    ends: dict[int, tuple[int, int]],
+    kind: type[LogtwinError],
+    log: str,
+) -> None:
+    script(TWO, offsets(0, 5), offsets(100, 50), epoch_ends_of(ends))
+    with pytest.raises(kind) as raised:
+        a_topic().check_history(TOPIC_ID, positions)
+    assert type(raised.value) is kind
+    assert raised.value.log == log
+
+
+def test_what_breaks_is_asked_again_from_the_start(script: Script) -> None:
+    cluster = script(TWO, MasterUnreachable("gone"), TWO, offsets(0), offsets(100), epoch_ends_of({0: (3, 90)}))
+    a_topic(patience_ms=60_000).check_history(TOPIC_ID, at((90, 3)))
+    assert (cluster.connections, cluster.is_done) == (2, True)
+    script(MasterUnreachable("gone"))
+    with pytest.raises(MasterUnreachable) as raised:
+        a_topic().check_history(TOPIC_ID, at((90, 3)))
+    assert raised.value.log == "kafka/c/t"
+
+
+def test_a_group_that_others_consume_with_is_refused_naming_the_topic_and_them(script: Script) -> None:
+    script(coordinator(), described("Stable", (ALICE,)))
+    with pytest.raises(ConfigurationError, match="alice-1") as raised:
+        a_topic(group="g").check()
+    assert raised.value.log == "kafka/c/t"
+    free = script(MasterUnreachable("gone"), coordinator(), described("Empty"))
+    a_topic(group="g", patience_ms=60_000).check()
+    assert free.is_done
+
+
+def test_without_a_group_nobody_is_asked_and_nothing_acknowledged(script: Script) -> None:
+    cluster = script()
+    a_topic().check()
+    session = a_topic().open_session()
+    assert isinstance(session, SilentTopicSession)
+    session.acknowledge(at((90, 3)))
+    session.close()
+    assert (session.acknowledged, session.state.acknowledged, session.failure) == ({}, None, None)
+    assert cluster.connections == 0
+
+
+def test_a_topic_with_a_group_travels_and_opens_a_session(script: Script) -> None:
+    cluster = script()
+    of_group: MasterTopic = a_topic(group="g")
+    assert pickle.loads(pickle.dumps(of_group)) == of_group  # noqa: S301 - our own
+    session = of_group.open_session()
+    assert isinstance(session, GroupSession)
+    session.close()
+    assert cluster.connections == 0
