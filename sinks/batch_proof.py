@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sinks.continuity import Link
-from sinks.coverage import Covered, prove
+from sinks.coverage import Covered, one_batch, prove
 from sinks.files import DataFile
 from sinks.handshake import Replay, decide
 from sinks.holes import joined
 from sinks.incidents import Action, Incident
 from sinks.ledger import STREAM, LedgerRow
 from sinks.split_report import Damaged, SplitReport, Written
-from sources.errors import CoverageError
 from sources.offsets import Offset, OffsetRange
 
 
@@ -63,7 +62,7 @@ def prove_batch(reports: Sequence[SplitReport], position: Offset | None) -> Prov
         return None
     in_order = sorted(reports, key=lambda report: report.split.start)
     _raise_first_error(in_order)
-    decision = decide(position, _one_batch(in_order))
+    decision = decide(position, one_batch(report.batch for report in in_order))
     if isinstance(decision, Replay):
         return None
     written = sorted((piece for report in in_order for piece in report.written), key=lambda piece: piece.covered.range)
@@ -77,15 +76,6 @@ def _raise_first_error(reports: Iterable[SplitReport]) -> None:
     error = next((report.error for report in reports if report.error is not None), None)
     if error is not None:
         raise error
-
-
-def _one_batch(reports: Sequence[SplitReport]) -> OffsetRange:
-    """The batch that all splits say they belong to."""
-    found = {report.batch for report in reports}
-    if len(found) != 1:
-        ranges = ", ".join(str(batch) for batch in sorted(found))
-        raise CoverageError("splits of several batches in one", expected="splits of one batch", found=ranges)
-    return found.pop()
 
 
 def _as_covered(damaged: Iterable[Damaged]) -> Iterator[Covered]:

@@ -10,6 +10,9 @@ join to ``[start, E)`` with
 
 A split in which no record starts (it may be smaller than a record) covers nothing and says nothing: whether that is
 true shows in the join of its neighbours.
+
+Where offsets count records, and some have none, no record reaches past an end: what the master was asked for and
+answered joins to exactly ``[start, end)``, and records only have to lie in it.
 """
 
 from __future__ import annotations
@@ -37,13 +40,9 @@ class Covered:
 def prove(wanted: OffsetRange, pieces: Iterable[Covered]) -> OffsetRange:
     """The range that `pieces` cover together, ``[wanted.start, E)``. Raises CoverageError, which knows no log."""
     ordered = sorted(pieces, key=lambda piece: (piece.range.start, piece.range.end))
-    reached = wanted.start
     for piece in ordered:
         _check_piece(piece)
-        _check_join(reached, piece.range)
-        reached = piece.range.end
-    if reached < wanted.end:
-        raise failure("the tasks stopped short of the batch's end", reached, f"records up to {wanted.end}", "none")
+    reached = _reached(wanted, (piece.range for piece in ordered))
     if ordered and ordered[-1].last_record_start >= wanted.end:
         raise failure(
             "the tasks read records that the batch does not own",
@@ -52,6 +51,33 @@ def prove(wanted: OffsetRange, pieces: Iterable[Covered]) -> OffsetRange:
             f"one that starts at {ordered[-1].last_record_start}",
         )
     return OffsetRange(wanted.start, reached)
+
+
+def prove_exactly(wanted: OffsetRange, answered: Iterable[OffsetRange]) -> None:
+    """That the ranges `answered` join to exactly `wanted`. Raises CoverageError, which knows no log."""
+    reached = _reached(wanted, sorted(answered))
+    if reached > wanted.end:
+        raise failure("the tasks read on behind the batch's end", wanted.end, f"up to {wanted.end}", f"up to {reached}")
+
+
+def one_batch(found: Iterable[OffsetRange]) -> OffsetRange:
+    """The batch that all splits say they belong to. Raises CoverageError, which knows no log."""
+    batches = sorted(set(found))
+    if len(batches) != 1:
+        ranges = ", ".join(map(str, batches)) or "none"
+        raise CoverageError("splits of several batches in one", expected="splits of one batch", found=ranges, hint=HINT)
+    return batches[0]
+
+
+def _reached(wanted: OffsetRange, ordered: Iterable[OffsetRange]) -> Offset:
+    """Where the ranges end that join from the start of `wanted` on, which is at or behind its end."""
+    reached = wanted.start
+    for covered in ordered:
+        _check_join(reached, covered)
+        reached = covered.end
+    if reached < wanted.end:
+        raise failure("the tasks stopped short of the batch's end", reached, f"all up to {wanted.end}", "nothing")
+    return reached
 
 
 def _check_piece(piece: Covered) -> None:
@@ -86,6 +112,16 @@ def check_records(records: pa.RecordBatch, covered: OffsetRange) -> None:
     if wrong.size:
         at = int(wrong[0])
         raise failure("the records do not join", Offset(int(wanted[at])), "a record there", f"one at {found[at]}")
+
+
+def check_offsets(records: pa.RecordBatch, covered: OffsetRange) -> None:
+    """Do the rows lie in `covered`, each behind the one before? They need not fill it."""
+    offsets = records.column("offset").to_numpy()
+    least = np.concatenate(([covered.start], offsets + 1))[:-1]
+    wrong = np.flatnonzero((offsets < least) | (offsets >= covered.end))
+    if wrong.size:
+        found, expected = int(offsets[wrong[0]]), f"one in [{least[wrong[0]]}, {covered.end})"
+        raise failure("a record is not in its range, or not behind the one before", Offset(found), expected, found)
 
 
 def failure(problem: str, offset: Offset, expected: object, found: object) -> CoverageError:

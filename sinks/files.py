@@ -33,6 +33,10 @@ DICTIONARY_COLUMNS = (
     "kind",
     "topic",
     "queue_id",
+    "partition",
+    "leader_epoch",
+    "timestamp_type",
+    "headers.list.element.key",
     "tags",
     "magic",
     "flag",
@@ -45,7 +49,7 @@ DICTIONARY_COLUMNS = (
     "origin",
 )
 # Values that grow: differences take a few bits each.
-DELTA_COLUMNS = ("offset", "queue_offset", "store_timestamp", "born_timestamp", "start", "end")
+DELTA_COLUMNS = ("offset", "queue_offset", "store_timestamp", "born_timestamp", "timestamp", "start", "end")
 ZSTD_LEVEL = 1
 
 

@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,6 +33,7 @@ from sources.offsets import LogId, Offset, OffsetRange
 
 _SCHEMA = INCIDENTS.schema.remove_metadata()
 _IN_NUMBERS = in_numbers(_SCHEMA)
+_DOMAIN: Final = "logtwin.incidents."
 
 
 class Action(Enum):
@@ -139,6 +140,13 @@ def _is_back(known: IncidentRow, row: IncidentRow) -> bool:
     return known.state is State.HEALED and known.ended_at is not None and row.found.detected_at > known.ended_at
 
 
+def logs_with_incidents(spark: SparkSession, warehouse: str) -> list[LogId]:
+    """Every log that has, or had, an incident. Raises ReplicaError."""
+    snapshot = KernelTable(spark, INCIDENTS.path(absolute(warehouse))).snapshot()
+    names = () if snapshot is None else snapshot.domains()
+    return sorted(LogId.parse(name.removeprefix(_DOMAIN)) for name in names if name.startswith(_DOMAIN))
+
+
 class IncidentsTable:
     """The incidents of one log. Driver only; one thread at a time. The table is made with the first incident."""
 
@@ -200,7 +208,7 @@ class IncidentsTable:
         after = change(before)
         changed = sum(before.get(name) != row for name, row in after.items())
         if changed:
-            domain = {f"logtwin.incidents.{self._log_id}": json.dumps({"commit": uuid.uuid4().hex})}
+            domain = {f"{_DOMAIN}{self._log_id}": json.dumps({"commit": uuid.uuid4().hex})}
             self._table.replace(snapshot, files, [({}, self._write(after, others))], domains=domain)
             self._table.run_hooks()
         return changed

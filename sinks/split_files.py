@@ -17,7 +17,7 @@ from sinks.coverage import Covered, check_records, failure
 from sinks.files import FileWriter, new_name
 from sinks.quarantine import cause_of, open_quarantine, quarantine_row
 from sinks.split_report import Damaged, SplitReport, Written
-from sinks.tables import LOG, QUARANTINE
+from sinks.tables import LOG, QUARANTINE, with_identity
 from sources.loss import condition_of
 from sources.master import Chunk, Damage, MasterLog
 from sources.offsets import Offset, OffsetRange
@@ -61,7 +61,7 @@ class SplitFiles:
             start = chunk.covered.start
             file = FileWriter(LOG, LOG.path(self._warehouse), new_name(start))
             self._stretch = _Stretch(start, self._files.enter_context(file), self._lengths)
-        self._stretch.add(chunk, self._with_identity(chunk.records))
+        self._stretch.add(chunk, with_identity(LOG, self._log_id, self._epoch, chunk.records))
 
     def _add_damage(self, damage: Damage) -> None:
         condition = condition_of(damage.error)
@@ -83,12 +83,6 @@ class SplitFiles:
         if self._stretch is not None:
             self._written.append(self._stretch.finish())
             self._stretch = None
-
-    def _with_identity(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        count = records.num_rows
-        log_ids = pa.repeat(pa.scalar(str(self._log_id)), count)
-        epochs = pa.repeat(pa.scalar(self._epoch, pa.int32()), count)
-        return pa.RecordBatch.from_arrays([log_ids, epochs, *records.columns], schema=LOG.schema.remove_metadata())
 
 
 class _Stretch:

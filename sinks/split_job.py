@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -14,10 +15,26 @@ from sinks.split_report import REPORT_SCHEMA, SplitReport
 from sinks.tables import LOG, QUARANTINE, spark_schema
 from sinks.tasks import SplitWriter
 from sources.master import RANGES_SCHEMA
+from sources.offsets import LogId, Offset
 
 
 def run_splits(batch: DataFrame, write: SplitWriter) -> list[SplitReport]:
     """One job: `write` for each row of `batch` (RANGES_SCHEMA). Raises what a task raised, as what it was."""
+    reports = collect_reports(batch, write, log=write.master.log_id, position=write.position)
+    return [SplitReport.from_json(report) for report in reports]
+
+
+def collect_reports(
+    batch: DataFrame,
+    write: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    *,
+    log: LogId,
+    position: Offset | None = None,
+) -> list[str]:
+    """What `write` makes (REPORT_SCHEMA) of each partition of `batch`; log and position are for what Spark says.
+
+    Raises what a task raised, as what it was.
+    """
     try:
         frame = batch.select(*RANGES_SCHEMA.names)
         rows = frame.mapInArrow(write, spark_schema(REPORT_SCHEMA)).collect()
@@ -25,11 +42,11 @@ def run_splits(batch: DataFrame, write: SplitWriter) -> list[SplitReport]:
         raise job_failure(
             error,
             "the Spark job that writes the batch failed",
-            log=write.master.log_id,
-            offset=write.position,
+            log=log,
+            offset=position,
             hint="Nothing was committed; the batch is done again at the next start.",
         ) from error
-    return [SplitReport.from_json(row["report"]) for row in rows]
+    return [row["report"] for row in rows]
 
 
 def discard_files(warehouse: str, reports: Iterable[SplitReport]) -> None:

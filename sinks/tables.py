@@ -18,6 +18,7 @@ from pyspark.sql.types import StructField, StructType
 from sources.master import RECORD_SCHEMA, TIMESTAMP
 from sources.master_topic import KAFKA_SCHEMA
 from sources.metadata import KINDS, MetadataKind
+from sources.offsets import LogId
 
 
 def _field(name: str, kind: pa.DataType, comment: str) -> pa.Field:
@@ -244,6 +245,13 @@ def metadata_table(kind: MetadataKind) -> TableSpec:
 
 
 METADATA_TABLES = tuple(map(metadata_table, KINDS))
+
+
+def with_identity(table: TableSpec, log_id: LogId, epoch: int, records: pa.RecordBatch) -> pa.RecordBatch:
+    """`records` of a log as rows of `table`, whose first columns say which log and which history they are of."""
+    log_ids = pa.repeat(pa.scalar(str(log_id)), records.num_rows)
+    epochs = pa.repeat(pa.scalar(epoch, EPOCH.type), records.num_rows)
+    return pa.RecordBatch.from_arrays([log_ids, epochs, *records.columns], schema=table.schema.remove_metadata())
 
 
 def in_numbers(schema: pa.Schema) -> pa.Schema:

@@ -1,13 +1,13 @@
 CREATE VIEW completeness (
-  log_id COMMENT 'which log, for example rocketmq/broker-a or dister/main',
-  complete_from COMMENT 'first offset that the table log has of it',
+  log_id COMMENT 'which log, for example rocketmq/broker-a or kafka/prod/orders/0, a partition',
+  complete_from COMMENT 'first offset that the table log, or kafka_log, has of it',
   complete_to COMMENT 'from complete_from every offset below this one is there; it is end where there is no gap behind',
-  complete_through_timestamp COMMENT 'store_timestamp of the last message below complete_to, by the clock of the master',
+  complete_through_timestamp COMMENT 'newest store_timestamp below complete_to, clock of the master; Kafka: timestamp',
   end COMMENT 'how far the log was replicated: the first offset that is neither there nor lost',
   records COMMENT 'records that are there, blanks included',
-  bytes COMMENT 'bytes of the log of the master that are there',
+  bytes COMMENT 'bytes of the log of the master that are there; Kafka: of its records, unpacked',
   gaps COMMENT 'ranges that are missing, neither before the beginning of the replica nor deleted by its own retention',
-  gap_units COMMENT 'offsets in these ranges: RocketMQ bytes, dister ids, of which some may never have been used',
+  gap_units COMMENT 'offsets in these ranges: RocketMQ bytes; dister ids, Kafka offsets: some never had a record',
   missing COMMENT 'these ranges in order, half-open: array of start and end',
   open_incidents COMMENT 'incidents that are neither healed nor closed'
 )

@@ -34,6 +34,8 @@ VIEWS: Final = (
     "dead_letters",
     "consumer_lag",
     "topic_stats",
+    "kafka_records",
+    "kafka_lag",
     "completeness",
 )
 

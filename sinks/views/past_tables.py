@@ -18,6 +18,7 @@ from sinks.ledger import BACKFILL
 from sinks.tables import (
     INCIDENTS,
     IS_CURRENT,
+    KAFKA_LOG,
     KEY_VALUES,
     LEDGER,
     LOG,
@@ -64,7 +65,7 @@ def _incidents(rows: DataFrame, as_of: AsOf) -> DataFrame:
     )
 
 
-def _quarantine(rows: DataFrame, as_of: AsOf) -> DataFrame:
+def _below(rows: DataFrame, as_of: AsOf) -> DataFrame:
     return rows.where(sql.col("offset") < as_of.offset)
 
 
@@ -86,9 +87,10 @@ def _metadata(rows: DataFrame, as_of: AsOf) -> DataFrame:
 
 _RULES: Final[dict[str, Callable[[DataFrame, AsOf], DataFrame]]] = {
     LOG.name: _log,
+    KAFKA_LOG.name: _below,
     LEDGER.name: _ledger,
     INCIDENTS.name: _incidents,
-    QUARANTINE.name: _quarantine,
+    QUARANTINE.name: _below,
     REMOVED.name: _removed,
     KEY_VALUES.name: _key_values,
 }

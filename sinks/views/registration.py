@@ -15,14 +15,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from sinks.spark_jobs import first_line
-from sinks.tables import KEY_VALUES, LEDGER, LOG, LOSS_TABLES, METADATA_TABLES, TableSpec, spark_schema
+from sinks.tables import KAFKA_LOG, KEY_VALUES, LEDGER, LOG, LOSS_TABLES, METADATA_TABLES, TableSpec, spark_schema
 from sinks.views.catalog import Catalog
 from sinks.views.definition import VIEWS, view
 from sinks.views.empty import empty_table
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError, ReplicaError
 
-TABLES: Final = (LOG, LEDGER, *LOSS_TABLES, KEY_VALUES, *METADATA_TABLES)
+TABLES: Final = (LOG, KAFKA_LOG, LEDGER, *LOSS_TABLES, KEY_VALUES, *METADATA_TABLES)
 """Every table that a replica may have, in the order in which people want to see them."""
 
 
@@ -89,10 +89,10 @@ def newest_versions(spark: SparkSession, place: str) -> dict[str, int]:
             hint="Check that their storage can be reached, and that the session has Delta.",
         ) from error
     found = {name: version for name, version in versions.items() if version is not None}
-    if LOG.name not in found:
+    if found.keys().isdisjoint((LOG.name, KAFKA_LOG.name)):
         raise ReplicaError(
             f"no replica in {place}",
-            expected=f"a Delta table in {LOG.path(place)}",
+            expected=f"a Delta table in {LOG.path(place)} or {KAFKA_LOG.path(place)}",
             found="none",
             hint="See warehouse in the configuration; logtwin replicate makes the tables.",
         )

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.coverage import Covered, check_records, prove
+from sinks.coverage import Covered, check_offsets, check_records, one_batch, prove, prove_exactly
 from sources.errors import CoverageError
 from sources.offsets import Offset, OffsetRange
 
@@ -95,6 +95,49 @@ def test_like_counting_every_offset(pieces: list[Covered], start: int, end: int)
             prove(span(start, end), pieces)
 
 
+@pytest.mark.parametrize(
+    ("answered", "problem", "offset"),
+    [
+        ([], "the tasks stopped short of the batch's end", 10),
+        ([span(10, 40)], "the tasks stopped short of the batch's end", 40),
+        ([span(11, 50)], "a hole of 1 between what the tasks read", 10),
+        ([span(9, 50)], "the tasks read a range twice", 9),
+        ([span(10, 50), span(10, 50)], "the tasks read a range twice", 10),
+        ([span(30, 50), span(10, 29)], "a hole of 1 between what the tasks read", 29),
+        ([span(10, 51)], "the tasks read on behind the batch's end", 50),
+        ([span(10, 50), span(50, 60)], "the tasks read on behind the batch's end", 50),
+    ],
+)
+def test_answers_that_are_not_exactly_the_batch(answered: list[OffsetRange], problem: str, offset: int) -> None:
+    with pytest.raises(CoverageError) as caught:
+        prove_exactly(span(10, 50), answered)
+    assert (caught.value.problem, caught.value.offset) == (problem, offset)
+    assert caught.value.expected
+    assert caught.value.found
+    assert caught.value.hint
+
+
+answers = st.tuples(st.integers(0, 8), st.integers(1, 8)).map(lambda drawn: span(drawn[0], drawn[0] + drawn[1]))
+
+
+@given(st.lists(answers, max_size=4), st.integers(0, 4), st.integers(4, 12))
+def test_answers_like_counting_every_offset(answered: list[OffsetRange], start: int, end: int) -> None:
+    counted = sorted(at for one in answered for at in range(one.start, one.end))
+    if counted == list(range(start, end)):
+        prove_exactly(span(start, end), answered)
+    else:
+        with pytest.raises(CoverageError):
+            prove_exactly(span(start, end), answered)
+
+
+def test_splits_of_one_batch() -> None:
+    assert one_batch([span(0, 5), span(0, 5)]) == span(0, 5)
+    with pytest.raises(CoverageError, match=r"found \[0, 5\), \[0, 7\)"):
+        one_batch([span(0, 7), span(0, 5)])
+    with pytest.raises(CoverageError, match="found none"):
+        one_batch([])
+
+
 def rows(*records: tuple[int, int]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [pa.array([at for at, _ in records], pa.int64()), pa.array([size for _, size in records], pa.int32())],
@@ -122,3 +165,29 @@ def test_rows_that_do_not(records: pa.RecordBatch, offset: int) -> None:
     with pytest.raises(CoverageError) as caught:
         check_records(records, span(10, 20))
     assert caught.value.offset == offset
+
+
+@pytest.mark.parametrize("offsets", [(), (10,), (19,), (10, 11, 19), tuple(range(10, 20))])
+def test_rows_that_lie_in_their_range(offsets: tuple[int, ...]) -> None:
+    check_offsets(rows(*((at, 1) for at in offsets)), span(10, 20))
+
+
+@pytest.mark.parametrize(
+    ("offsets", "offset", "expected"),
+    [
+        ((9,), 9, "one in [10, 20)"),
+        ((10, 20), 20, "one in [11, 20)"),
+        ((10, 12, 12), 12, "one in [13, 20)"),
+        ((15, 12), 12, "one in [16, 20)"),
+    ],
+)
+def test_rows_that_do_not_lie_in_their_range(offsets: tuple[int, ...], offset: int, expected: str) -> None:
+    with pytest.raises(CoverageError) as caught:
+        check_offsets(rows(*((at, 1) for at in offsets)), span(10, 20))
+    assert (caught.value.offset, caught.value.expected, caught.value.found) == (offset, expected, str(offset))
+
+
+def test_no_row_lies_in_an_empty_range() -> None:
+    check_offsets(rows(), span(10, 10))
+    with pytest.raises(CoverageError):
+        check_offsets(rows((10, 1)), span(10, 10))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,8 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from sinks.files import FileWriter, discard, new_name, open_folder
-from sinks.tables import LOG
-from sources.offsets import Offset
+from sinks.tables import KAFKA_LOG, LOG, with_identity
+from sources.offsets import Offset, OffsetRange
+from tests.sinks.kafka.memory_topic import MemoryTopic
 from tests.sinks.memory_master import MemoryMaster, chunk_of
 
 MASTER = MemoryMaster((100,) * 25)
@@ -46,6 +48,56 @@ def test_physical_types_are_deltas(tmp_path: Path) -> None:
     assert columns["body"].logical_type.type == "NONE"
     assert {"keys.list.element", "properties.key_value.key", "properties.key_value.value"} <= set(columns)
     assert file.metadata.row_group(0).column(0).compression == "ZSTD"
+
+
+ORDERS = MemoryTopic.of((1, 4, 7), (2, 5, 8), end=10).partitions
+
+
+def kafka_rows(number: int) -> pa.RecordBatch:
+    """Three of a partition: those of 0 have all of them a time, those of 1 none."""
+    chunk = ORDERS[number].chunk(OffsetRange(Offset(0), Offset(10)))
+    return with_identity(KAFKA_LOG, ORDERS[number].log_id, 2, chunk.records)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "nulls", "times"),
+    [
+        ((0, 1), 3, ("2024-02-29T23:59:30.250Z", "2024-02-29T23:59:31.750Z")),
+        ((1,), 3, (None, None)),
+        ((0,), 0, ("2024-02-29T23:59:30.250Z", "2024-02-29T23:59:31.750Z")),
+    ],
+)
+def test_what_a_file_of_kafka_log_says_of_itself(
+    tmp_path: Path, numbers: tuple[int, ...], nulls: int, times: tuple[str | None, str | None]
+) -> None:
+    with FileWriter(KAFKA_LOG, str(tmp_path), "one.parquet") as writer:
+        for number in numbers:
+            writer.write(kafka_rows(number))
+        file = writer.finish()
+    expected = pa.Table.from_batches([kafka_rows(number) for number in numbers])
+    assert pq.read_table(tmp_path / "one.parquet").cast(expected.schema).equals(expected)
+    found = json.loads(file.statistics)
+    assert found["numRecords"] == 3 * len(numbers)
+    assert found["nullCount"] == {
+        "log_id": 0, "epoch": 0, "topic": 0, "partition": 0, "offset": 0, "timestamp": nulls,
+    }  # fmt: skip
+    assert (found["minValues"].get("timestamp"), found["maxValues"].get("timestamp")) == times
+    assert (found["minValues"]["partition"], found["maxValues"]["partition"]) == (numbers[0], numbers[-1])
+    assert found["maxValues"]["log_id"] == f"kafka/prod/orders/{numbers[-1]}"
+    assert (found["minValues"]["epoch"], found["maxValues"]["topic"]) == (2, "orders")
+
+
+def test_how_the_columns_of_kafka_log_are_stored(tmp_path: Path) -> None:
+    with FileWriter(KAFKA_LOG, str(tmp_path), "one.parquet") as writer:
+        writer.write(kafka_rows(0))
+        writer.finish()
+    group = pq.ParquetFile(tmp_path / "one.parquet").metadata.row_group(0)
+    columns = [group.column(at) for at in range(group.num_columns)]
+    stored = {column.path_in_schema: set(column.encodings) for column in columns}
+    assert {name for name, encodings in stored.items() if "RLE_DICTIONARY" in encodings} == {
+        "log_id", "epoch", "topic", "partition", "leader_epoch", "timestamp_type", "headers.list.element.key",
+    }  # fmt: skip
+    assert {name for name, encodings in stored.items() if "DELTA_BINARY_PACKED" in encodings} == {"offset", "timestamp"}
 
 
 def test_each_batch_is_a_row_group(tmp_path: Path) -> None:

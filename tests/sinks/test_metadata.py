@@ -84,7 +84,7 @@ def test_every_table_has_a_key_times_and_comments(spec: TableSpec) -> None:
 
 def test_tables_have_names_of_their_own() -> None:
     assert [spec.name for spec in METADATA_TABLES] == [kind.name for kind in KINDS]
-    assert len({"log", "ledger", *(kind.name for kind in KINDS)}) == 11
+    assert len({"log", "ledger", *(kind.name for kind in KINDS)}) == 12
 
 
 @pytest.mark.spark
