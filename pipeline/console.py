@@ -18,8 +18,10 @@ def log_to_console() -> None:
     handler = RichHandler(console=err, show_path=False, show_time=False, markup=False)
     logging.basicConfig(level="INFO", format="%(message)s", handlers=[handler])
     logging.getLogger("pyspark").setLevel("WARNING")
-    # What a batch raises comes back with its query, and is said once, where it is decided what it means.
-    logging.getLogger("py4j").setLevel("CRITICAL")
+    # What a batch raises comes back with its query, and what breaks a connection is ours to judge: it is said once,
+    # where it is decided what it means.
+    for name in ("py4j", "kafka"):
+        logging.getLogger(name).setLevel("CRITICAL")
 
 
 def report(error: LogtwinError) -> None:

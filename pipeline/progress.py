@@ -6,10 +6,10 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sinks.replica import Step
+from sinks.steps import Step
 from sources.errors import LogtwinError
 from sources.master import SessionState
-from sources.offsets import LogId, Offset
+from sources.offsets import LogId, Offset, Unit
 from sources.retention import UntilLoss
 
 
@@ -28,8 +28,23 @@ ENDED = {Phase.DONE, Phase.STOPPED, Phase.FAILED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionProgress:
+    """Where the replica of one partition of a topic is. Offsets are None before they are known."""
+
+    minimum: Offset | None  # the first offset that the master still has
+    position: Offset | None
+    acknowledged: Offset | None
+    maximum: Offset | None  # where the partition ends at the master
+
+    @property
+    def lag_offsets(self) -> int | None:
+        """How many offsets the master has and the replica has not; None before the master was asked."""
+        return _behind(self.position, self.minimum, self.maximum)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Where one log's replica is.
+    """Where one log's replica is, or that of a topic: then offsets are the sums over its `partitions`.
 
     Totals (records to failures) are those of this run. Offsets are None before they are known.
 
@@ -59,28 +74,21 @@ class Progress:
     failures: Mapping[str, int] = field(default_factory=dict)  # error type -> how often one ended the query
     error: LogtwinError | None = None  # what ended it, or what it waits out
     last_failure: LogtwinError | None = None  # the last one that ended the query, healed or not
+    partitions: Mapping[int, PartitionProgress] = field(default_factory=dict)  # of a topic; none of a log
 
     @property
     def lag_offsets(self) -> int | None:
         """How many offsets the master has and the replica has not; None before the master was asked."""
-        reached = self.position if self.position is not None else self.master_minimum
-        if reached is None or self.master_maximum is None:
-            return None
-        return max(0, self.master_maximum - reached)
+        return _behind(self.position, self.master_minimum, self.master_maximum)
 
     @property
     def lag_bytes(self) -> int | None:
         """The lag of a log whose offsets count bytes."""
-        return self.lag_offsets if self._counts_bytes else None
+        return self.lag_in("bytes")
 
-    @property
-    def lag_ids(self) -> int | None:
-        """The lag of a log whose offsets are ids, of which most may be free."""
-        return None if self._counts_bytes else self.lag_offsets
-
-    @property
-    def _counts_bytes(self) -> bool:
-        return LogId.parse(self.log_id).counts_bytes
+    def lag_in(self, unit: Unit) -> int | None:
+        """The lag of a log whose offsets count `unit`; None of any other."""
+        return self.lag_offsets if LogId.parse(self.log_id).unit == unit else None
 
     @property
     def acknowledged(self) -> Offset | None:
@@ -91,3 +99,9 @@ class Progress:
     def last_error(self) -> str | None:
         """The last thing that went wrong, healed or not: of the query, else of the session."""
         return self.session.last_error if self.last_failure is None else str(self.last_failure)
+
+
+def _behind(position: Offset | None, minimum: Offset | None, maximum: Offset | None) -> int | None:
+    """A replica that has nothing yet wants all that the master holds."""
+    reached = position if position is not None else minimum
+    return None if reached is None or maximum is None else max(0, maximum - reached)

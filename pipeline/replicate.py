@@ -1,4 +1,4 @@
-"""Replicate every log of a configuration side by side. What happens to one the others do not notice."""
+"""Replicate every log and topic of a configuration side by side. What happens to one the others do not notice."""
 
 from __future__ import annotations
 
@@ -6,22 +6,32 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import TypedDict
 
 from pyspark.sql import SparkSession
 
 from pipeline.config import Config
 from pipeline.log_replication import LogReplication
 from pipeline.progress import ENDED, Phase, Progress
-from sinks.replica import Step
+from pipeline.replication import Replication
+from pipeline.topic_replication import TopicReplication
+from sinks.steps import Step
 from sources.errors import LogtwinError
 
 log = logging.getLogger(__name__)
 
 
+class _Ways(TypedDict):
+    available_now: bool
+    take_over: bool
+    on_step: Callable[[Step], None] | None
+
+
 class Job:
-    """Every log of a configuration, replicated side by side.
+    """Every log and topic of a configuration, replicated side by side.
 
     With `take_over` also those that another job replicates just now: that one loses them.
+    Raises ConfigurationError, MasterError where a pattern of topics has to be asked for.
     """
 
     def __init__(
@@ -34,10 +44,18 @@ class Job:
         on_step: Callable[[Step], None] | None = None,
     ) -> None:
         self.available_now = available_now
-        self.logs = [
+        self.logs: list[Replication] = [
             LogReplication(spark, config, options, available_now=available_now, take_over=take_over, on_step=on_step)
             for options in config.logs
         ]
+        for topic in config.asked_topics():
+            # Here, so that a job without topics need not import what speaks to Kafka.
+
+            self.logs.append(
+                TopicReplication(
+                    spark, config, topic, available_now=available_now, take_over=take_over, on_step=on_step
+                )
+            )
         self._stop = threading.Event()
 
     def start(self) -> None:
@@ -75,7 +93,7 @@ class Job:
                 self._announce(one)
         return all(phase in ENDED for phase in phases)
 
-    def _announce(self, failed: LogReplication) -> None:
+    def _announce(self, failed: Replication) -> None:
         if len(self.logs) > 1:
             log.error("%s", failed.error)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from pipeline import config as configuration
 from pipeline.replicate import Job
 from pipeline.session import build_session
-from sinks.replica import Step
+from sinks.steps import Step
 
 CHECKPOINT = "checkpoint"
 
@@ -25,9 +25,14 @@ def die() -> None:
 
 
 def die_when_marked(commits: Path, waiting: threading.Event) -> None:
-    while not (commits / "1").exists():
+    before = marks(commits)
+    while len(marks(commits) - before) < 2:
         waiting.wait(0.005)
     die()
+
+
+def marks(commits: Path) -> set[str]:
+    return {path.name for path in commits.glob("[0-9]*")}
 
 
 class DieAtSecond:
@@ -46,7 +51,8 @@ class DieAtSecond:
 def main(config_file: str, step: str) -> None:
     config = configuration.load(Path(config_file))
     if step == CHECKPOINT:
-        commits = Path(config.checkpoint_root) / config.logs[0].id / "commits"
+        (replicated,) = config.logs or config.asked_topics()
+        commits = Path(config.checkpoint_root) / replicated.id / "commits"
         threading.Thread(target=die_when_marked, args=(commits, threading.Event()), daemon=True).start()
     job = Job(
         build_session(config.spark),

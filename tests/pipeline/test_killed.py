@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,14 +14,14 @@ from pipeline.progress import Phase
 from pipeline.run_state import RunFile
 from sinks.position import LogTable
 from sources.offsets import LogId
+from tests.pipeline.killing import STEPS, kill_after
 from tests.pipeline.masters import Served, embedded_master
 from tests.pipeline.running import assert_complete, ledger_table, log_table, replicate_now
 from tests.truth import Fixture
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
-PROJECT = Path(__file__).parents[2]
-STEPS = ("files", "commit", "acknowledge", "ledger", "checkpoint")
+ALWAYS = {"files", "commit", "checkpoint"}  # of each state that a kill may leave, one: a start takes half a minute
 IS_COMMITTED = {"files": False, "commit": True, "acknowledge": True, "ledger": True, "checkpoint": True}
 HAS_LEDGER = {"files": False, "commit": False, "acknowledge": False, "ledger": True, "checkpoint": True}
 
@@ -48,24 +43,14 @@ def config_file(folder: Path, master: Served) -> Path:
     return path
 
 
-def kill_after(step: str, job: Path) -> None:
-    """Run a driver in a process group of its own until it kills itself; end whatever it leaves."""
-    command = [sys.executable, "-m", "tests.pipeline.killed_driver", str(job), step]
-    driver = subprocess.Popen(command, cwd=PROJECT, start_new_session=True, stderr=subprocess.PIPE, text=True)
-    try:
-        _, said = driver.communicate(timeout=240)
-        assert driver.returncode == -signal.SIGKILL, said[-3000:]
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(driver.pid, signal.SIGKILL)  # the JVM, should it not have noticed yet
-
-
 def position(spark: SparkSession, config: Config) -> int:
     state = LogTable(spark, f"{config.warehouse}/log", LogId.parse("rocketmq/test")).read().state
     return 0 if state is None or state.offset is None else state.offset
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    "step", [step if step in ALWAYS else pytest.param(step, marks=pytest.mark.soak) for step in STEPS]
+)
 def test_a_restart_gives_exactly_one_copy(
     spark: SparkSession, master: Served, fixture_550: Fixture, tmp_path: Path, step: str
 ) -> None:

@@ -1,0 +1,81 @@
+"""``kill -9`` of a topic's driver after each step of a batch, one after the other: one copy of all in the end."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from pipeline.config import load
+from tests.peers.kafka import VERSIONS, KafkaBroker
+from tests.peers.kafka_groups import seen_by_tools
+from tests.peers.kafka_traffic import Record, create_topic, producer, send, transaction
+from tests.peers.kafka_twin import assert_accounted, state_of
+from tests.peers.spark_kafka import assert_equal, consumed_by_spark, replicated
+from tests.pipeline.killing import STEPS, kill_after
+from tests.pipeline.running import ledger_table, replicate_now
+
+pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.timeout(600)]
+
+BATCH = 300
+PARTITIONS = 3
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    with KafkaBroker(VERSIONS[-1], tmp_path_factory.mktemp("kafka")) as running:
+        create_topic(running, "orders", PARTITIONS)
+        with producer(running) as plain, producer(running, transactional_id="orders") as transactional:
+            for partition in range(PARTITIONS):
+                send(plain, "orders", [Record(b"%d" % number) for number in range(1500)], partition)
+                for commit in (True, False, True):
+                    with transaction(transactional, commit=commit):
+                        send(transactional, "orders", [Record(b"in a transaction")] * 50, partition)
+        yield running
+
+
+def config_file(folder: Path, broker: KafkaBroker, batch: int = BATCH) -> Path:
+    path = folder / "job.toml"
+    path.write_text(
+        f'warehouse = "{folder}/lake"\n[spark]\n"spark.master" = "local[2]"\n"spark.driver.memory" = "512m"\n'
+        f'[[topics]]\nid = "kafka/test/orders"\nservers = "{broker.server}"\nmax_offsets_per_trigger = {batch}\n'
+    )
+    return path
+
+
+def ledger_ends(spark: SparkSession, lake: Path) -> DataFrame:
+    return ledger_table(spark, lake).groupBy("log_id").agg(f.max("end").alias("end"))
+
+
+def test_restarts_give_exactly_one_copy(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
+    job = config_file(tmp_path, broker)
+    config = load(job)
+    lake = Path(config.warehouse)
+    before = 0
+    for step in STEPS:
+        kill_after(step, job)
+        # what the dead driver left: all of its second batch or nothing of it; a batch may be a replay of the one before
+        state = state_of(spark, lake, "orders")
+        reached = sum(one.offset for one in state.partitions.values())
+        assert before < reached <= before + 3 * (BATCH + PARTITIONS)
+        ends = {row["log_id"]: row["end"] for row in ledger_ends(spark, lake).collect()}
+        positions = {f"kafka/test/orders/{number}": one.offset for number, one in state.partitions.items()}
+        assert (ends == positions) == (step not in ("commit", "acknowledge"))  # that owe the ledger a batch
+        told = {number: offset for (_, number), (offset, _) in seen_by_tools(broker, "logtwin").items()}
+        assert all(offset <= state.partitions[number].offset for number, offset in told.items())
+        before = reached
+
+    # the same with the checkpoint deleted
+    without_checkpoint = tmp_path / "without-checkpoint"
+    shutil.copytree(lake, without_checkpoint)
+    shutil.rmtree(without_checkpoint / "_checkpoints")
+    config = load(config_file(tmp_path, broker, batch=10 * BATCH))
+    for warehouse in (lake, without_checkpoint):
+        replicate_now(spark, config.model_copy(update={"warehouse": str(warehouse)}))
+        found = assert_equal(replicated(spark, warehouse), consumed_by_spark(spark, broker, ["orders"]))
+        assert found == PARTITIONS * 1600
+        assert_accounted(spark, warehouse, "orders")

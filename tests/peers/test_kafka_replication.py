@@ -1,0 +1,282 @@
+"""Topics of real brokers, replicated by a job: equal to what Spark's own source reads, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.config import Config, parse
+from pipeline.progress import Phase
+from pipeline.replicate import Job
+from sinks.steps import Step
+from sources.datasource import register
+from sources.errors import AboveMaximum, BelowMinimum, LogtwinError, Recreated
+from tests.patience import wait_until
+from tests.peers.kafka import VERSIONS, KafkaBroker
+from tests.peers.kafka_groups import seen_by_tools
+from tests.peers.kafka_traffic import (
+    Record,
+    add_partitions,
+    create_topic,
+    delete_records,
+    delete_topic,
+    producer,
+    send,
+    transaction,
+)
+from tests.peers.kafka_twin import assert_accounted, state_of
+from tests.peers.spark_kafka import assert_equal, consumed_by_spark, replicated
+from tests.pipeline.running import replicate_now
+
+pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.timeout(600)]
+
+COMPRESSIONS = (None, "gzip", "snappy", "lz4", "zstd")
+PARTITIONS = 6
+ADDED = 2
+OLD, NEW = VERSIONS
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    with KafkaBroker(NEW, tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _registered(spark: SparkSession) -> None:
+    register(spark)
+
+
+def config_of(broker: KafkaBroker, lake: Path, *topics: str, **options: Any) -> Config:
+    table = {"cluster": "test", "topics": list(topics), "servers": broker.server, **options}
+    return parse({"warehouse": str(lake), "trigger_interval_s": 0.2, "topics": [table]}, where="test")
+
+
+@contextmanager
+def running(spark: SparkSession, config: Config) -> Iterator[Job]:
+    """A job that runs in a thread of its own. What ended it is raised at the end."""
+    job = Job(spark, config, available_now=False)
+    failures: list[LogtwinError] = []
+
+    def run() -> None:
+        try:
+            job.start()
+            job.run()
+        except LogtwinError as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run, name="the job")
+    thread.start()
+    try:
+        yield job
+    finally:
+        job.request_stop()
+        thread.join()
+    assert failures == []
+
+
+def has_all(job: Job) -> bool:
+    return all(one.phase is Phase.RUNNING and one.lag_offsets == 0 for one in job.progress())
+
+
+def group_offsets(broker: KafkaBroker, topic: str) -> dict[int, int]:
+    """What every tool that shows lag sees."""
+    told = seen_by_tools(broker, "logtwin").items()
+    return {number: offset for (name, number), (offset, _) in told if name == topic}
+
+
+def a_record(chance: random.Random) -> Record:
+    key = chance.choice((None, b"", chance.randbytes(8)))
+    value = None if key and chance.random() < 0.1 else chance.randbytes(chance.choice((0, 20, 300)))
+    headers = [(chance.choice(("", "h", "ü")), chance.randbytes(9)) for _ in range(chance.randrange(3))]
+    return Record(value, key, headers, chance.choice((None, chance.randrange(2**40))))
+
+
+def a_compacted_topic(broker: KafkaBroker, topic: str) -> None:
+    """With holes where the broker has taken records out."""
+    create_topic(
+        broker, topic, cleanup_policy="compact", segment_ms=300, min_cleanable_dirty_ratio="0.01",
+        delete_retention_ms=100,
+    )  # fmt: skip
+    with producer(broker, batch_size=4000) as through:
+        send(through, topic, [Record(b"%d " % number * 50, b"%d" % (number % 7)) for number in range(2000)])
+        log = broker.partition_folder(topic, 0)
+
+        def is_cleaned() -> bool:
+            send(through, topic, [Record(b"rolls the segment", b"roll")])
+            return sum(file.stat().st_size for file in log.glob("*.log")) < 20_000
+
+        wait_until(is_cleaned, "a compacted topic")
+
+
+def send_mixed(broker: KafkaBroker, topic: str, partitions: int, count: int, chance: random.Random) -> None:
+    """At least `count` records, by each compression in turn; more in transactions, every other one aborted."""
+    records = [a_record(chance) for _ in range(500)]
+    with ExitStack() as stack:
+        plain = [stack.enter_context(producer(broker, compression_type=name)) for name in COMPRESSIONS]
+        in_transactions = stack.enter_context(producer(broker, transactional_id=f"{topic}-{chance.random()}"))
+        for turn in range(math.ceil(count / (partitions * len(records)))):
+            for partition in range(partitions):
+                send(plain[turn % len(plain)], topic, records, partition)
+            with transaction(in_transactions, commit=turn % 2 == 0):
+                for partition in range(partitions):
+                    send(in_transactions, topic, records[:100], partition)
+
+
+def test_two_hundred_thousand_mixed_records_while_the_job_runs(
+    spark: SparkSession, broker: KafkaBroker, tmp_path: Path
+) -> None:
+    replicate_mixed(spark, broker, tmp_path, 200_000)
+
+
+def test_mixed_records_of_an_older_broker(spark: SparkSession, tmp_path: Path) -> None:
+    with KafkaBroker(OLD, tmp_path / "kafka") as broker:
+        replicate_mixed(spark, broker, tmp_path / "lake", 20_000)
+
+
+def replicate_mixed(spark: SparkSession, broker: KafkaBroker, lake: Path, count: int) -> None:
+    """Partitions are added midway, the broker is restarted, and the job is, too."""
+    chance = random.Random(8)
+    create_topic(broker, "mixed", PARTITIONS)
+    a_compacted_topic(broker, "compacted")
+    config = config_of(broker, lake, "mixed", "compacted")
+    with running(spark, config) as job:
+        send_mixed(broker, "mixed", PARTITIONS, count // 2, chance)
+        add_partitions(broker, "mixed", PARTITIONS + ADDED)
+        broker.stop()
+        broker.start()
+        send_mixed(broker, "mixed", PARTITIONS + ADDED, count // 4, chance)
+        wait_until(lambda: has_all(job), "all of it")
+    with running(spark, config) as job:
+        send_mixed(broker, "mixed", PARTITIONS + ADDED, count // 4, chance)
+        wait_until(lambda: has_all(job), "the rest")
+    found = assert_equal(replicated(spark, lake), consumed_by_spark(spark, broker, ["mixed", "compacted"]))
+    assert found >= count
+    for topic, partitions in (("mixed", PARTITIONS + ADDED), ("compacted", 1)):
+        assert_accounted(spark, lake, topic)
+        positions = {number: one.offset for number, one in state_of(spark, lake, topic).partitions.items()}
+        assert len(positions) == partitions
+        assert group_offsets(broker, topic) == positions
+
+
+def test_retention_that_overtakes_the_replica(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
+    """Stopped or on record, as the configuration has it; the other partitions lose nothing."""
+    create_topic(broker, "overtaken", 3)
+    with producer(broker) as through:
+        for partition in range(3):
+            send(through, "overtaken", [Record(b"%d" % number) for number in range(50)], partition)
+        replicate_now(spark, config_of(broker, tmp_path, "overtaken"))
+        for partition in range(3):
+            send(through, "overtaken", [Record(b"%d" % number) for number in range(50)], partition)
+    for partition, before in ((0, 70), (2, 80)):
+        delete_records(broker, "overtaken", partition, before)
+    with pytest.raises(BelowMinimum, match="70 or more") as raised:
+        replicate_now(spark, config_of(broker, tmp_path, "overtaken"))
+    assert (raised.value.log, raised.value.offset) == ("kafka/test/overtaken/0", 50)
+    assert group_offsets(broker, "overtaken") == {0: 50, 1: 50, 2: 50}
+
+    replicate_now(spark, config_of(broker, tmp_path, "overtaken", on_loss="record"))
+    state = state_of(spark, tmp_path, "overtaken")
+    assert {number: [(hole.start, hole.end) for hole in one.holes] for number, one in state.partitions.items()} == {
+        0: [(50, 70)], 1: [], 2: [(50, 80)],
+    }  # fmt: skip
+    incidents = spark.read.format("delta").load(str(tmp_path / "incidents")).orderBy("log_id").collect()
+    assert [(row["log_id"], row["condition"], row["start"], row["end"], row["action"]) for row in incidents] == [
+        ("kafka/test/overtaken/0", "below_minimum", 50, 70, "skipped"),
+        ("kafka/test/overtaken/2", "below_minimum", 50, 80, "skipped"),
+    ]
+    kept = consumed_by_spark(spark, broker, ["overtaken"]).where("offset >= 50")
+    assert_equal(replicated(spark, tmp_path).where("offset >= 50"), kept)
+    assert_accounted(spark, tmp_path, "overtaken")
+    assert group_offsets(broker, "overtaken") == {0: 100, 1: 100, 2: 100}
+
+
+def test_a_topic_that_was_created_again(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
+    create_topic(broker, "again", 2)
+    with producer(broker) as through:
+        send(through, "again", [Record(b"first")] * 30)
+    config = config_of(broker, tmp_path, "again", on_loss="record")
+    replicate_now(spark, config)
+    before = state_of(spark, tmp_path, "again")
+    delete_topic(broker, "again")
+    create_topic(broker, "again", 2)
+    with producer(broker) as through:
+        send(through, "again", [Record(b"second")] * 40)
+    for _ in range(2):
+        with pytest.raises(Recreated, match="deleted and created again"):
+            replicate_now(spark, config)
+    after = state_of(spark, tmp_path, "again")
+    assert (after.topic_id, after.positions) == (before.topic_id, before.positions)
+    assert replicated(spark, tmp_path).select("value").distinct().collect() == [(b"first",)]
+    incidents = spark.read.format("delta").load(str(tmp_path / "incidents")).collect()
+    assert {(row["log_id"], row["condition"], row["start"], row["end"], row["action"]) for row in incidents} == {
+        ("kafka/test/again/0", "recreated", 0, 30, "reported"),
+    }
+    assert group_offsets(broker, "again").get(0) in (30, None)  # the broker forgets a deleted topic's
+
+
+def test_a_partition_that_lost_its_tail_is_named(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
+    """A broker that comes back without the newest segment: its log ends below what was replicated."""
+    create_topic(broker, "shorter")
+    with producer(broker) as through:
+        send(through, "shorter", [Record(b"%d" % number) for number in range(100)])
+    replicate_now(spark, config_of(broker, tmp_path, "shorter"))
+    broker.kill()
+    log = broker.partition_folder("shorter", 0)
+    (segment,) = log.glob("*.log")
+    segment.write_bytes(b"")
+    for other in (*log.glob("*.index"), *log.glob("*.timeindex"), *log.glob("*.snapshot")):
+        other.unlink()
+    for checkpoint in broker.data.glob("*-checkpoint"):
+        checkpoint.unlink()
+    broker.start()
+    with pytest.raises(AboveMaximum) as raised:
+        replicate_now(spark, config_of(broker, tmp_path, "shorter"))
+    assert (raised.value.log, raised.value.offset) == ("kafka/test/shorter/0", 100)
+    assert replicated(spark, tmp_path).count() == 100
+
+
+def test_a_job_that_started_later_takes_the_topic(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
+    create_topic(broker, "taken")
+    with producer(broker) as through:
+        send(through, "taken", [Record(b"x")] * 20)
+        config = config_of(broker, tmp_path, "taken", max_offsets_per_trigger=10)
+        first = Job(spark, config, available_now=False)
+        first.start()
+        steps: list[Step] = []
+        second = Job(spark, config, available_now=True, take_over=True, on_step=steps.append)
+        second.start()
+        second.run()
+        send(through, "taken", [Record(b"y")] * 20)
+        with pytest.raises(LogtwinError, match="another job writes this log"):
+            first.run()
+    replicate_now(spark, config)
+    assert_equal(replicated(spark, tmp_path), consumed_by_spark(spark, broker, ["taken"]))
+    assert Step.COMMIT in steps
+    assert_accounted(spark, tmp_path, "taken")
+
+
+def test_the_beginning_is_kept_whatever_comes_before_the_first_batch(
+    spark: SparkSession, broker: KafkaBroker, tmp_path: Path
+) -> None:
+    """With latest nothing between two starts is left out."""
+    create_topic(broker, "late", 2)
+    config = config_of(broker, tmp_path, "late", starting_offset="latest")
+    with producer(broker) as through:
+        send(through, "late", [Record(b"before")] * 10)
+        replicate_now(spark, config)
+        send(through, "late", [Record(b"after")] * 5)
+        send(through, "late", [Record(b"after")] * 5, 1)
+    replicate_now(spark, config)
+    states = state_of(spark, tmp_path, "late").partitions
+    assert {number: (one.first, one.offset) for number, one in states.items()} == {0: (10, 15), 1: (0, 5)}
+    assert [row["value"] for row in replicated(spark, tmp_path).select("value").distinct().collect()] == [b"after"]
+    assert group_offsets(broker, "late") == {0: 15, 1: 5}
