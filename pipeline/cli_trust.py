@@ -81,7 +81,7 @@ def rebuild(
     from pipeline.rebuild import Rebuild
     from pipeline.session import build_session, spark_log
 
-    settings = configuration.load(config).only(log, str(config))
+    settings = configuration.load(config).only(log, str(config)).without_topics("rebuild", str(config))
     spark = build_session(settings.spark, log_file=spark_log())
     source = Rebuild(spark, settings.warehouse, settings.logs[0])
     size_bytes = source.file_size_bytes(file_size_bytes)
@@ -120,7 +120,7 @@ def repair(
     """
     from pipeline.repair import repair_logs
 
-    settings = configuration.load(config).only(log, str(config))
+    settings = configuration.load(config).only(log, str(config)).without_topics("repair", str(config))
     for line in repair_logs(settings, str(config), accept_master=accept_master, take_over=take_over, dry_run=dry_run):
         out.print(line, highlight=False, markup=False, soft_wrap=True)
 
@@ -204,7 +204,7 @@ def backfill(
     from pipeline.wanted import Wanted
 
     wanted = Wanted.parse(start, end)
-    settings = configuration.load(config).only(log, str(config))
+    settings = configuration.load(config).only(log, str(config)).without_topics("backfill", str(config))
     spark = build_session(settings.spark, log_file=spark_log())
     result = run_backfill(spark, settings, settings.logs[0], wanted, path=path, dry_run=dry_run)
     if as_json:
@@ -249,7 +249,8 @@ def verify(
         max_mb_per_s=max_mb_per_s,
         queues=queues,
     )
-    found = verify_logs(configuration.load(config).only(log, str(config)), scope)
+    settings = configuration.load(config).only(log, str(config)).without_topics("verify", str(config))
+    found = verify_logs(settings, scope)
     if as_json:
         out.print_json(json.dumps({"logs": [one.as_json() for one in found]}))
     else:

@@ -1,12 +1,14 @@
 """The configuration file: TOML, read once, every key known, every default with its reason.
 
-``conf/logtwin.toml`` shows every key. A log's keys (``[[logs]]``) are those of the data source, in TOML's spelling.
+``conf/logtwin.toml`` shows every key. The keys of a log (``[[logs]]``) and of Kafka's topics (``[[topics]]``) are those
+of the data source, in TOML's spelling.
 """
 
 from __future__ import annotations
 
+import logging
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,9 +23,14 @@ from pydantic import (
     ValidationError,
 )
 
+from pipeline.topics_config import TopicsConfig, existing_topics, expanded
 from sources.errors import ConfigurationError
+from sources.kafka.options import ReplicatedTopicOptions
+from sources.offsets import LogId
 from sources.options import KIB, MIB, ReadOptions, invalid_value, parse_options, unknown_key
 from sources.rocketmq.producer import DEFAULT_WINDOW
+
+log = logging.getLogger(__name__)
 
 
 class EmbeddedMasterConfig(BaseModel):
@@ -137,6 +144,9 @@ class Config(BaseModel):
         default_factory=dict, description="Spark properties, over those that logtwin sets; spark-submit's win"
     )
     logs: tuple[ReadOptions, ...] = Field((), description="the logs to replicate, each a streaming query of its own")
+    topics: tuple[TopicsConfig, ...] = Field(
+        (), description="Kafka's topics to replicate, each a streaming query of its own for all its partitions"
+    )
     metadata: MetadataConfig = MetadataConfig()
     metrics: MetricsConfig = MetricsConfig()
     maintain: MaintainConfig = MaintainConfig()
@@ -144,14 +154,43 @@ class Config(BaseModel):
     workload: WorkloadConfig = WorkloadConfig()
 
     def only(self, log_id: str | None, where: str) -> Config:
-        """Itself with one log, or with all for None. Raises ConfigurationError where that log is not listed."""
+        """Itself with one log or topic, or with all for None. Raises ConfigurationError where none has that id."""
         if log_id is None:
             return self.with_logs(where)
-        chosen = tuple(log for log in self.logs if log.id == log_id)
-        if not chosen:
-            listed = ", ".join(log.id for log in self.logs) or "none"
-            raise ConfigurationError(f"{where}: there is no log {log_id!r}", expected=f"one of {listed}", found=log_id)
-        return self.model_copy(update={"logs": chosen})
+        logs = tuple(one for one in self.logs if one.id == log_id)
+        topics = tuple(chosen for one in self.topics if (chosen := one.only(log_id)) is not None)
+        if not logs and not topics:
+            listed = ", ".join([*(one.id for one in self.logs), *(one for table in self.topics for one in table.names)])
+            raise ConfigurationError(
+                f"{where}: there is no log {log_id!r}", expected=f"one of {listed or 'none'}", found=log_id
+            )
+        return self.model_copy(update={"logs": logs, "topics": topics})
+
+    def asked_topics(self) -> tuple[ReplicatedTopicOptions, ...]:
+        """The topics to replicate; where a pattern names them, those that there are now by the brokers' word.
+
+        Raises ConfigurationError, MasterUnreachable, MasterSilent, MasterRefused.
+        """
+        return expanded(self.topics, existing_topics)
+
+    def topics_among(self, existing: Collection[LogId]) -> tuple[ReplicatedTopicOptions, ...]:
+        """The topics, connecting to nothing: where a pattern names them, those of `existing`, log ids of topics."""
+        return expanded(self.topics, lambda table: [one.name.partition("/")[2] for one in existing if table.is_of(one)])
+
+    def without_topics(self, verb: str, where: str) -> Config:
+        """Itself for a `verb` that serves only logs; it says so where there are topics beside them.
+
+        Raises ConfigurationError where there is nothing else.
+        """
+        if not self.topics:
+            return self
+        named = ", ".join(one for table in self.topics for one in table.names)
+        if not self.logs:
+            raise ConfigurationError(
+                f"{where}: logtwin {verb} does not serve Kafka topics yet", expected="a log of [[logs]]", found=named
+            )
+        log.warning("logtwin %s does not serve Kafka topics yet: it leaves out %s", verb, named)
+        return self.model_copy(update={"topics": ()})
 
     def maintained_with(self, given: Mapping[str, object], where: str) -> Config:
         """Itself with keys of ``[maintain]`` that were given elsewhere, or None. Raises ConfigurationError."""
@@ -164,11 +203,12 @@ class Config(BaseModel):
 
     def with_logs(self, where: str) -> Config:
         """Itself, once it is sure that there is something to replicate. Raises ConfigurationError."""
-        if not self.logs:
+        if not self.logs and not self.topics:
             raise ConfigurationError(
                 f"{where}: there is nothing to replicate",
-                expected="at least one [[logs]] table",
-                hint='Add [[logs]] with id = "rocketmq/<broker name>" and master and remoting, or path.',
+                expected="at least one [[logs]] or [[topics]] table",
+                hint='Add [[logs]] with id = "rocketmq/<broker name>" and master and remoting, or path; or [[topics]] '
+                'with id = "kafka/<cluster>/<topic>" and servers.',
             )
         return self
 
@@ -209,6 +249,10 @@ def parse(given: Mapping[str, Any], *, where: str) -> Config:
             raise unknown_key(key, known, where=where)
     values = dict(given)
     values["logs"] = _logs(given.get("logs", []), where)
+    values["topics"] = [
+        TopicsConfig.parse(table, where=f"{where} [[topics]]")
+        for table in _tables(given.get("topics", []), "topics", where)
+    ]
     for name, model in _SECTIONS.items():
         if name in given:
             values[name] = parse_options(model, _table(given[name], name, where), where=f"{where} [{name}]")
@@ -221,10 +265,24 @@ def parse(given: Mapping[str, Any], *, where: str) -> Config:
     return config
 
 
-def _logs(tables: object, where: str) -> list[ReadOptions]:
-    if not isinstance(tables, list):
-        raise ConfigurationError(f"{where}: logs is not usable", expected="tables headed [[logs]]", found=repr(tables))
-    return [parse_options(ReadOptions, _table(table, "logs", where), where=f"{where} [[logs]]") for table in tables]
+def _logs(given: object, where: str) -> list[ReadOptions]:
+    tables = _tables(given, "logs", where)
+    for one in (str(table.get("id")) for table in tables):
+        if one.startswith("kafka/"):
+            raise ConfigurationError(
+                f"{where} [[logs]]: a Kafka topic is no single log",
+                expected="rocketmq/<broker name> or dister/<group>",
+                found=one,
+                hint='Make it a [[topics]] table, with id = "kafka/<cluster>/<topic>" and servers.',
+            )
+    return [parse_options(ReadOptions, table, where=f"{where} [[logs]]") for table in tables]
+
+
+def _tables(given: object, name: str, where: str) -> list[Mapping[str, Any]]:
+    if not isinstance(given, list):
+        found = f"one table [{name}]" if isinstance(given, dict) else repr(given)  # which could have a secret
+        raise ConfigurationError(f"{where}: {name} is not usable", expected=f"tables headed [[{name}]]", found=found)
+    return [_table(one, name, where) for one in given]
 
 
 def _table(given: object, name: str, where: str) -> Mapping[str, Any]:
@@ -246,7 +304,7 @@ def _as_property(value: object) -> str:
 
 
 def _check_ids(config: Config, where: str) -> None:
-    ids = [log.id for log in config.logs]
+    ids = [*(one.id for one in config.logs), *(name for table in config.topics for name in table.names)]
     twice = sorted({name for name in ids if ids.count(name) > 1})
     if twice:
         raise ConfigurationError(f"{where}: a log is listed twice", expected="each id once", found=", ".join(twice))

@@ -1,12 +1,13 @@
 """What ``logtwin coverage`` does: say of each replica what is whole, and why the rest is missing.
 
 Asked are the log table, for position and holes, the ledger and the incidents. They are three tables, written one after
-the other; what a killed commit still owes to the others stands in the log table and counts as being there.
+the other; what a killed commit still owes to the others stands in the log table and counts as being there. Of a Kafka
+topic each partition is a log, and the table is ``kafka_log``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -19,14 +20,18 @@ from rich.text import Text
 
 from pipeline.config import Config
 from pipeline.display import extent, moment, number
-from sinks.incidents import IncidentRow, IncidentsTable
-from sinks.ledger import app_id, fill_app_id
+from pipeline.topics_held import HeldTopic, held_topics
+from sinks.holes import Holes
+from sinks.incidents import Incident, IncidentRow, IncidentsTable
+from sinks.kafka.state import PartitionState, TopicState
+from sinks.ledger import app_id, fill_app_id, topic_app_id
 from sinks.position import Held, LogTable
 from sinks.proof.completeness import Accounts, Completeness, Missing, Reason, Stretch
 from sinks.proof.whole_ledger import Owed, read_ledger
 from sinks.tables import LOG
 from sinks.warehouse import absolute
 from sources.errors import CoverageError, ReplicaError
+from sources.master_topic import topic_and_number
 from sources.offsets import LogId, Offset, OffsetRange, Position
 
 _LOOKS: Final = 10
@@ -59,9 +64,12 @@ class LogCoverage:
 
 
 def coverages(spark: SparkSession, config: Config) -> list[LogCoverage]:
-    """One a log. Raises ReplicaError where a table cannot be read."""
+    """One a log, or partition of a topic; a topic that was not begun has one. Raises ReplicaError where a table cannot
+    be read."""
     has_table = DeltaTable.isDeltaTable(spark, LOG.path(absolute(config.warehouse)))
-    return [_coverage(spark, config.warehouse, options.log_id, has_table=has_table) for options in config.logs]
+    logs = [_coverage(spark, config.warehouse, options.log_id, has_table=has_table) for options in config.logs]
+    topics = held_topics(spark, config)
+    return logs + [one for topic in topics for one in _topic_coverages(spark, config.warehouse, topic)]
 
 
 def _coverage(spark: SparkSession, warehouse: str, log_id: LogId, *, has_table: bool) -> LogCoverage:
@@ -69,6 +77,46 @@ def _coverage(spark: SparkSession, warehouse: str, log_id: LogId, *, has_table: 
     if accounts is None:
         return LogCoverage(log_id=log_id, epoch=0, complete=None)
     return LogCoverage(log_id=log_id, epoch=accounts.epoch, complete=Completeness.of(accounts))
+
+
+def _topic_coverages(spark: SparkSession, warehouse: str, topic: HeldTopic) -> list[LogCoverage]:
+    if topic.state is None or topic.state.topic_id is None:
+        return [LogCoverage(log_id=topic.log_id, epoch=0, complete=None)]
+    state = topic.state
+    return [
+        LogCoverage(
+            log_id=log_id,
+            epoch=one.epoch,
+            complete=Completeness.of(partition_accounts(spark, warehouse, state, log_id, one)),
+        )
+        for log_id, one in topic.partitions()
+    ]
+
+
+def partition_accounts(
+    spark: SparkSession, warehouse: str, topic: TopicState, log_id: LogId, state: PartitionState
+) -> Accounts:
+    """What the tables say of a partition that stands at `state`. What the stream adds meanwhile lies above that."""
+    topic_log, number = topic_and_number(log_id)
+    owed = Owed(topic_app_id(topic_log), topic.commits, [of.one for of in topic.ledger if of.partition == number])
+    passed = [of.one for of in topic.incidents if of.partition == number]
+    return Accounts(
+        epoch=state.epoch,
+        position=state.offset,
+        first=state.first,
+        holes=Holes.before(state.first).with_lost(state.holes),
+        ledger=read_ledger(spark, warehouse, log_id, [owed]),
+        incidents=_incidents(spark, warehouse, log_id, state.epoch, passed),
+    )
+
+
+def _incidents(
+    spark: SparkSession, warehouse: str, log_id: LogId, epoch: int, owed: Iterable[Incident]
+) -> list[IncidentRow]:
+    """Those of the table, and what the newest commit still owes it."""
+    listed = {row.id: row for row in IncidentsTable(spark, warehouse, log_id).all()}
+    passed = [IncidentRow(id=one.id_in(log_id, epoch), epoch=epoch, found=one) for one in owed]
+    return list(({row.id: row for row in passed} | listed).values())
 
 
 def read_accounts(spark: SparkSession, warehouse: str, log_id: LogId) -> Accounts | None:
@@ -104,15 +152,13 @@ def _accounts(spark: SparkSession, warehouse: str, log_id: LogId, held: Held) ->
         Owed(app_id(newest), newest.offset, state.ledger),
         Owed(fill_app_id(log_id), held.holes.fills, held.holes.ledger),
     ]
-    listed = {row.id: row for row in IncidentsTable(spark, warehouse, log_id).all()}
-    passed = [IncidentRow(id=one.id_in(log_id, state.epoch), epoch=state.epoch, found=one) for one in state.incidents]
     return Accounts(
         epoch=state.epoch,
         position=state.offset,
         first=Offset(0) if state.first is None else state.first,
         holes=held.holes,
         ledger=read_ledger(spark, warehouse, log_id, owed),
-        incidents=list(({row.id: row for row in passed} | listed).values()),
+        incidents=_incidents(spark, warehouse, log_id, state.epoch, state.incidents),
     )
 
 

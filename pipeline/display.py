@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.table import Table
 
 from pipeline.progress import Phase, Progress
-from sources.offsets import LogId
+from sources.offsets import LogId, Unit
 
 RATE_WINDOW_S = 5.0
 LINE_EVERY_S = 5.0
@@ -109,14 +109,21 @@ def size(value_bytes: int | None) -> str:
     return f"{value:,.1f} TB"
 
 
-def extent(offsets: int, log_id: LogId) -> str:
-    """How much of a log so many offsets are, for people."""
-    return bytes_or_ids(offsets, None) if log_id.counts_bytes else bytes_or_ids(None, offsets)
+def extent(offsets: int | None, log_id: LogId) -> str:
+    """How much of a log so many offsets are, for people; a dash where it is not known."""
+    return in_unit(offsets, log_id.unit)
+
+
+def in_unit(count: int | None, unit: Unit) -> str:
+    """So many offsets, which count `unit`, for people; a dash where it is not known."""
+    if count is None or unit == "bytes":
+        return size(count)
+    return f"{count:,} {unit}"
 
 
 def bytes_or_ids(value_bytes: int | None, ids: int | None) -> str:
     """Whichever of the two a log counts, for people; a dash where neither is known."""
-    return size(value_bytes) if ids is None else f"{ids:,} ids"
+    return size(value_bytes) if ids is None else in_unit(ids, "ids")
 
 
 def duration(seconds: float | None) -> str:
@@ -133,7 +140,7 @@ def duration(seconds: float | None) -> str:
 
 def _lag(progress: Progress) -> str:
     seconds = round(progress.lag_s or 0)
-    behind = bytes_or_ids(progress.lag_bytes, progress.lag_ids)
+    behind = extent(progress.lag_offsets, LogId.parse(progress.log_id))
     return behind + (f", {duration(seconds)}" if seconds else "")
 
 

@@ -20,13 +20,16 @@ from rich.text import Text
 from pipeline.config import Config
 from pipeline.display import extent, moment, number
 from pipeline.session import build_session, spark_log
-from sinks.incidents import IncidentRow, IncidentsTable, State
+from pipeline.topics_held import topic_state
+from sinks.holes import Holes
+from sinks.incidents import IncidentRow, IncidentsTable, State, logs_with_incidents
 from sinks.position import LogTable
 from sinks.quarantined import Quarantined, quarantined
 from sinks.tables import LOG
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError
 from sources.loss import Condition, Way
+from sources.master_topic import topic_and_number
 from sources.offsets import LogId, OffsetRange
 
 _HEAD_BYTES: Final = 16
@@ -58,7 +61,10 @@ class Explanation:
 
 
 class Incidents:
-    """The incidents of all logs of a configuration. `where` is the configuration's file, for the commands it names."""
+    """The incidents of all logs of a configuration, and of the partitions of its topics.
+
+    `where` is the configuration's file, for the commands it names.
+    """
 
     def __init__(self, spark: SparkSession, config: Config, where: str) -> None:
         self._spark = spark
@@ -71,7 +77,17 @@ class Incidents:
 
     def all(self) -> list[Listed]:
         """Log by log, each in the order of its offsets."""
-        return [Listed(log.log_id, row) for log in self._config.logs for row in self._table(log.log_id).all()]
+        log_ids = [*(one.log_id for one in self._config.logs), *self._partitions()]
+        return [Listed(log_id, row) for log_id in log_ids for row in self._table(log_id).all()]
+
+    def _partitions(self) -> list[LogId]:
+        """Those of the configuration's topics that have an incident."""
+        if not self._config.topics:
+            return []
+        logs = logs_with_incidents(self._spark, self._config.warehouse)
+        topics = {one: topic_and_number(one)[0] for one in logs if one.kind == "kafka"}
+        configured = {options.id for options in self._config.topics_among(set(topics.values()))}
+        return [one for one, topic in topics.items() if str(topic) in configured]
 
     def open(self) -> list[Listed]:
         return [one for one in self.all() if one.row.state is State.OPEN]
@@ -98,6 +114,10 @@ class Incidents:
         return IncidentsTable(self._spark, self._config.warehouse, log_id)
 
     def _missing(self, log_id: LogId, place: OffsetRange) -> tuple[OffsetRange, ...]:
+        if log_id.kind == "kafka":
+            topic, number = topic_and_number(log_id)
+            state = topic_state(self._spark, self._config.warehouse, topic)
+            return () if state is None else Holes(ranges=state.partition(number).holes).within(place)
         path = LOG.path(absolute(self._config.warehouse))
         if not DeltaTable.isDeltaTable(self._spark, path):
             return ()
@@ -127,6 +147,12 @@ def way_out(explained: Explanation, where: str) -> str:
     command = f"--config {where} --log {incident.log_id}"
     if incident.row.state is not State.OPEN:
         return f"nothing: it is {incident.row.state.value}"
+    if incident.log_id.kind == "kafka":
+        topic, _ = topic_and_number(incident.log_id)
+        return (
+            "no verb repairs or fills a Kafka topic yet; to accept the loss: "
+            f"logtwin incidents close {incident.row.id} --config {where} --log {topic} --note …"
+        )
     if incident.row.found.condition.way is Way.REPAIR:
         accepted = " --accept-master" if incident.row.found.condition is Condition.RECREATED else ""
         return f"logtwin repair {command}{accepted}"

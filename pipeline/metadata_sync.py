@@ -90,7 +90,7 @@ class MetadataSync:
         log.info(
             "%s: the master is at %s, the replica at %s, %s %s behind; acknowledged %s",
             self._log_id, progress.master_maximum, progress.position, progress.lag_offsets,
-            "bytes" if self._log_id.counts_bytes else "ids", progress.acknowledged,
+            self._log_id.unit, progress.acknowledged,
         )  # fmt: skip
 
     def _take(self, fetched: Fetched, at: datetime) -> LogtwinError | None:

@@ -20,11 +20,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.registry import Collector
 
 from pipeline.config import MetricsConfig
-from pipeline.progress import Phase, Progress
-from sinks.replica import Step
+from pipeline.progress import PartitionProgress, Phase, Progress
+from sinks.steps import Step
 from sources.errors import ConfigurationError, error_types
 from sources.loss import Condition
-from sources.offsets import LogId
+from sources.offsets import LogId, Unit
 
 log = logging.getLogger(__name__)
 
@@ -124,20 +124,45 @@ _OFFSETS: tuple[tuple[str, str, Callable[[Progress], int | None]], ...] = (
 )
 
 
-def _in_unit(name: str, meaning: str, value: Callable[[Progress], int | None], *, in_bytes: bool) -> _Single:
-    """The series of the logs whose offsets count bytes, or of those whose offsets are ids."""
+def _in_unit(name: str, meaning: str, value: Callable[[Progress], int | None], unit: Unit) -> _Single:
+    """The series of the logs whose offsets count `unit`."""
 
     def of_unit(progress: Progress) -> int | None:
-        return value(progress) if LogId.parse(progress.log_id).counts_bytes is in_bytes else None
+        return value(progress) if LogId.parse(progress.log_id).unit == unit else None
 
-    if in_bytes:
-        return _Single(f"logtwin_{name}_bytes", meaning, of_unit)
-    return _Single(f"logtwin_{name}_ids", f"{meaning}, where offsets are ids", of_unit)
+    return _Single(
+        f"logtwin_{name}_{unit}", meaning if unit == "bytes" else f"{meaning}, where offsets are ids", of_unit
+    )
+
+
+def _of_partitions(name: str, meaning: str, value: Callable[[PartitionProgress], int | None]) -> _Labelled:
+    """One series a partition of a topic."""
+
+    def values(progress: Progress) -> Mapping[str, float]:
+        found = {str(number): value(one) for number, one in sorted(progress.partitions.items())}
+        return {number: known for number, known in found.items() if known is not None}
+
+    return _Labelled(f"logtwin_partition_{name}", "partition", meaning, values)
 
 
 _METRICS: tuple[_Single | _Labelled, ...] = (
-    *(_in_unit(*one, in_bytes=True) for one in _OFFSETS),
-    *(_in_unit(*one, in_bytes=False) for one in _OFFSETS),
+    *(_in_unit(*one, unit) for unit in ("bytes", "ids") for one in _OFFSETS),
+    _Single(
+        "logtwin_lag_offsets",
+        "what all partitions of a topic hold and the table does not; some offsets have no record",
+        lambda progress: progress.lag_in("offsets"),
+    ),
+    _of_partitions("master_minimum_offset", "the first offset that the master holds", lambda one: one.minimum),
+    _of_partitions("master_maximum_offset", "where the partition ends at the master", lambda one: one.maximum),
+    _of_partitions(
+        "committed_offset", "up to where the partition is in the table: the position", lambda one: one.position
+    ),
+    _of_partitions(
+        "acknowledged_offset",
+        "up to where the consumer group says that it is durable; never above the committed offset",
+        lambda one: one.acknowledged,
+    ),
+    _of_partitions("lag_offsets", "what the partition holds and the table does not", lambda one: one.lag_offsets),
     _Single(
         "logtwin_lag_seconds",
         "how long ago the first byte that is not committed was first seen at the master; 0 without one",

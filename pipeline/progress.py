@@ -54,7 +54,7 @@ class Progress:
 
     log_id: str
     phase: Phase
-    role: str  # slave, or reader
+    role: str  # slave, consumer (of Kafka), or reader, of which the master knows nothing
     master: str  # its HA address, or the directory
     master_role: str | None  # its own word: ASYNC_MASTER, SYNC_MASTER, SLAVE; None of files, and before it was asked
     started_at: Offset | None

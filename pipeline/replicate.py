@@ -16,7 +16,7 @@ from pipeline.progress import ENDED, Phase, Progress
 from pipeline.replication import Replication
 from pipeline.topic_replication import TopicReplication
 from sinks.steps import Step
-from sources.errors import LogtwinError
+from sources.errors import ConfigurationError, LogtwinError
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +55,10 @@ class Job:
                 TopicReplication(
                     spark, config, topic, available_now=available_now, take_over=take_over, on_step=on_step
                 )
+            )
+        if not self.logs:
+            raise ConfigurationError(
+                "there is nothing to replicate", expected="a topic that matches a pattern of [[topics]]", found="none"
             )
         self._stop = threading.Event()
 

@@ -31,11 +31,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from pipeline.progress import ENDED, Phase, Progress
+from pipeline.progress import ENDED, PartitionProgress, Phase, Progress
 from sinks.files import open_folder
 from sinks.log_state import Writer
 from sinks.warehouse import absolute
 from sources.errors import AlreadyRunning, TakenOver
+from sources.offsets import UNITS
 
 PUBLISH_EVERY_S = 5.0
 FRESH_S = 15.0
@@ -108,8 +109,7 @@ def facts_of(progress: Progress) -> dict[str, Any]:
         "acknowledged": progress.acknowledged,
         "master_minimum": progress.master_minimum,
         "master_maximum": progress.master_maximum,
-        "lag_bytes": progress.lag_bytes,
-        "lag_ids": progress.lag_ids,
+        **{f"lag_{unit}": progress.lag_in(unit) for unit in UNITS},
         "lag_s": progress.lag_s,
         "until_loss_bytes": None if until_loss is None else until_loss.bytes,
         "until_loss_s": None if until_loss is None else until_loss.seconds,
@@ -118,6 +118,18 @@ def facts_of(progress: Progress) -> dict[str, Any]:
         "batches": progress.batches,
         "commits": progress.commits,
         "last_error": progress.last_error,
+        "partitions": [_partition_facts(number, one) for number, one in sorted(progress.partitions.items())],
+    }
+
+
+def _partition_facts(number: int, one: PartitionProgress) -> dict[str, Any]:
+    return {
+        "partition": number,
+        "position": one.position,
+        "acknowledged": one.acknowledged,
+        "master_minimum": one.minimum,
+        "master_maximum": one.maximum,
+        "lag_offsets": one.lag_offsets,
     }
 
 

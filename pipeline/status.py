@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
@@ -19,31 +19,48 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.config import Config
-from pipeline.display import bytes_or_ids, duration, moment, number, size
+from pipeline.display import duration, in_unit, moment, number, size
 from pipeline.lag import reached
 from pipeline.master_watch import until_loss
 from pipeline.progress import ENDED, Phase
 from pipeline.run_state import RunFile, RunState
-from pipeline.session import build_session, spark_log
 from sinks.log_state import LogState
 from sinks.position import LogTable
 from sinks.tables import LOG
 from sinks.warehouse import absolute
 from sources.errors import LogError, MasterError
 from sources.master import MasterLog, MasterView
-from sources.offsets import Offset
+from sources.offsets import UNITS, LogId, Offset
 from sources.options import ReadOptions
 from sources.registry import open_log
 
 log = logging.getLogger(__name__)
 
+_OF_SESSION: Final = ("connected_since", "reconnects")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionStatus:
+    """One partition of a topic; offsets as `LogStatus` has them."""
+
+    partition: int
+    epoch: int | None
+    first: int | None
+    position: int | None
+    acknowledged: int | None
+    acknowledged_by_master: int | None
+    master_minimum: int | None
+    master_maximum: int | None
+    lag_offsets: int | None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogStatus:
-    """One log; README documents every field as the JSON has it.
+    """One log, or one topic; README documents every field as the JSON has it.
 
     Offsets and times are None where nobody could be asked or nothing is there yet. Times are ISO 8601, UTC. The lag is
-    in what offsets count: `lag_ids` is None of a log that counts bytes, `lag_bytes` of any other.
+    in what offsets count: bytes, ids, or Kafka's offsets, and None in the two others. Offsets of a topic are sums over
+    its `partitions`, of which a log has none.
     """
 
     id: str
@@ -69,20 +86,28 @@ class LogStatus:
     master_maximum: int | None
     lag_bytes: int | None
     lag_ids: int | None
+    lag_offsets: int | None
     lag_s: float | None
     until_loss_bytes: int | None
     until_loss_s: float | None
     writer: str | None
     last_error: str | None
     master_error: str | None
+    partitions: tuple[PartitionStatus, ...] = ()
+
+    @property
+    def lag(self) -> str:
+        """For people, in what offsets count."""
+        counts = (self.lag_bytes, self.lag_ids, self.lag_offsets)
+        found = (in_unit(count, unit) for count, unit in zip(counts, UNITS, strict=True) if count is not None)
+        return next(found, "–")
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def log_statuses(config: Config) -> list[LogStatus]:
+def log_statuses(spark: SparkSession, config: Config) -> list[LogStatus]:
     """One status a log. A master that cannot be asked is an entry in its log's status, not an error."""
-    spark = build_session(config.spark, log_file=spark_log())
     path = LOG.path(absolute(config.warehouse))
     has_table = DeltaTable.isDeltaTable(spark, path)
     return [_status(spark, config.warehouse, path if has_table else None, options) for options in config.logs]
@@ -100,7 +125,7 @@ class Answer:
 def _status(spark: SparkSession, warehouse: str, table: str | None, options: ReadOptions) -> LogStatus:
     master = open_log(options)
     # The job's word before the table's: so what it has promised by then is at most the position.
-    run = _last_run(RunFile(warehouse, options.id), options.id)
+    run = last_run(warehouse, options.id)
     state = None if table is None else LogTable(spark, table, options.log_id).read().state
     return status_of(master, run, state, _ask(master), datetime.now(UTC))
 
@@ -114,22 +139,12 @@ def status_of(
     position = None if state is None else state.offset
     bounds = None if answer.view is None else answer.view.bounds
     lag = None if bounds is None else max(0, bounds.end - reached(position, bounds))
-    counts_bytes = master.log_id.counts_bytes
     until_loss_bytes, until_loss_s = _until_loss(facts, answer.view, state)
     return LogStatus(
         id=str(master.log_id),
         role=master.role,
         master=master.place,
         master_role=facts.get("master_role") if answer.view is None else answer.view.role,
-        running=is_running,
-        phase=None if run is None else run.phase.value,
-        run=None if run is None else run.writer.run,
-        host=None if run is None else run.writer.host,
-        pid=None if run is None else run.writer.pid,
-        since=None if run is None else run.writer.since,
-        updated_at=None if run is None else run.updated_at.isoformat(timespec="seconds"),
-        connected_since=facts.get("connected_since"),
-        reconnects=facts.get("reconnects"),
         epoch=None if state is None else state.epoch,
         first=None if state is None else state.first,
         received=max((at for at in (facts.get("received"), position) if at is not None), default=None),
@@ -138,20 +153,42 @@ def status_of(
         acknowledged_by_master=answer.acknowledged,
         master_minimum=None if bounds is None else bounds.start,
         master_maximum=None if bounds is None else bounds.end,
-        lag_bytes=lag if counts_bytes else None,
-        lag_ids=None if counts_bytes else lag,
-        lag_s=_lag_s(lag, run if is_running else None, now),
+        **lags(lag, master.log_id),
+        lag_s=lag_s(lag, run if is_running else None, now),
         until_loss_bytes=until_loss_bytes,
         until_loss_s=until_loss_s,
         writer=None if state is None else str(state.writer),
-        last_error=None if run is None else run.facts.get("last_error"),
         master_error=answer.error,
+        **told_by(run, now),
     )
 
 
-def _last_run(file: RunFile, log_id: str) -> RunState | None:
+def told_by(run: RunState | None, now: datetime) -> dict[str, Any]:
+    """The fields of a `LogStatus` that the last run has the only word on."""
+    if run is None:
+        return dict.fromkeys(("phase", "run", "host", "pid", "since", "updated_at", *_OF_SESSION, "last_error")) | {
+            "running": False
+        }
+    is_running = run.is_live(now)
+    return {
+        "running": is_running,
+        "phase": run.phase.value,
+        **asdict(run.writer),
+        "updated_at": run.updated_at.isoformat(timespec="seconds"),
+        **{name: run.facts.get(name) if is_running else None for name in _OF_SESSION},
+        "last_error": run.facts.get("last_error"),
+    }
+
+
+def lags(lag: int | None, log_id: LogId) -> dict[str, Any]:
+    """The fields of a `LogStatus` for the lag in offsets."""
+    return {f"lag_{unit}": lag if unit == log_id.unit else None for unit in UNITS}
+
+
+def last_run(warehouse: str, log_id: str) -> RunState | None:
+    """What the last run of a log or topic said, if that can be read."""
     try:
-        return file.read()
+        return RunFile(warehouse, log_id).read()
     except OSError as error:
         log.warning("%s: cannot see whether a job runs: %s", log_id, error)
         return None
@@ -164,7 +201,7 @@ def _ask(master: MasterLog) -> Answer:
         return Answer(error=str(error))
 
 
-def _lag_s(lag: int | None, running: RunState | None, now: datetime) -> float | None:
+def lag_s(lag: int | None, running: RunState | None, now: datetime) -> float | None:
     """What the job said and what has passed since: at the most, for it may have committed since."""
     if lag == 0:
         return 0.0
@@ -202,7 +239,7 @@ def _block(one: LogStatus, now: datetime) -> Table:
 
 
 def _lines(one: LogStatus, now: datetime) -> dict[str, str]:
-    held, lag = one.master_maximum, bytes_or_ids(one.lag_bytes, one.lag_ids)
+    held = one.master_maximum
     lines = {
         "running": _running(one, now),
         "process": "–" if one.pid is None else f"{one.pid} on {one.host}",
@@ -213,11 +250,18 @@ def _lines(one: LogStatus, now: datetime) -> dict[str, str]:
         "acknowledged": number(one.acknowledged),
         "  as master counts": number(one.acknowledged_by_master),
         "master holds": "–" if held is None else f"{number(one.master_minimum)} to {number(held)}",
-        "lag": lag + ("" if one.lag_s is None else f", {duration(one.lag_s)}"),
+        "lag": one.lag + ("" if one.lag_s is None else f", {duration(one.lag_s)}"),
         "until loss": _loss(one),
     }
+    lines |= {f"  partition {each.partition}": _partition(each) for each in one.partitions}
     errors = {"last error": one.last_error, "master says": one.master_error}
     return lines | {name: text for name, text in errors.items() if text is not None}
+
+
+def _partition(one: PartitionStatus) -> str:
+    held = "–" if one.master_maximum is None else f"{number(one.master_minimum)} to {number(one.master_maximum)}"
+    behind = in_unit(one.lag_offsets, "offsets")
+    return f"{number(one.position)} of {held}, acknowledged {number(one.acknowledged)}, lag {behind}"
 
 
 def _running(one: LogStatus, now: datetime) -> str:

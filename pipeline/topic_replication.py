@@ -77,7 +77,7 @@ class TopicReplication(Replication):
         bounds, held = self._watch.bounds, self._watched.newest
         seen = [offset for offset in (None if bounds is None else bounds.end, position) if offset is not None]
         return self._progress(
-            role=f"group {self._options.group}" if self._options.group else "reader",
+            role="consumer" if self._options.group else "reader",
             master=self._options.servers,
             master_role=None,
             received=position,

@@ -84,6 +84,11 @@ class StoredFile:
     def size_bytes(self) -> int:
         return int(self.java.getSize())
 
+    @property
+    def modified_ms(self) -> int:
+        """When it was written, ms since 1970."""
+        return int(self.java.getModificationTime())
+
     def partition(self) -> dict[str, str]:
         """Its value of each partition column, as the Delta log has it: text."""
         found = self.java.getPartitionValues()

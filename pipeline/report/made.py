@@ -9,18 +9,25 @@ from pyspark.sql import SparkSession
 from pipeline.config import Config
 from pipeline.report.page import page
 from pipeline.report.queries import read_facts
+from pipeline.topics_held import held_topics
 from pipeline.whole_file import replacing
 from sources.errors import ConfigurationError
 
 
 def write_report(spark: SparkSession, config: Config, output: Path) -> None:
     """Raises ReplicaError where there is no replica to read, ConfigurationError where `output` cannot be written."""
-    made = page(read_facts(spark, config.warehouse, [log.id for log in config.logs]))
+    made = page(read_facts(spark, config.warehouse, _configured(spark, config)))
     try:
         with replacing(output) as file:
             file.write(made.encode())
     except OSError as error:
         raise _not_written(output, error.strerror) from error
+
+
+def _configured(spark: SparkSession, config: Config) -> list[str]:
+    """Every log, every partition of a topic, and every topic that was not begun."""
+    topics = [[str(log_id) for log_id, _ in one.partitions()] or [one.options.id] for one in held_topics(spark, config)]
+    return [*(log.id for log in config.logs), *(name for names in topics for name in names)]
 
 
 def check_folder(output: Path) -> None:

@@ -37,7 +37,7 @@ from pipeline.report.facts import (
 from pipeline.report.palette import SERIES
 from pipeline.report.spans import width_s
 from sinks.spark_jobs import first_cause, first_line
-from sinks.tables import LOG
+from sinks.tables import KAFKA_LOG, LOG
 from sinks.views.registration import frames, newest_versions, register_views
 from sinks.warehouse import absolute
 from sources.errors import ReplicaError
@@ -79,12 +79,15 @@ def read_facts(spark: SparkSession, warehouse: str, configured: Sequence[str]) -
 
 
 def _register(spark: SparkSession, place: str) -> int:
-    """The replica's tables, each as it is now, and the views over them. Returns the version of the table `log`."""
+    """The replica's tables, each as it is now, and the views over them.
+
+    Returns the version of the table `log`; of `kafka_log` where there are only topics.
+    """
     versions = newest_versions(spark, place)
     for spec, frame in frames(spark, place, versions, pinned=versions):
         frame.createOrReplaceTempView(spec.name)
     register_views(spark)
-    return versions[LOG.name]
+    return next(versions[spec.name] for spec in (LOG, KAFKA_LOG) if spec.name in versions)
 
 
 class _Questions:

@@ -3,7 +3,8 @@
 Files are merged in the order of their offsets, and a large file in between ends a group: so the files of a log follow
 each other as its commits did. That is what reads by offset rest on: verify, rebuild and repair read every file once,
 front to back, and retention removes whole files. Sorted by topic, as OPTIMIZE does it, every file would spread over all
-offsets. Queries for a time lose nothing: a log is in the order of its store timestamps.
+offsets. Queries for a time lose nothing: a log is in the order of its store timestamps. The partitions of a Kafka topic
+share files: those are merged in the order in which they were written, which is that of the topic's commits.
 
 Tasks write the new files (`sinks/upkeep/merge.py`), and one Kernel commit exchanges them. It steps over what the stream
 adds meanwhile, is refused where anybody removed one of the files that were read, and takes the lock that all commits of
@@ -51,7 +52,10 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A file as the Delta log describes it; `first` is its least value of the column the table is in the order of."""
+    """A file as the Delta log describes it; `first` is its least value of the column the table is in the order of.
+
+    Of a topic's files `first` is when it was written, in a tuple: it is no offset.
+    """
 
     first: Any
     path: str
@@ -88,13 +92,27 @@ def groups(candidates: Iterable[Candidate], sizes: Sizes) -> list[Group]:
 
 
 class Compactor:
-    """One log's files in the table `spec` of a warehouse. Driver only."""
+    """One log's files in the table `spec` of a warehouse. Driver only.
 
-    def __init__(self, spark: SparkSession, spec: TableSpec, path: str, log_id: LogId, sizes: Sizes) -> None:
+    With `partitions` it is a topic's: files with rows of these logs alone.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        spec: TableSpec,
+        path: str,
+        log_id: LogId,
+        sizes: Sizes,
+        *,
+        partitions: Sequence[LogId] = (),
+    ) -> None:
         self._spark = spark
         self._spec = spec
         self._table = KernelTable(spark, path)
         self._log_id = log_id
+        self._is_topic = bool(partitions)
+        self._logs = tuple(map(str, partitions or (log_id,)))
         self._sizes = sizes
         self._order = next(name for name in _ORDERS if name in spec.statistics)
         # What is current of metadata is one file, which every change exchanges.
@@ -122,9 +140,10 @@ class Compactor:
 
     def _groups(self) -> tuple[_Found, list[Group]]:
         snapshot = self._table.existing(self._log_id)
-        files = self._table.files(snapshot, self._partition or {LOG_ID.name: str(self._log_id)})
-        candidates = [one for file in files if (one := self._candidate(file)) is not None]
-        return _Found(snapshot, {file.path: file for file in files}), groups(candidates, self._sizes)
+        filters = [self._partition] if self._partition else [{LOG_ID.name: name} for name in self._logs]
+        files = {file.path: file for equal in filters for file in self._table.files(snapshot, equal)}
+        candidates = [one for file in files.values() if (one := self._candidate(file)) is not None]
+        return _Found(snapshot, files), groups(candidates, self._sizes)
 
     def _candidate(self, file: StoredFile) -> Candidate | None:
         """None of a file that may hold rows of another log as well, or that the Delta log says too little of."""
@@ -132,14 +151,15 @@ class Compactor:
         least, greatest = statistics.get("minValues", {}), statistics.get("maxValues", {})
         if "numRecords" not in statistics or self._order not in least:
             return None
-        if not self._partition and (least.get(LOG_ID.name), greatest.get(LOG_ID.name)) != self._log_id_bounds():
+        if not self._partition and not self._is_ours(least.get(LOG_ID.name), greatest.get(LOG_ID.name)):
             return None
-        return Candidate(least[self._order], file.path, file.size_bytes, statistics["numRecords"])
+        first = (file.modified_ms,) if self._is_topic else least[self._order]
+        return Candidate(first, file.path, file.size_bytes, statistics["numRecords"])
 
-    def _log_id_bounds(self) -> tuple[str, str]:
-        """As the statistics of a file of this log have them: long ids are cut."""
-        name = str(self._log_id)
-        return lower_bound(name, LOG_ID.type), upper_bound(name, LOG_ID.type)
+    def _is_ours(self, least: str | None, greatest: str | None) -> bool:
+        """Whether a file has rows of these logs alone, by its statistics: long ids are cut there."""
+        bounds = [(lower_bound(name, LOG_ID.type), upper_bound(name, LOG_ID.type)) for name in self._logs]
+        return any(lower == least for lower, _ in bounds) and any(upper == greatest for _, upper in bounds)
 
     def _merge(self, part: Sequence[Group]) -> list[DataFile]:
         """One Spark job: a task a group. Raises what a task reported."""

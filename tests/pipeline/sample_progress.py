@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
-from pipeline.progress import Phase, Progress
+from pipeline.progress import PartitionProgress, Phase, Progress
 from sources.master import SessionState
 from sources.offsets import Offset
 from sources.retention import UntilLoss
@@ -28,3 +29,17 @@ PROGRESS = Progress(
     bytes=500,
     batches=1,
 )
+TOPIC_PROGRESS = replace(
+    PROGRESS,
+    log_id="kafka/east/orders",
+    role="consumer",
+    master="10.0.0.5:9092",
+    master_role=None,
+    until_loss=None,
+    partitions={
+        0: PartitionProgress(minimum=Offset(0), position=Offset(300), acknowledged=Offset(250), maximum=Offset(600)),
+        2: PartitionProgress(minimum=Offset(0), position=Offset(200), acknowledged=None, maximum=Offset(300)),
+        10: PartitionProgress(minimum=None, position=None, acknowledged=None, maximum=None),
+    },
+)
+"""The same of a topic: two of its partitions add up to it, the third was not asked for yet."""

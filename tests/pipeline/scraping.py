@@ -11,8 +11,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from pipeline.metrics import Metrics
-from pipeline.progress import Phase, Progress
-from sinks.replica import Step
+from pipeline.progress import PartitionProgress, Phase, Progress
+from sinks.steps import Step
 from sources.master import SessionState
 from sources.offsets import Offset
 from sources.retention import UntilLoss
@@ -44,6 +44,16 @@ KNOWN = Progress(
 )
 IN_IDS = replace(KNOWN, log_id="dister/c")
 """The same of a log whose offsets are ids."""
+TOPIC = replace(
+    KNOWN,
+    log_id="kafka/east/orders",
+    until_loss=None,
+    partitions={
+        0: PartitionProgress(minimum=Offset(50), position=Offset(400), acknowledged=Offset(300), maximum=Offset(700)),
+        11: PartitionProgress(minimum=None, position=Offset(200), acknowledged=None, maximum=None),
+    },
+)
+"""A topic, of one partition of which the master was not asked yet."""
 UNKNOWN = Progress(
     log_id="rocketmq/b",
     phase=Phase.STARTING,

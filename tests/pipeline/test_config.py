@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
 
 from pipeline.config import (
     Config,
@@ -16,9 +17,13 @@ from pipeline.config import (
     load,
     parse,
 )
+from pipeline.topics_config import NOT_IN_A_TABLE, TABLE_KEYS
 from sources.errors import ConfigurationError
+from sources.kafka.options import ReplicatedTopicOptions
+from sources.offsets import LogId
 from sources.options import ReadOptions
 
+ORDERS = "[[topics]]\nid = 'kafka/east/orders'\nservers = 'b:1'"
 REFERENCE = Path(__file__).parents[2] / "conf" / "logtwin.toml"
 
 
@@ -43,10 +48,41 @@ def test_the_reference_file_shows_every_key_with_its_default() -> None:
                 assert values[name] == field.default, name
 
 
+def uncommented_topics() -> list[dict[str, object]]:
+    """The [[topics]] tables of the reference file."""
+    lines = REFERENCE.read_text().splitlines()
+    start, end = lines.index("# [[topics]]"), next(at for at, line in enumerate(lines) if line.startswith("# Topics,"))
+    shown = [line.removeprefix("# ") for line in lines[start:end]]
+    tables = tomllib.loads("\n".join(line for line in shown if line.startswith("[[") or " = " in line))
+    return list(tables["topics"])
+
+
+def test_the_reference_file_shows_every_key_of_topics_with_its_default() -> None:
+    one, *_ = uncommented_topics()
+    fields = ReplicatedTopicOptions.model_fields
+    assert one.keys() == fields.keys() - NOT_IN_A_TABLE.keys()
+    have_defaults = {name for name, field in fields.items() if field.default not in (None, PydanticUndefined)}
+    assert {name: one[name] for name in have_defaults & one.keys()} == {
+        name: fields[name].default for name in have_defaults & one.keys()
+    }
+    assert {key for table in uncommented_topics() for key in table} == set(TABLE_KEYS)
+
+
+def test_the_topics_of_the_reference_file_load() -> None:
+    first, *others = uncommented_topics()
+    first |= {"security_protocol": "SASL_SSL"}  # the one that has use for every other key
+    assert [table.names for table in parse({"topics": [first, *others]}, where="x").topics] == [
+        ("kafka/prod/orders",),
+        ("kafka/prod/payments", "kafka/prod/refunds"),
+        ("kafka/prod/events-.*",),
+    ]
+
+
 def test_every_key_has_a_reason() -> None:
     for model in (
         Config,
         ReadOptions,
+        ReplicatedTopicOptions,
         MetadataConfig,
         MetricsConfig,
         MaintainConfig,
@@ -84,6 +120,10 @@ def test_spark_properties_may_be_written_nested_or_quoted() -> None:
         ("[[logs]]\nmaster='x:1'", ["'id' is missing"]),
         ("[[logs]]\nid='rocketmq/a'\npth='x'", ["pth", "'path'"]),
         ("[[logs]]\nid='rocketmq/a'\n[[logs]]\nid='rocketmq/a'", ["listed twice", "rocketmq/a"]),
+        ("[[logs]]\nid='kafka/east/orders'", ["[[logs]]", "kafka/east/orders", "[[topics]]"]),
+        ("topics = 5", ["topics", "[[topics]]"]),
+        ("[topics]\nid='kafka/east/orders'", ["topics", "[[topics]]"]),
+        (f"{ORDERS}\n{ORDERS}", ["listed twice", "kafka/east/orders"]),
         ("[workload]\nrate = 5", ["[workload]", "'rate'", "rate_per_s"]),
         ("workload = 5", ["workload", "a table [workload]"]),
         ("x = ", ["is not TOML"]),
@@ -106,3 +146,57 @@ def test_a_missing_file_is_named() -> None:
 def test_a_job_without_logs_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="nothing to replicate"):
         parse({}, where="x").with_logs("x")
+
+
+BOTH = parse(tomllib.loads(f"[[logs]]\nid = 'rocketmq/a'\npath = 'x'\n{ORDERS}"), where="job.toml")
+TOPICS = parse(tomllib.loads(ORDERS), where="job.toml")
+
+
+def test_a_job_may_have_topics_only() -> None:
+    assert TOPICS.with_logs("x") is TOPICS
+
+
+def test_a_topic_is_chosen_as_a_log_is() -> None:
+    topic, log = BOTH.only("kafka/east/orders", "x"), BOTH.only("rocketmq/a", "x")
+    assert ([one.id for one in topic.logs], [one.names for one in topic.topics]) == ([], [("kafka/east/orders",)])
+    assert ([one.id for one in log.logs], log.topics) == (["rocketmq/a"], ())
+    assert BOTH.only(None, "x") is BOTH
+
+
+@pytest.mark.parametrize("other", ["kafka/west/orders", "kafka/east/orders/0", "rocketmq/b", "nonsense"])
+def test_what_is_not_listed_is_not_chosen(other: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"there is no log .* one of rocketmq/a, kafka/east/orders"):
+        BOTH.only(other, "x")
+
+
+def test_a_verb_for_logs_leaves_topics_out_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    left = BOTH.without_topics("verify", "x")
+    assert ([one.id for one in left.logs], left.topics) == (["rocketmq/a"], ())
+    assert [word for word in ("verify", "kafka/east/orders") if word in caplog.text] == ["verify", "kafka/east/orders"]
+    assert len(caplog.records) == 1
+
+
+def test_a_verb_for_logs_refuses_a_job_of_topics_only() -> None:
+    with pytest.raises(ConfigurationError, match="logtwin verify does not serve Kafka topics yet"):
+        TOPICS.without_topics("verify", "x")
+
+
+def test_without_topics_a_verb_for_logs_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    config = BOTH.only("rocketmq/a", "x")
+    assert config.without_topics("verify", "x") is config
+    assert not caplog.text
+
+
+def test_a_pattern_means_the_topics_of_its_cluster_that_are_there() -> None:
+    text = "[[topics]]\ncluster = 'east'\npattern = 'orders-.*'\nservers = 'b:1'"
+    config = parse(tomllib.loads(text), where="job.toml")
+    names = (
+        "kafka/east/orders-eu",
+        "kafka/east/orders-us",
+        "kafka/east/old-orders-us",
+        "kafka/west/orders-eu",
+        "dister/a",
+    )
+    existing = [LogId.parse(name) for name in names]
+    assert [one.id for one in config.topics_among(existing)] == ["kafka/east/orders-eu", "kafka/east/orders-us"]
+    assert config.topics_among([]) == ()

@@ -9,11 +9,11 @@ import pytest
 from rich.console import Console
 
 from pipeline.display import Display, duration, size
-from pipeline.progress import Phase
+from pipeline.progress import Phase, Progress
 from sources.errors import MasterUnreachable
 from sources.master import SessionState
 from sources.offsets import Offset
-from tests.pipeline.sample_progress import PROGRESS
+from tests.pipeline.sample_progress import PROGRESS, TOPIC_PROGRESS
 
 
 @pytest.mark.parametrize(
@@ -41,9 +41,9 @@ def test_a_size_for_people() -> None:
     assert [size(value) for value in (None, 0, 999, 1500, 2 * 10**9)] == ["–", "0 B", "999 B", "1.5 kB", "2.0 GB"]
 
 
-def line(**changes: object) -> str:
+def line(progress: Progress = PROGRESS, **changes: object) -> str:
     console = Console(file=io.StringIO(), width=80)
-    quiet = replace(PROGRESS, session=SessionState(Offset(400), None, reconnects=0, last_error=None))
+    quiet = replace(progress, session=SessionState(Offset(400), None, reconnects=0, last_error=None))
     with Display(console, clock=lambda: 0.0) as display:
         assert display([replace(quiet, **changes)])  # type: ignore[arg-type]  # the caller's own field names
     return str(console.file.getvalue()).strip()  # type: ignore[attr-defined]  # a StringIO
@@ -53,6 +53,12 @@ def test_a_line_says_where_it_is_and_how_far_behind() -> None:
     said = line(lag_s=75.0)
     assert said.startswith("rocketmq/broker-a: running, offset 500, lag 400 B, 1 min 15 s, ")
     assert said.endswith("acknowledged 400")
+
+
+def test_a_lag_is_in_what_offsets_count() -> None:
+    assert "lag 400 offsets, records/s" in line(TOPIC_PROGRESS, lag_s=0.2)
+    assert "lag 400 ids, records/s" in line(log_id="dister/a", lag_s=0.2)
+    assert "lag –, records/s" in line(TOPIC_PROGRESS, master_maximum=None, lag_s=None)
 
 
 def test_what_is_as_it_should_be_takes_no_room() -> None:

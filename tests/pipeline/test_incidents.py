@@ -37,6 +37,14 @@ def listed(name: str, condition: Condition = Condition.GAP, state: State = State
     return Listed(BROKER_A, IncidentRow(id=name, epoch=0, found=lost(condition), state=state))
 
 
+def test_no_verb_heals_a_topic_so_none_is_named() -> None:
+    """Its incidents are of partitions, which --log does not know."""
+    lost = replace(listed("0aa111111111", Condition.RECREATED), log_id=LogId.parse("kafka/east/orders/3"))
+    out = way_out(Explanation(lost, (lost.row.found.range,), ()), "job.toml")
+    assert "logtwin incidents close 0aa111111111 --config job.toml --log kafka/east/orders --note" in out
+    assert not [verb for verb in ("repair --", "backfill") if f"logtwin {verb}" in out]
+
+
 class TestNames:
     INCIDENTS = (listed("0aa111111111"), listed("0ab222222222"), listed("c00333333333"))
 

@@ -17,11 +17,11 @@ from pipeline.cli import main
 from pipeline.config import MetricsConfig
 from pipeline.metrics import Metrics, serving
 from pipeline.progress import Phase
-from sinks.replica import Step
+from sinks.steps import Step
 from sources.errors import ConfigurationError
 from sources.retention import UntilLoss
 from tests.pipeline.masters import embedded_master
-from tests.pipeline.scraping import IN_IDS, KNOWN, UNKNOWN, Endpoint, scrape, values
+from tests.pipeline.scraping import IN_IDS, KNOWN, TOPIC, UNKNOWN, Endpoint, scrape, values
 from tests.truth import Fixture
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -37,7 +37,7 @@ def endpoint() -> Iterator[Endpoint]:
 @pytest.fixture(scope="module")
 def families(endpoint: Endpoint) -> list[Metric]:
     """Everything that there is."""
-    return endpoint.families(KNOWN, IN_IDS)
+    return endpoint.families(KNOWN, IN_IDS, TOPIC)
 
 
 def is_open(port: int) -> bool:
@@ -84,6 +84,21 @@ def test_offsets_that_are_ids_are_told_as_ids(endpoint: Endpoint) -> None:
     assert {log_id for name, log_id, *_ in found if name.endswith("_ids")} == {"dister/c"}
     in_bytes = {name for name, log_id, *_ in found if log_id == "dister/c" and name.endswith("_bytes")}
     assert in_bytes == {"logtwin_until_loss_bytes"}
+
+
+def test_a_topic_has_offsets_by_partition_and_a_lag_of_its_own(endpoint: Endpoint) -> None:
+    found = endpoint.values(TOPIC)
+    assert found["logtwin_lag_offsets", "kafka/east/orders"] == 400
+    of_partitions = {key: value for key, value in found.items() if key[0].startswith("logtwin_partition_")}
+    assert of_partitions == {
+        ("logtwin_partition_master_minimum_offset", "kafka/east/orders", "0"): 50,
+        ("logtwin_partition_master_maximum_offset", "kafka/east/orders", "0"): 700,
+        ("logtwin_partition_committed_offset", "kafka/east/orders", "0"): 400,
+        ("logtwin_partition_acknowledged_offset", "kafka/east/orders", "0"): 300,
+        ("logtwin_partition_lag_offsets", "kafka/east/orders", "0"): 300,
+        ("logtwin_partition_committed_offset", "kafka/east/orders", "11"): 200,
+    }
+    assert not [name for name, *_ in found if name.endswith(("_ids", "_offset_bytes", "_lag_bytes"))]
 
 
 def test_what_is_not_known_is_absent(endpoint: Endpoint) -> None:
@@ -246,7 +261,7 @@ def test_the_document_and_the_endpoint_name_the_same(families: list[Metric]) -> 
 def unit_of(name: str) -> str:
     """The unit that a name ends in, as naming rules want it: before `_total`."""
     last = name.removesuffix("_total").rpartition("_")[2]
-    return last if last in {"bytes", "ids", "seconds"} else "–"
+    return last if last in {"bytes", "ids", "offsets", "seconds"} else "–"
 
 
 def test_names_follow_the_naming_rules(families: list[Metric]) -> None:

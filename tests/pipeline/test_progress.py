@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from pipeline.progress import PartitionProgress
 from sources.errors import MasterUnreachable
-from sources.offsets import Offset
+from sources.offsets import UNITS, Offset, Unit
 from tests.pipeline.sample_progress import PROGRESS
 
 
@@ -29,10 +30,20 @@ def test_the_lag_is_what_the_master_has_and_the_replica_has_not(
     assert now.lag_bytes == lag_bytes
 
 
-def test_a_lag_is_in_what_offsets_count() -> None:
-    assert (PROGRESS.lag_bytes, PROGRESS.lag_ids) == (400, None)
-    in_ids = replace(PROGRESS, log_id="dister/a")
-    assert (in_ids.lag_bytes, in_ids.lag_ids) == (None, 400)
+@pytest.mark.parametrize(
+    ("log_id", "unit"), [("rocketmq/a", "bytes"), ("dister/a", "ids"), ("kafka/east/orders", "offsets")]
+)
+def test_a_lag_is_in_what_offsets_count(log_id: str, unit: Unit) -> None:
+    progress = replace(PROGRESS, log_id=log_id)
+    assert {one: progress.lag_in(one) for one in UNITS} == {one: 400 if one == unit else None for one in UNITS}
+    assert progress.lag_bytes == (400 if unit == "bytes" else None)
+
+
+def test_a_partition_lags_as_a_log_does() -> None:
+    at = PartitionProgress(minimum=Offset(100), position=Offset(300), acknowledged=Offset(200), maximum=Offset(1000))
+    assert at.lag_offsets == 700
+    assert replace(at, position=None).lag_offsets == 900
+    assert replace(at, maximum=None).lag_offsets is None
 
 
 def test_the_last_error_is_the_querys_before_the_sessions_and_stays_when_it_has_healed() -> None:

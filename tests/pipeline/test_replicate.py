@@ -15,9 +15,9 @@ from pipeline.progress import Phase, Progress
 from pipeline.replicate import Job
 from pipeline.run_state import RunFile
 from pipeline.status import log_statuses
-from sinks.replica import Step
+from sinks.steps import Step
 from sources.datasource import register
-from sources.errors import CorruptRecord, MasterUnreachable
+from sources.errors import ConfigurationError, CorruptRecord, MasterUnreachable
 from sources.rocketmq.workload import send_workload, workload
 from tests.patience import eventually
 from tests.pipeline.masters import embedded_master
@@ -116,7 +116,7 @@ def test_its_progress_says_all_there_is_to_know(spark: SparkSession, tmp_path: P
         end = master.end
         file = RunFile(str(tmp_path / "lake"), "rocketmq/test")
         assert eventually(lambda: file.read() is not None and file.read().facts["acknowledged"] == end)  # type: ignore[union-attr]
-        (told,) = log_statuses(job_config(tmp_path / "lake", **master.options))
+        (told,) = log_statuses(spark, job_config(tmp_path / "lake", **master.options))
         job.close()
     assert (caught_up.role, caught_up.master) == ("slave", master.options["master"])
     assert caught_up.master_role == "ASYNC_MASTER"
@@ -160,3 +160,9 @@ def test_one_that_lags_says_since_when_and_when_it_will_be_too_late(spark: Spark
             may_go_on.set()
         assert run_until(job, is_caught_up).lag_s == 0
         job.close()
+
+
+def test_a_job_without_anything_to_replicate_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    """As where no topic matches the only pattern."""
+    with pytest.raises(ConfigurationError, match="nothing to replicate"):
+        Job(spark, parse({"warehouse": str(tmp_path)}, where="x"), available_now=True)

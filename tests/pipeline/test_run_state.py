@@ -17,11 +17,12 @@ import pytest
 
 from pipeline import run_state
 from pipeline.progress import ENDED, Phase, Progress
-from pipeline.run_state import FRESH_S, Publisher, RunFile, RunState, check_free, is_gone, process_space
+from pipeline.run_state import FRESH_S, Publisher, RunFile, RunState, check_free, facts_of, is_gone, process_space
 from sinks.log_state import Writer
 from sources.errors import AlreadyRunning, MasterUnreachable, TakenOver
+from sources.offsets import UNITS
 from tests.patience import eventually
-from tests.pipeline.sample_progress import NOW, PROGRESS
+from tests.pipeline.sample_progress import NOW, PROGRESS, TOPIC_PROGRESS
 
 LOG = "rocketmq/broker-a"
 
@@ -65,7 +66,24 @@ def test_the_file_is_where_a_reader_looks_and_says_what_the_status_shows(tmp_pat
     assert (found["connected_since"], found["reconnects"]) == ("2026-11-21T14:02:11+00:00", 2)
     assert (found["role"], found["master"], found["master_role"]) == ("slave", "10.0.0.5:10912", "SYNC_MASTER")
     assert found["last_error"] == "it broke"
+    assert found["partitions"] == []
     ended(job, mine)
+
+
+def test_of_a_topic_the_file_has_each_partition() -> None:
+    facts = facts_of(TOPIC_PROGRESS)
+    assert [facts[f"lag_{unit}"] for unit in UNITS] == [None, None, 400]
+    first, second, unknown = json.loads(json.dumps(facts))["partitions"]
+    assert first == {
+        "partition": 0,
+        "position": 300,
+        "acknowledged": 250,
+        "master_minimum": 0,
+        "master_maximum": 600,
+        "lag_offsets": 300,
+    }
+    assert (second["partition"], second["acknowledged"], second["lag_offsets"]) == (2, None, 100)
+    assert unknown == dict.fromkeys(first) | {"partition": 10}
 
 
 @pytest.mark.parametrize("uri", [False, True], ids=["path", "uri"])

@@ -18,7 +18,7 @@ from sources.errors import CoverageError, Gap, LogtwinError, Recreated, ReplicaE
 from sources.loss import Condition
 from sources.master import RANGES_SCHEMA
 from sources.master_topic import PartitionPosition, partition_log
-from sources.offsets import Offset, OffsetRange
+from sources.offsets import LogId, Offset, OffsetRange
 from tests.sinks.kafka.memory_topic import (
     ORDERS,
     TOPIC_ID,
@@ -36,9 +36,9 @@ START = {0: Offset(0), 1: Offset(0), 2: Offset(0)}
 Batch = Mapping[int, tuple[int, int]]
 
 
-def frame(spark: SparkSession, batch: Batch, split: int = 10) -> DataFrame:
+def frame(spark: SparkSession, batch: Batch, split: int = 10, *, log_id: LogId = ORDERS) -> DataFrame:
     rows = [
-        (str(partition_log(ORDERS, number)), start, end, piece.start, piece.end)
+        (str(partition_log(log_id, number)), start, end, piece.start, piece.end)
         for number, (start, end) in batch.items()
         for piece in OffsetRange(Offset(start), Offset(end)).in_pieces(split)
     ]

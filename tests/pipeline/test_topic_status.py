@@ -1,0 +1,113 @@
+"""What the table, the running job and the brokers say of a topic, as one."""
+
+from __future__ import annotations
+
+import io
+import uuid
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from rich.console import Console
+
+from pipeline.progress import Phase
+from pipeline.run_state import RunState, facts_of, process_space
+from pipeline.status import status_blocks
+from pipeline.topic_status import TopicAnswer, topic_status_of
+from pipeline.topics_held import HeldTopic
+from sinks.kafka.state import PartitionState, TopicState
+from sinks.log_state import Writer
+from sources.kafka.options import ReplicatedTopicOptions
+from sources.offsets import Offset, OffsetRange
+from tests.pipeline.sample_progress import TOPIC_PROGRESS
+
+NOW = datetime(2026, 11, 21, 14, 5, 11, tzinfo=UTC)
+OPTIONS = ReplicatedTopicOptions(id="kafka/east/orders", servers="10.0.0.5:9092")
+TOPIC_ID = uuid.UUID(int=7)
+RUNNER = Writer.of_this_process()
+
+
+def at(offset: int, first: int = 0) -> PartitionState:
+    return PartitionState(offset=Offset(offset), leader_epoch=3, first=Offset(first))
+
+
+def held(start: int, end: int) -> OffsetRange:
+    return OffsetRange(Offset(start), Offset(end))
+
+
+STATE = TopicState(
+    writer=RUNNER, commit="c", commits=4, topic_id=TOPIC_ID, partitions={0: at(300, first=20), 2: at(200)}
+)
+# partition 3 was added, and nothing of it is replicated yet
+ANSWER = TopicAnswer(
+    topic_id=str(TOPIC_ID),
+    held={0: held(100, 700), 2: held(0, 200), 3: held(0, 40)},
+    committed={0: Offset(290), 2: Offset(200), 3: Offset(0)},
+)
+RUN = RunState(
+    writer=RUNNER,
+    process_space=process_space(),
+    updated_at=NOW - timedelta(seconds=3),
+    phase=Phase.RUNNING,
+    facts=facts_of(TOPIC_PROGRESS),
+)
+
+
+def test_a_topic_that_is_replicated() -> None:
+    said = topic_status_of(HeldTopic(OPTIONS, STATE), RUN, ANSWER, NOW).as_json()
+    assert (said["id"], said["role"], said["master"]) == ("kafka/east/orders", "consumer", "10.0.0.5:9092")
+    assert (said["running"], said["phase"], said["run"], said["pid"]) == (True, "running", RUNNER.run, RUNNER.pid)
+    assert (said["position"], said["received"], said["acknowledged"]) == (500, 600, 400)
+    assert (said["master_minimum"], said["master_maximum"], said["acknowledged_by_master"]) == (100, 940, 490)
+    assert (said["lag_offsets"], said["lag_bytes"], said["lag_ids"]) == (400 + 0 + 40, None, None)
+    assert said["lag_s"] == 4.5  # the job said 1.5 s, 3 s ago
+    assert said["partitions"][0] == {
+        "partition": 0,
+        "epoch": 0,
+        "first": 20,
+        "position": 300,
+        "acknowledged": 250,
+        "acknowledged_by_master": 290,
+        "master_minimum": 100,
+        "master_maximum": 700,
+        "lag_offsets": 400,
+    }
+    assert [one["partition"] for one in said["partitions"]] == [0, 2, 3]
+    assert [one["position"] for one in said["partitions"]] == [300, 200, 0]
+
+
+def test_a_topic_that_nobody_has_begun() -> None:
+    said = topic_status_of(HeldTopic(OPTIONS, None), None, replace(ANSWER, committed={}), NOW)
+    assert (said.running, said.phase, said.position, said.received, said.writer) == (False, None, None, None, None)
+    assert said.lag_offsets == 600 + 200 + 40  # all that the brokers hold
+    assert said.acknowledged_by_master is None
+    assert [one.position for one in said.partitions] == [None, None, None]
+
+
+def test_brokers_that_are_away_are_part_of_the_status() -> None:
+    said = topic_status_of(HeldTopic(OPTIONS, STATE), None, TopicAnswer(error="no connection"), NOW)
+    assert (said.position, said.lag_offsets, said.master_maximum, said.lag_s) == (500, None, None, None)
+    assert [(one.partition, one.position) for one in said.partitions] == [(0, 300), (2, 200)]
+    assert said.master_error == "no connection"
+
+
+def test_offsets_of_a_topic_that_was_created_again_are_not_compared() -> None:
+    said = topic_status_of(HeldTopic(OPTIONS, STATE), None, replace(ANSWER, topic_id=str(uuid.UUID(int=8))), NOW)
+    assert (said.lag_offsets, said.master_maximum, said.position) == (None, None, 500)
+    assert str(uuid.UUID(int=8)) in (said.master_error or "")
+    assert str(TOPIC_ID) in (said.master_error or "")
+
+
+def test_a_partition_that_nobody_leads_leaves_the_lag_unknown() -> None:
+    answer = replace(ANSWER, held={0: ANSWER.held[0]})
+    said = topic_status_of(HeldTopic(OPTIONS, STATE), None, answer, NOW)
+    assert (said.lag_offsets, said.master_maximum) == (None, None)
+    assert [one.lag_offsets for one in said.partitions] == [400, None]
+
+
+def test_people_read_a_line_a_partition() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    console.print(status_blocks([topic_status_of(HeldTopic(OPTIONS, STATE), None, ANSWER, NOW)], NOW))
+    text = " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]  # a StringIO
+    assert "lag 440 offsets" in text
+    assert "partition 0 300 of 100 to 700, acknowledged –, lag 400 offsets" in text
+    assert "partition 3 0 of 0 to 40, acknowledged –, lag 40 offsets" in text

@@ -1,0 +1,80 @@
+"""Files of a topic, whose partitions share them, become few; other topics' stay, and so does every row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sinks.kafka.replica import TopicReplica
+from sinks.kernel import KernelTable
+from sinks.tables import KAFKA_LOG, LEDGER, TableSpec
+from sinks.upkeep.compaction import Compaction, Compactor, Sizes
+from sources.master_topic import partition_log
+from sources.offsets import LogId, Offset, OffsetRange
+from tests.sinks.kafka.memory_topic import ORDERS, TOPIC_ID, MemoryPartition, MemoryTopic, RecordingTopicSession
+from tests.sinks.kafka.test_replica import frame
+
+pytestmark = pytest.mark.spark
+
+PAYMENTS = LogId("kafka", "prod/payments")
+NUMBERS = range(12)
+STEP = 5
+BATCHES = 9
+END = STEP * BATCHES
+
+
+def topic(log_id: LogId) -> MemoryTopic:
+    """Its partitions' ids are of several lengths, and one partition has no record."""
+    offsets = {number: tuple(range(END)) if number else () for number in NUMBERS}
+    logs = {number: partition_log(log_id, number) for number in NUMBERS}
+    return MemoryTopic({n: MemoryPartition(logs[n], n, offsets[n], END) for n in NUMBERS}, log_id)
+
+
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two topics, a file or two a commit."""
+    lake: Path = tmp_path_factory.mktemp("lake")
+    for log_id in (ORDERS, PAYMENTS):
+        replica = TopicReplica(spark, str(lake), topic(log_id), RecordingTopicSession())
+        replica.open()
+        replica.begin(TOPIC_ID, dict.fromkeys(NUMBERS, Offset(0)))
+        for piece in OffsetRange(Offset(0), Offset(END)).in_pieces(STEP):
+            replica(frame(spark, dict.fromkeys(NUMBERS, (piece.start, piece.end)), log_id=log_id), 0)
+    return lake
+
+
+def merged(spark: SparkSession, lake: Path, spec: TableSpec, log_id: LogId) -> Compaction:
+    partitions = [partition_log(log_id, number) for number in NUMBERS]
+    sizes = Sizes(target_bytes=10**8, min_files=2)
+    return Compactor(spark, spec, spec.path(str(lake)), log_id, sizes, partitions=partitions).run()
+
+
+def paths(spark: SparkSession, lake: Path, spec: TableSpec, log_id: LogId) -> set[str]:
+    table = KernelTable(spark, spec.path(str(lake)))
+    logs = (partition_log(log_id, number) for number in NUMBERS)
+    return {file.path for log in logs for file in table.files(table.existing(), {"log_id": str(log)})}
+
+
+@pytest.mark.parametrize("spec", [KAFKA_LOG, LEDGER], ids=lambda spec: spec.name)
+def test_a_topic_s_files_become_one(spark: SparkSession, lake: Path, spec: TableSpec) -> None:
+    table = spark.read.format("delta").load(spec.path(str(lake)))
+    rows = table.collect()
+    mine, others = (paths(spark, lake, spec, log_id) for log_id in (ORDERS, PAYMENTS))
+    done = merged(spark, lake, spec, ORDERS)
+    assert (done.files, done.into) == (len(mine), 1)
+    assert len(mine) >= BATCHES
+    assert len(paths(spark, lake, spec, ORDERS)) == 1
+    assert paths(spark, lake, spec, PAYMENTS) == others
+    assert sorted(map(str, spark.read.format("delta").load(spec.path(str(lake))).collect())) == sorted(map(str, rows))
+    assert merged(spark, lake, spec, ORDERS) == Compaction()
+
+
+def test_what_was_merged_is_in_the_order_of_the_commits(spark: SparkSession, lake: Path) -> None:
+    merged(spark, lake, KAFKA_LOG, PAYMENTS)
+    (path,) = paths(spark, lake, KAFKA_LOG, PAYMENTS)
+    found = spark.read.parquet(f"{lake}/kafka_log/{path}").select("partition", "offset").collect()
+    for number in NUMBERS:
+        offsets = [row["offset"] for row in found if row["partition"] == number]
+        assert offsets == sorted(offsets)
