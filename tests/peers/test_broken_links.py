@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 
 LOG_ID = LogId("rocketmq", "b1")
 CUTS = 100
-JOB_CUTS = 10
+JOB_CUTS = 5
 LOG_BYTES = 4_000_000
 LONGEST_CUT_BYTES = LOG_BYTES // CUTS - 1_000  # so 100 connections cannot be enough for the whole log
 CHUNK_BYTES = 16 * 1024
@@ -121,7 +121,7 @@ def test_reading_while_the_broker_is_restarted(broker: Broker) -> None:
     assert bytes(held) == broker.log_bytes(len(held))
 
 
-@pytest.mark.parametrize("delay_s", [0.002, 0.05])
+@pytest.mark.parametrize("delay_s", [pytest.param(0.002, marks=pytest.mark.soak), 0.05])
 def test_reading_over_a_slow_network(broker: Broker, delay_s: float) -> None:
     end = end_of(broker)
     with Proxy(broker.ha_port, delay_s=delay_s) as ha, Proxy(broker.port, delay_s=delay_s) as remoting:

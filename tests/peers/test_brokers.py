@@ -89,7 +89,7 @@ def test_a_log_is_read_while_the_broker_appends(broker: Broker) -> None:
     assert bodies(segments, OffsetRange(start, at)) == found
 
 
-@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+@pytest.mark.parametrize("version", [pytest.param("4.9.7", marks=pytest.mark.soak), "5.5.0"])
 def test_a_broker_goes_on_with_its_store_and_leaves_no_process(version: str, tmp_path: Path) -> None:
     with Broker(version, tmp_path) as broker:
         with pytest.raises(ConfigurationError, match="no segment file"):

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pipeline.config import Config, parse
 from pipeline.progress import Progress
 from pipeline.replicate import Job
-from sinks.replica import Step
+from sinks.steps import Step
 from sinks.tables import LOG_SCHEMA
 from sources.datasource import register
 from sources.master import RECORD_SCHEMA

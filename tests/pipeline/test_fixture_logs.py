@@ -57,7 +57,7 @@ def assert_truth(rows: list[dict[str, Any]], fixture: Fixture) -> None:
         assert row["keys"] == (None if keys is None else [key for key in keys.split(" ") if key])
 
 
-@pytest.mark.parametrize("max_bytes", [1 << 30, 1_000_000])
+@pytest.mark.parametrize("max_bytes", [pytest.param(1 << 30, marks=pytest.mark.soak), 1_000_000])
 def test_by_path(spark: SparkSession, fixture_log: Fixture, tmp_path: Path, max_bytes: int) -> None:
     config = job_config(
         tmp_path, path=str(fixture_log.commitlog_path), max_bytes_per_trigger=max_bytes, split_bytes=123_457
@@ -67,7 +67,7 @@ def test_by_path(spark: SparkSession, fixture_log: Fixture, tmp_path: Path, max_
     assert_complete(spark, tmp_path, fixture_log.log)
 
 
-@pytest.mark.parametrize("max_bytes", [1 << 30, 1_000_000])
+@pytest.mark.parametrize("max_bytes", [1 << 30, pytest.param(1_000_000, marks=pytest.mark.soak)])
 def test_over_ha(spark: SparkSession, fixture_log: Fixture, tmp_path: Path, max_bytes: int) -> None:
     with embedded_master(tmp_path / "store", commitlog=fixture_log.commitlog_path) as master:
         config = job_config(tmp_path / "lake", **master.options, max_bytes_per_trigger=max_bytes)

@@ -16,7 +16,7 @@ from pipeline.config import load
 from pipeline.maintain import Maintenance
 from pipeline.repair import repair_logs
 from pipeline.wanted import Wanted
-from sinks.replica import Step
+from sinks.steps import Step
 from sources.dister.leader_log import LeaderLog
 from tests.pipeline.running import replicate_now
 from tests.sinks.dister_logs import bring, entries, live, replayed

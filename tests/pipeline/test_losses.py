@@ -87,7 +87,7 @@ def a_message(fixture: Fixture, after: int) -> dict[str, Any]:
 # --- damage
 
 
-@pytest.mark.parametrize("max_bytes", [1 << 30, 1_000_000])
+@pytest.mark.parametrize("max_bytes", [pytest.param(1 << 30, marks=pytest.mark.soak), 1_000_000])
 def test_a_damaged_record_is_passed_and_its_bytes_are_kept(
     spark: SparkSession, fixture_550: Fixture, commitlog: Path, tmp_path: Path, max_bytes: int
 ) -> None:

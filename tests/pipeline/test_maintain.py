@@ -20,7 +20,7 @@ from pipeline.config import Config, MaintainConfig
 from pipeline.maintain import Maintenance, check_horizon
 from sinks.kernel import KernelTable
 from sinks.position import LogTable
-from sinks.replica import Step
+from sinks.steps import Step
 from sinks.tables import LOG
 from sources.errors import ConfigurationError
 from sources.offsets import LogId

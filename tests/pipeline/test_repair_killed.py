@@ -67,13 +67,16 @@ def test_a_real_kill_between_cut_and_ledger(bench: Bench) -> None:
     assert len(bench.offsets("removed")) == len(set(bench.offsets("removed")))
 
 
+@pytest.mark.parametrize(
+    "steps", [(Step.CUT, Step.LEDGER), pytest.param((Step.AUDIT, Step.INCIDENTS, Step.FINISH), marks=pytest.mark.soak)]
+)
 def test_killed_while_damage_is_taken_out_it_ends_the_same(
-    bench: Bench, tmp_path_factory: pytest.TempPathFactory
+    bench: Bench, tmp_path_factory: pytest.TempPathFactory, steps: tuple[Step, ...]
 ) -> None:
     end = bench.log.end
     spoil(newest_file(bench))
     bench.found(Condition.REPLICA_DAMAGED, end - 10, end)
-    killed = {step: tmp_path_factory.mktemp(step.value) for step in Step if step is not Step.MARK}
+    killed = {step: tmp_path_factory.mktemp(step.value) for step in steps}
     for folder in killed.values():
         shutil.copytree(bench.folder, folder, dirs_exist_ok=True)
     bench.repair()

@@ -79,6 +79,7 @@ def the_one(summary: Summary) -> tuple[Verdict, tuple[int, int], list[tuple[int,
     return found.verdict, (found.claim.range.start, found.claim.range.end), differences
 
 
+@pytest.mark.parametrize("fixture_log", [pytest.param("4.9.7", marks=pytest.mark.soak), "5.5.0"], indirect=True)
 def test_a_replica_equals_its_master_by_path_over_ha_and_after_optimize(
     spark: SparkSession, fixture_log: Fixture, tmp_path: Path
 ) -> None:

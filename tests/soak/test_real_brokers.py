@@ -45,11 +45,11 @@ def test_a_job_over_a_slow_network(spark: SparkSession, broker: Broker, tmp_path
     assert_same_as_files(spark, tmp_path, job, broker)
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A 5.3.3 master whose producers wait."""
-    home = tmp_path_factory.mktemp("soak-cluster")
-    with running_cluster("5.3.3", home, slave_timeout_ms=SLAVE_TIMEOUT_MS) as cluster:
+@pytest.fixture(scope="module", params=["4.9.7", "5.3.3"])
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A master of each version in turn whose producers wait."""
+    home = tmp_path_factory.mktemp(f"soak-cluster-{request.param}")
+    with running_cluster(request.param, home, slave_timeout_ms=SLAVE_TIMEOUT_MS) as cluster:
         yield cluster
 
 
