@@ -38,7 +38,7 @@ browser-setup: ## install chromium, for the test of the report (fast when there 
 	{ test "$$(id -u)" = 0 && apt-get update && apt-get install --yes --no-install-recommends chromium; } > /dev/null 2>&1 \
 	  || echo "no chromium: the report's test in a browser will be skipped; on Debian: apt-get install chromium" >&2
 
-run: setup ## the demo: a master, messages, a live replica, queries, the proof (MASTER=dister; ARGS="--duration-s 20 --keep")
+run: setup ## the demo: a master, messages, a live replica, queries, the proof (MASTER=dister or kafka; ARGS="--duration-s 20 --keep")
 	@$(BIN)/logtwin demo --master $(MASTER) $(ARGS)
 
 lint: setup ## format, lint, types, import contracts
@@ -67,6 +67,7 @@ bench: setup ## figures, as ratios against something in the same run
 	$(BIN)/python -m bench.pipeline
 	$(BIN)/python -m bench.verify
 	$(BIN)/python -m bench.layout
+	$(BIN)/python -m bench.kafka
 
 wheel: setup ## dist/logtwin-*.whl, for spark-submit --py-files
 	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . && ls dist/*.whl

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -21,6 +21,9 @@ from pipeline.cli_options import AsJson, ConfigFile, RequiredConfig
 from pipeline.config import Config
 from pipeline.console import err, log_to_console, out, report
 from sources.errors import LogtwinError, MasterError
+
+if TYPE_CHECKING:
+    from pipeline.progress import Progress
 
 app = typer.Typer(
     name="logtwin",
@@ -57,7 +60,7 @@ def replicate(
         bool, typer.Option("--take-over", help="start even if another job replicates a log; that one loses it")
     ] = False,
 ) -> None:
-    """Replicate every log of the configuration.
+    """Replicate every log and topic of the configuration.
 
     Until Ctrl-C or SIGTERM, which stop it between two batches; with --available-now until everything is there.
     """
@@ -76,7 +79,7 @@ def replicate(
             job.run(lambda logs: metrics.update(logs) and display(logs))
     for one in job.progress():
         out.print(
-            f"{one.log_id}: {one.phase.value} at offset {one.position}, {one.records:,} records in this run, "
+            f"{one.log_id}: {one.phase.value} at {_place(one)}, {one.records:,} records in this run, "
             f"acknowledged {one.acknowledged}",
             highlight=False,
             soft_wrap=True,
@@ -93,10 +96,13 @@ def status(
     Which job runs, what it has received, committed and acknowledged, how far it lags, and what is left until the master
     deletes what is not replicated.
     """
+    from pipeline.session import build_session, spark_log
     from pipeline.status import log_statuses, status_blocks
+    from pipeline.topic_status import topic_statuses
 
     settings = configuration.load(config).with_logs(str(config))
-    statuses = log_statuses(settings)
+    spark = build_session(settings.spark, log_file=spark_log())
+    statuses = [*log_statuses(spark, settings), *topic_statuses(spark, settings)]
     if as_json:
         out.print_json(json.dumps({"logs": [one.as_json() for one in statuses]}))
     else:
@@ -187,7 +193,7 @@ def demo(
     warehouse: Annotated[str | None, typer.Option(help="folder of the tables")] = None,
     store: Annotated[str | None, typer.Option(help="folder of the master's commit log")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="go on until Ctrl-C")] = False,
-    master: Annotated[Literal["rocketmq", "dister"], typer.Option(help="the kind of master")] = "rocketmq",
+    master: Annotated[Literal["rocketmq", "dister", "kafka"], typer.Option(help="the kind of master")] = "rocketmq",
 ) -> None:
     """Show it all: what `make run` does.
 
@@ -195,6 +201,7 @@ def demo(
     """
     from pipeline.demo import run_demo
     from pipeline.demo_dister import run_dister_demo
+    from pipeline.demo_kafka import run_kafka_demo
 
     settings = _load(config)
     settings = settings.model_copy(
@@ -206,8 +213,14 @@ def demo(
             **_given({"warehouse": warehouse}),
         }
     )
-    show = run_dister_demo if master == "dister" else run_demo
-    show(settings, out, keep=keep)
+    shows = {"rocketmq": run_demo, "dister": run_dister_demo, "kafka": run_kafka_demo}
+    shows[master](settings, out, keep=keep)
+
+
+def _place(one: Progress) -> str:
+    if not one.partitions:
+        return f"offset {one.position}"
+    return f"offsets {', '.join(f'{number}: {at.position}' for number, at in sorted(one.partitions.items()))}"
 
 
 def _load(path: Path | None) -> Config:

@@ -25,6 +25,7 @@ from pipeline.console import err
 from pipeline.coverage import coverage_blocks, coverages
 from pipeline.display import Display, duration, number, size
 from pipeline.embedded import READY
+from pipeline.own_process import own_process
 from pipeline.progress import Progress
 from pipeline.replicate import Job
 from pipeline.session import build_session, spark_log
@@ -37,7 +38,6 @@ from sources.options import ReadOptions
 from sources.registry import open_log
 
 LOG_ID = "rocketmq/embedded"
-STOP_TIMEOUT_S = 20.0
 SLAVE_TIMEOUT_S = 30.0
 """Spark needs some seconds for its first batch, and producers of the demo are to see the replica's answer."""
 WINDOW = 8192
@@ -218,19 +218,3 @@ def _sender_process(workload: WorkloadConfig, keep: bool) -> Iterator[subprocess
         command += ["--count", str(workload.count)]
     with own_process(command, stdout=subprocess.PIPE, text=True) as process:
         yield process
-
-
-@contextmanager
-def own_process(command: list[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
-    """A program that runs beside the demo, and ends with it."""
-    # A session of its own: Ctrl-C is for us, and we end it in our order.
-    process = subprocess.Popen(command, start_new_session=True, **options)  # noqa: S603 - our own arguments
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()

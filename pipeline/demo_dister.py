@@ -22,8 +22,9 @@ from rich.table import Table
 
 from pipeline.config import Config, WorkloadConfig, parse
 from pipeline.console import err
-from pipeline.demo import own_process, pace, show_proof, show_queries
+from pipeline.demo import pace, show_proof, show_queries
 from pipeline.display import Display, number
+from pipeline.own_process import own_process
 from pipeline.progress import Progress
 from pipeline.replicate import Job
 from pipeline.session import build_session, spark_log

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipeline.jars import java, resolve
+from pipeline.own_process import ending_with_us
 from tests.peers.name_server import NameServer
-from tests.peers.process import die_with_parent
 
 PROGRAM = Path(__file__).parent / "java" / "Traffic.java"
 VERSION = "5.5.0"
@@ -112,7 +112,7 @@ def java_client(names: NameServer, home: Path, *arguments: str) -> Iterator[Java
     command = [java(), *options, "-cp", classpath, str(PROGRAM), names.address, *arguments]
     with output.open("wb") as out:
         process = subprocess.Popen(
-            command, cwd=home, stdin=subprocess.PIPE, stdout=out, stderr=subprocess.STDOUT, preexec_fn=die_with_parent
+            ending_with_us(command), cwd=home, stdin=subprocess.PIPE, stdout=out, stderr=subprocess.STDOUT
         )
         with process:
             try:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pipeline.jars import java, resolve
-from pipeline.own_process import die_with_parent
+from pipeline.own_process import ending_with_us
 from tests.patience import PATIENCE_S
 from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_traffic import admin
@@ -28,7 +28,7 @@ def java_member(broker: KafkaBroker, group: str, protocol: str, topic: str) -> I
     program = Path(__file__).parent / "java" / "JoinGroup.java"
     command = [java(), "-Xmx128m", "-cp", f"{jars}/*", str(program), broker.server, group, protocol, topic]
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, preexec_fn=die_with_parent
+        ending_with_us(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
     try:
         assert process.stdout is not None

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import subprocess
-import sys
 import threading
 from abc import ABC, abstractmethod
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
 
-_PR_SET_PDEATHSIG = 1
+from pipeline.own_process import ending_with_us
+
 _START_TIMEOUT_S = 90
 _STOP_TIMEOUT_S = 45  # a broker of RocketMQ may take more than 20 s over an orderly end
-
-
-def die_with_parent() -> None:
-    """In the child: a test run that is killed cannot stop its brokers, so the kernel does (Linux)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class PeerFailed(Exception):
@@ -75,8 +67,8 @@ class PeerProcess(ABC):
         self._settled.clear()
         self._booted = False
         self._process = subprocess.Popen(
-            command, cwd=self.home, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, errors="replace", preexec_fn=die_with_parent,
+            ending_with_us(command), cwd=self.home, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, errors="replace",
         )  # fmt: skip
         self._output = threading.Thread(target=self._read_output, args=(self._process,), daemon=True)
         self._output.start()

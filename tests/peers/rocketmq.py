@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from tests.peers.ports import free_port
+from pipeline.ports import free_port
 from tests.peers.rocketmq_process import RocketMQProcess
 from tests.peers.wire import Connection, Refused
 

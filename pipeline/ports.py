@@ -1,4 +1,4 @@
-"""Ports on loopback for peers that take fixed ones."""
+"""Ports on loopback for programs that take fixed ones."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import socket
 def free_port(*beside: int) -> int:
     """A port that nobody listens at, nor at those that lie at the distances `beside` it.
 
-    Below the range from which the system gives ports to clients, so that no connection of another test sits on them.
+    Below the range from which the system gives ports to clients, so that no connection of another program sits on them.
     """
-    candidates = random.Random()
+    candidates = random.Random()  # noqa: S311  (a port is no secret)
     while True:
         port = candidates.randrange(20_000, 32_000)
         if all(_is_free(port + distance) for distance in (0, *beside)):

@@ -1,0 +1,77 @@
+"""``make run MASTER=kafka`` as a newcomer runs it, shortened; twice, the second time until Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+from deltalake import DeltaTable
+
+from tests.pipeline.test_demo import demo, finish
+
+pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.timeout(400)]
+
+PARTITION = re.compile(r"^ +(\d) +([\d,]+) +([\d,]+) +([\d,]+) +([\d,]+) +([\d,]+)$", re.M)
+"""Of the last table: partition, position, group, and three counts."""
+
+
+def shown_partitions(out: str) -> dict[int, list[int]]:
+    rows = [[int(text.replace(",", "")) for text in found] for found in PARTITION.findall(out)]
+    return {number: rest for number, *rest in rows}
+
+
+def records_in(table: Path) -> int:
+    count: int = DeltaTable(str(table)).to_pyarrow_dataset().count_rows()
+    return count
+
+
+def processes_of(folder: Path) -> list[int]:
+    found = [(one.pid, one.info["cmdline"] or []) for one in psutil.process_iter(["cmdline"])]
+    return [pid for pid, command in found if str(folder) in " ".join(command)]
+
+
+def check_shown(out: str) -> tuple[int, int]:
+    """What the proof shows agrees with itself. Returns the sum of all positions, and how many records there are."""
+    shown = shown_partitions(out)
+    assert list(shown) == list(range(8))
+    for position, group, *counts in shown.values():
+        assert group == position > 0
+        assert len(set(counts)) == 1
+        assert 0 < counts[0] <= position
+    records = sum(counts[0] for _, _, *counts in shown.values())
+    assert f"equal: {records:,} records" in out
+    return sum(position for position, *_ in shown.values()), records
+
+
+def test_it_ends_by_itself_and_goes_on_when_run_again_until_ctrl_c(tmp_path: Path) -> None:
+    arguments = ("--master", "kafka", "--rate-per-s", "400")
+    out, err = finish(demo(tmp_path, *arguments, "--duration-s", "10"))
+    end, records = check_shown(out)
+    assert "the table is empty" in out
+    unwrapped = " ".join(out.split())
+    assert f"acknowledged {end:,}" in unwrapped
+    assert re.search(r"[1-9]\d* transactions committed, [1-9]\d* aborted", unwrapped)
+    assert out.count("complete  0 to") == 8
+    assert "missing" not in out.replace("is anything missing?", "")
+    assert "Traceback" not in err
+    assert records_in(tmp_path / "warehouse" / "kafka_log") == records > 3000
+    assert records < end  # aborted records, and the marks of transactions, have offsets too
+
+    again = demo(tmp_path, *arguments, "--keep")
+    assert again.stderr is not None
+    for line in again.stderr:  # the display says a line now and then, once batches are committed
+        committed = re.search(r"running, offset ([\d,]+)", line)
+        if committed and int(committed[1].replace(",", "")) > end:
+            break
+    os.kill(again.pid, signal.SIGINT)
+    out, err = finish(again)
+    assert "Traceback" not in err
+    assert f"complete up to {end:,} offsets" in out
+    again_end, again_records = check_shown(out)
+    assert again_end > end
+    assert records_in(tmp_path / "warehouse" / "kafka_log") == again_records > records
+    assert processes_of(tmp_path) == []
