@@ -111,7 +111,15 @@ class TopicReplication(Replication):
         return self._start_query()
 
     def _apply(self, batch: DataFrame, batch_id: int) -> None:
+        before = self._replica.state.partitions
         self._replica(batch, batch_id)
+        added = sorted(self._replica.state.partitions.keys() - before.keys())
+        if added:
+            log.warning(
+                "%s: the topic has more partitions: %s came after %d others. They are replicated from offset 0; the "
+                "records of a key may be in another partition from now on",
+                self._log_id, ", ".join(map(str, added)), len(before),
+            )  # fmt: skip
 
     def _last(self) -> BatchResult | None:
         return self._replica.last

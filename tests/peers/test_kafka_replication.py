@@ -16,12 +16,14 @@ from pyspark.sql import SparkSession
 from pipeline.config import Config, parse
 from pipeline.progress import Phase
 from pipeline.replicate import Job
+from pipeline.topic_status import topic_statuses
 from sinks.steps import Step
 from sources.datasource import register
-from sources.errors import AboveMaximum, BelowMinimum, LogtwinError, Recreated
+from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, LogtwinError, Recreated, Rewritten
 from tests.patience import wait_until
 from tests.peers.kafka import VERSIONS, KafkaBroker
-from tests.peers.kafka_groups import seen_by_tools
+from tests.peers.kafka_groups import java_member, seen_by_tools
+from tests.peers.kafka_security import SecureListeners
 from tests.peers.kafka_traffic import (
     Record,
     add_partitions,
@@ -45,8 +47,13 @@ OLD, NEW = VERSIONS
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    with KafkaBroker(NEW, tmp_path_factory.mktemp("kafka")) as running:
+def keys(tmp_path_factory: pytest.TempPathFactory) -> SecureListeners:
+    return SecureListeners(tmp_path_factory.mktemp("keys"))
+
+
+@pytest.fixture(scope="module")
+def broker(keys: SecureListeners, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    with KafkaBroker(NEW, tmp_path_factory.mktemp("kafka"), security=keys) as running:
         yield running
 
 
@@ -87,9 +94,9 @@ def has_all(job: Job) -> bool:
     return all(one.phase is Phase.RUNNING and one.lag_offsets == 0 for one in job.progress())
 
 
-def group_offsets(broker: KafkaBroker, topic: str) -> dict[int, int]:
+def group_offsets(broker: KafkaBroker, topic: str, group: str = "logtwin") -> dict[int, int]:
     """What every tool that shows lag sees."""
-    told = seen_by_tools(broker, "logtwin").items()
+    told = seen_by_tools(broker, group).items()
     return {number: offset for (name, number), (offset, _) in told if name == topic}
 
 
@@ -223,7 +230,7 @@ def test_a_topic_that_was_created_again(spark: SparkSession, broker: KafkaBroker
     assert group_offsets(broker, "again").get(0) in (30, None)  # the broker forgets a deleted topic's
 
 
-def test_a_partition_that_lost_its_tail_is_named(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
+def test_a_partition_that_lost_its_tail(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
     """A broker that comes back without the newest segment: its log ends below what was replicated."""
     create_topic(broker, "shorter")
     with producer(broker) as through:
@@ -241,6 +248,14 @@ def test_a_partition_that_lost_its_tail_is_named(spark: SparkSession, broker: Ka
     with pytest.raises(AboveMaximum) as raised:
         replicate_now(spark, config_of(broker, tmp_path, "shorter"))
     assert (raised.value.log, raised.value.offset) == ("kafka/test/shorter/0", 100)
+    with producer(broker) as through:  # where it has grown beyond again, only leader epochs tell
+        send(through, "shorter", [Record(b"another %d" % number) for number in range(150)])
+    with pytest.raises(Rewritten) as rewritten:
+        replicate_now(spark, config_of(broker, tmp_path, "shorter", on_loss="record"))
+    assert (rewritten.value.log, rewritten.value.offset) == ("kafka/test/shorter/0", 100)
+    (row,) = spark.read.format("delta").load(str(tmp_path / "incidents")).collect()
+    assert (row["condition"], row["action"], row["end"]) == ("rewritten", "reported", 100)
+    assert replicated(spark, tmp_path).where("value NOT LIKE 'another%'").count() == 100
     assert replicated(spark, tmp_path).count() == 100
 
 
@@ -281,3 +296,51 @@ def test_the_beginning_is_kept_whatever_comes_before_the_first_batch(
     assert {number: (one.first, one.offset) for number, one in states.items()} == {0: (10, 15), 1: (0, 5)}
     assert [row["value"] for row in replicated(spark, tmp_path).select("value").distinct().collect()] == [b"after"]
     assert group_offsets(broker, "late") == {0: 15, 1: 5}
+
+
+def test_topics_of_a_pattern_by_a_user_with_a_password(
+    spark: SparkSession, broker: KafkaBroker, keys: SecureListeners, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SASL_SSL. Neither name nor password is anywhere: not in a table, a checkpoint, the status, or what is logged."""
+    for topic in ("secure-a", "secure-b", "unwanted"):
+        create_topic(broker, topic, 2)
+        with producer(broker) as through:
+            send(through, topic, [Record(b"%d" % number) for number in range(20)], 1)
+    for name, secret in (("user", keys.user), ("password", keys.password)):
+        (tmp_path / name).write_text(secret)
+    lake = tmp_path / "lake"
+    table = {
+        "cluster": "test", "pattern": "secure-.*", "servers": broker.sasl_server, "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "SCRAM-SHA-512", "sasl_username": f"file:{tmp_path}/user",
+        "sasl_password": f"file:{tmp_path}/password", "ssl_ca_file": str(keys.ca_file),
+    }  # fmt: skip
+    config = parse({"warehouse": str(lake), "topics": [table]}, where="test")
+    with caplog.at_level("DEBUG"):
+        replicate_now(spark, config)
+        said = [caplog.text, *(str(one.as_json()) for one in topic_statuses(spark, config))]
+    assert_equal(replicated(spark, lake), consumed_by_spark(spark, broker, ["secure-a", "secure-b"]))
+    assert len(said) == 3
+    written = [file.read_bytes() for file in lake.rglob("*") if file.is_file()]
+    for secret in (keys.user, keys.password):
+        assert not any(secret in text for text in said)
+        assert not any(secret.encode() in content for content in written)
+
+
+def test_a_group_in_which_somebody_consumes(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
+    """A job does not start, and one that runs ends: by the word of who it is."""
+    create_topic(broker, "busy")
+    with producer(broker) as through:
+        send(through, "busy", [Record(b"x")] * 20)
+        config = config_of(broker, tmp_path, "busy", group="shared")
+        job = Job(spark, config, available_now=False)
+        job.start()
+        wait_until(lambda: group_offsets(broker, "busy", "shared") == {0: 20}, "the acknowledgement")
+        with java_member(broker, "shared", "classic", "busy"):
+            send(through, "busy", [Record(b"y")] * 20)
+            with pytest.raises(ConfigurationError, match="shared"):
+                job.run()
+            with pytest.raises(ConfigurationError, match="shared"):
+                replicate_now(spark, config)
+    replicate_now(spark, config)
+    assert_equal(replicated(spark, tmp_path), consumed_by_spark(spark, broker, ["busy"]))
+    assert group_offsets(broker, "busy", "shared") == {0: 40}
