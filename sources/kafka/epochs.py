@@ -44,7 +44,8 @@ def check_history(epoch: int | None, position: Offset, found: EpochEnd, bounds: 
     `position` is where that batch ends, or lies behind it in the same epoch: in a hole further on another epoch may
     have begun, of which nothing is left, and that would look like a cut. `found` is the leader's answer about `epoch`,
     `bounds` what it holds. Without an epoch only the end of the log tells.
-    Raises AboveMaximum where the log ends below `position`, Rewritten where it goes on with another history.
+    Raises AboveMaximum where the log ends below `position`; Rewritten where it goes on with another history, at the
+    offset from where on it is not known to be the same: the end of `epoch`, where the leader still has that one.
     """
     if bounds.end < position:
         raise AboveMaximum(
@@ -59,7 +60,7 @@ def check_history(epoch: int | None, position: Offset, found: EpochEnd, bounds: 
         raise Rewritten(
             "the partition's log was cut below what was read of it, and goes on with other records",
             log=log,
-            offset=position,
+            offset=found.end if found.epoch == epoch else min(bounds.start, position),
             expected=f"leader epoch {epoch} up to {position} or more",
             found=str(found),
             hint=_HINT,
