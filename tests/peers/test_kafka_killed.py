@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from tests.peers.kafka_groups import seen_by_tools
 from tests.peers.kafka_traffic import Record, create_topic, producer, send, transaction
 from tests.peers.kafka_twin import assert_accounted, state_of
 from tests.peers.spark_kafka import assert_equal, consumed_by_spark, replicated
-from tests.pipeline.killing import STEPS, kill_after
+from tests.pipeline.killing import ALWAYS, STEPS, kill_after
 from tests.pipeline.running import ledger_table, replicate_now
 
 pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.timeout(600)]
@@ -38,11 +38,12 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
         yield running
 
 
-def config_file(folder: Path, broker: KafkaBroker, batch: int = BATCH) -> Path:
+def config_file(folder: Path, broker: KafkaBroker, group: str, batch: int = BATCH) -> Path:
     path = folder / "job.toml"
     path.write_text(
         f'warehouse = "{folder}/lake"\n[spark]\n"spark.master" = "local[2]"\n"spark.driver.memory" = "512m"\n'
         f'[[topics]]\nid = "kafka/test/orders"\nservers = "{broker.server}"\nmax_offsets_per_trigger = {batch}\n'
+        f'group = "{group}"\n'
     )
     return path
 
@@ -51,12 +52,16 @@ def ledger_ends(spark: SparkSession, lake: Path) -> DataFrame:
     return ledger_table(spark, lake).groupBy("log_id").agg(f.max("end").alias("end"))
 
 
-def test_restarts_give_exactly_one_copy(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
-    job = config_file(tmp_path, broker)
+@pytest.mark.parametrize("steps", [ALWAYS, pytest.param(STEPS, marks=pytest.mark.soak)], ids=len)
+def test_restarts_give_exactly_one_copy(
+    spark: SparkSession, broker: KafkaBroker, tmp_path: Path, steps: Sequence[str]
+) -> None:
+    group = f"killed-{len(steps)}"
+    job = config_file(tmp_path, broker, group)
     config = load(job)
     lake = Path(config.warehouse)
     before = 0
-    for step in STEPS:
+    for step in steps:
         kill_after(step, job)
         # what the dead driver left: all of its second batch or nothing of it; a batch may be a replay of the one before
         state = state_of(spark, lake, "orders")
@@ -65,7 +70,7 @@ def test_restarts_give_exactly_one_copy(spark: SparkSession, broker: KafkaBroker
         ends = {row["log_id"]: row["end"] for row in ledger_ends(spark, lake).collect()}
         positions = {f"kafka/test/orders/{number}": one.offset for number, one in state.partitions.items()}
         assert (ends == positions) == (step not in ("commit", "acknowledge"))  # that owe the ledger a batch
-        told = {number: offset for (_, number), (offset, _) in seen_by_tools(broker, "logtwin").items()}
+        told = {number: offset for (_, number), (offset, _) in seen_by_tools(broker, group).items()}
         assert all(offset <= state.partitions[number].offset for number, offset in told.items())
         before = reached
 
@@ -73,7 +78,7 @@ def test_restarts_give_exactly_one_copy(spark: SparkSession, broker: KafkaBroker
     without_checkpoint = tmp_path / "without-checkpoint"
     shutil.copytree(lake, without_checkpoint)
     shutil.rmtree(without_checkpoint / "_checkpoints")
-    config = load(config_file(tmp_path, broker, batch=10 * BATCH))
+    config = load(config_file(tmp_path, broker, group, batch=10 * BATCH))
     for warehouse in (lake, without_checkpoint):
         replicate_now(spark, config.model_copy(update={"warehouse": str(warehouse)}))
         found = assert_equal(replicated(spark, warehouse), consumed_by_spark(spark, broker, ["orders"]))

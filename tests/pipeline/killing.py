@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 STEPS = ("files", "commit", "acknowledge", "ledger", "checkpoint")
+ALWAYS = ("files", "commit", "checkpoint")  # of each state that a kill may leave, one: a start takes half a minute
 _PROJECT = Path(__file__).parents[2]
 
 

@@ -14,14 +14,13 @@ from pipeline.progress import Phase
 from pipeline.run_state import RunFile
 from sinks.position import LogTable
 from sources.offsets import LogId
-from tests.pipeline.killing import STEPS, kill_after
+from tests.pipeline.killing import ALWAYS, STEPS, kill_after
 from tests.pipeline.masters import Served, embedded_master
 from tests.pipeline.running import assert_complete, ledger_table, log_table, replicate_now
 from tests.truth import Fixture
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
-ALWAYS = {"files", "commit", "checkpoint"}  # of each state that a kill may leave, one: a start takes half a minute
 IS_COMMITTED = {"files": False, "commit": True, "acknowledge": True, "ledger": True, "checkpoint": True}
 HAS_LEDGER = {"files": False, "commit": False, "acknowledge": False, "ledger": True, "checkpoint": True}
 
