@@ -239,18 +239,18 @@ class LostPartition:
 def _partitions(
     held: TopicBounds | None, state: TopicState | None, acknowledged: Mapping[int, Offset]
 ) -> dict[int, PartitionProgress]:
+    """Of each that the topic has, or the replica."""
     known = {} if held is None else held.held
-    states = {} if state is None else state.partitions
-    found = {}
-    for number in sorted({*known, *states}):
-        bounds, own = known.get(number), states.get(number)
-        found[number] = PartitionProgress(
-            minimum=None if bounds is None else bounds.start,
-            position=None if own is None else own.offset,
+    begun = None if state is None or state.topic_id is None else state
+    return {
+        number: PartitionProgress(
+            minimum=known[number].start if number in known else None,
+            position=None if begun is None else begun.partition(number).offset,
             acknowledged=acknowledged.get(number),
-            maximum=None if bounds is None else bounds.end,
+            maximum=known[number].end if number in known else None,
         )
-    return found
+        for number in sorted({*known, *(() if begun is None else begun.partitions)})
+    }
 
 
 def _given(options: ReplicatedTopicOptions, position: TopicOffsets) -> dict[str, object]:
