@@ -11,20 +11,26 @@ PATIENCE_S = 120.0
 LOOK_EVERY_S = 0.02
 
 
-def eventually(holds: Callable[[], bool], within_s: float = PATIENCE_S) -> bool:
+def eventually(holds: Callable[[], bool], within_s: float = PATIENCE_S, *, look_every_s: float = LOOK_EVERY_S) -> bool:
     """Whether `holds` comes true."""
     deadline = time.monotonic() + within_s
     pause = threading.Event()
     while not holds():
         if time.monotonic() > deadline:
             return False
-        pause.wait(LOOK_EVERY_S)
+        pause.wait(look_every_s)
     return True
 
 
-def wait_until(holds: Callable[[], bool], what: str | Callable[[], str], within_s: float = PATIENCE_S) -> None:
+def wait_until(
+    holds: Callable[[], bool],
+    what: str | Callable[[], str],
+    within_s: float = PATIENCE_S,
+    *,
+    look_every_s: float = LOOK_EVERY_S,
+) -> None:
     """Until `holds`. Raises AssertionError, which says `what` did not come."""
-    if not eventually(holds, within_s):
+    if not eventually(holds, within_s, look_every_s=look_every_s):
         raise AssertionError(f"not within {within_s:g} s: {what() if callable(what) else what}")
 
 

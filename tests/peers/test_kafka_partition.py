@@ -27,6 +27,7 @@ from sources.master_topic import PartitionChunk
 from sources.offsets import Offset, OffsetRange
 from tests.patience import wait_until
 from tests.peers.kafka import VERSIONS, KafkaBroker, kafka_cluster
+from tests.peers.kafka_compaction import compacted_topic
 from tests.peers.kafka_reading import Row, consumed, partition_of, rows, settings_of, topic_of
 from tests.peers.kafka_traffic import (
     Record,
@@ -198,23 +199,11 @@ def test_an_empty_partition_has_nothing_to_read(broker: KafkaBroker) -> None:
 
 
 def test_a_compacted_topic_has_holes_that_are_covered(broker: KafkaBroker) -> None:
-    create_topic(
-        broker, "compacted", cleanup_policy="compact", segment_ms=300, min_cleanable_dirty_ratio="0.01",
-        delete_retention_ms=100,
-    )  # fmt: skip
-    records = [Record(b"%d " % number * 50, b"%d" % (number % 7)) for number in range(2000)]
-    with producer(broker, compression_type="lz4", batch_size=4000) as through:
-        send(through, "compacted", records)
-        partition = partition_of(broker, "compacted", chunk_bytes=3000)
-
-        def is_cleaned() -> bool:
-            send(through, "compacted", [Record(b"rolls the segment", b"roll")])
-            return len(consumed(broker, "compacted", Isolation.READ_COMMITTED)) < 200
-
-        wait_until(is_cleaned, "a compacted topic")
+    left = compacted_topic(broker, "compacted", compression_type="lz4")
+    partition = partition_of(broker, "compacted", chunk_bytes=3000)
     whole = partition.bounds()
     chunks = read(partition, whole)
-    assert rows_of(chunks) == consumed(broker, "compacted", Isolation.READ_COMMITTED)
+    assert rows_of(chunks) == left
     assert whole.size > 2000
     in_pieces = [chunk for piece in cut(whole, random.Random(1), pieces=7) for chunk in read(partition, piece)]
     assert rows_of(in_pieces) == rows_of(chunks)

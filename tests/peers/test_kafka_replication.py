@@ -22,6 +22,7 @@ from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, Logtw
 from sources.kafka.topic import open_topic
 from tests.patience import wait_until
 from tests.peers.kafka import VERSIONS, KafkaBroker
+from tests.peers.kafka_compaction import compacted_topic
 from tests.peers.kafka_groups import java_member, seen_by_tools
 from tests.peers.kafka_security import SecureListeners
 from tests.peers.kafka_traffic import (
@@ -110,23 +111,6 @@ def a_record(chance: random.Random) -> Record:
     return Record(value, key, headers, chance.choice((None, chance.randrange(2**40))))
 
 
-def a_compacted_topic(broker: KafkaBroker, topic: str) -> None:
-    """With holes where the broker has taken records out."""
-    create_topic(
-        broker, topic, cleanup_policy="compact", segment_ms=300, min_cleanable_dirty_ratio="0.01",
-        delete_retention_ms=100,
-    )  # fmt: skip
-    with producer(broker, batch_size=4000) as through:
-        send(through, topic, [Record(b"%d " % number * 50, b"%d" % (number % 7)) for number in range(2000)])
-        log = broker.partition_folder(topic, 0)
-
-        def is_cleaned() -> bool:
-            send(through, topic, [Record(b"rolls the segment", b"roll")])
-            return sum(file.stat().st_size for file in log.glob("*.log")) < 20_000
-
-        wait_until(is_cleaned, "a compacted topic")
-
-
 def send_mixed(broker: KafkaBroker, topic: str, partitions: int, count: int, chance: random.Random) -> None:
     """At least `count` records, by each compression in turn; more in transactions, every other one aborted."""
     records = [a_record(chance) for _ in range(500)]
@@ -156,7 +140,7 @@ def replicate_mixed(spark: SparkSession, broker: KafkaBroker, lake: Path, count:
     """Partitions are added midway, the broker is restarted, and the job is, too."""
     chance = random.Random(8)
     create_topic(broker, "mixed", PARTITIONS)
-    a_compacted_topic(broker, "compacted")
+    compacted_topic(broker, "compacted")
     config = config_of(broker, lake, "mixed", "compacted")
     with running(spark, config) as job:
         send_mixed(broker, "mixed", PARTITIONS, count // 2, chance)
