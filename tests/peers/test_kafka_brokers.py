@@ -24,7 +24,7 @@ from tests.peers.process import PeerFailed
 pytestmark = pytest.mark.peer
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", [pytest.param(VERSIONS[0], marks=pytest.mark.soak), VERSIONS[-1]])
 def test_a_broker_goes_on_with_its_store_and_leaves_no_process(version: str, tmp_path: Path) -> None:
     with KafkaBroker(version, tmp_path) as broker:
         create_topic(broker, "orders", 2, max_message_bytes=100_000)

@@ -1,4 +1,4 @@
-"""``make run MASTER=kafka`` as a newcomer runs it, shortened; twice, the second time until Ctrl-C."""
+"""``make run MASTER=kafka`` as a newcomer runs it, shortened; in the soak twice, the second time until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -47,9 +47,16 @@ def check_shown(out: str) -> tuple[int, int]:
     return sum(position for position, *_ in shown.values()), records
 
 
-def test_it_ends_by_itself_and_goes_on_when_run_again_until_ctrl_c(tmp_path: Path) -> None:
-    arguments = ("--master", "kafka", "--rate-per-s", "400")
-    out, err = finish(demo(tmp_path, *arguments, "--duration-s", "10"))
+ARGUMENTS = ("--master", "kafka", "--rate-per-s", "400")
+
+
+def test_it_ends_by_itself(tmp_path: Path) -> None:
+    run_once(tmp_path)
+
+
+def run_once(tmp_path: Path) -> tuple[int, int]:
+    """Returns what `check_shown` does."""
+    out, err = finish(demo(tmp_path, *ARGUMENTS, "--duration-s", "10"))
     end, records = check_shown(out)
     assert "the table is empty" in out
     unwrapped = " ".join(out.split())
@@ -60,8 +67,14 @@ def test_it_ends_by_itself_and_goes_on_when_run_again_until_ctrl_c(tmp_path: Pat
     assert "Traceback" not in err
     assert records_in(tmp_path / "warehouse" / "kafka_log") == records > 3000
     assert records < end  # aborted records, and the marks of transactions, have offsets too
+    assert processes_of(tmp_path) == []
+    return end, records
 
-    again = demo(tmp_path, *arguments, "--keep")
+
+@pytest.mark.soak
+def test_it_goes_on_when_run_again_until_ctrl_c(tmp_path: Path) -> None:
+    end, records = run_once(tmp_path)
+    again = demo(tmp_path, *ARGUMENTS, "--keep")
     assert again.stderr is not None
     for line in again.stderr:  # the display says a line now and then, once batches are committed
         committed = re.search(r"running, offset ([\d,]+)", line)
