@@ -22,6 +22,8 @@ from tests.pipeline.running import ledger_table, replicate_now
 pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.timeout(600)]
 
 BATCH = 300
+# once the checkpoint is marked the next batch may have begun
+OWES_LEDGER = {"files": False, "commit": True, "acknowledge": True, "ledger": False}
 PARTITIONS = 3
 
 
@@ -69,7 +71,8 @@ def test_restarts_give_exactly_one_copy(
         assert before < reached <= before + 3 * (BATCH + PARTITIONS)
         ends = {row["log_id"]: row["end"] for row in ledger_ends(spark, lake).collect()}
         positions = {f"kafka/test/orders/{number}": one.offset for number, one in state.partitions.items()}
-        assert (ends == positions) == (step not in ("commit", "acknowledge"))  # that owe the ledger a batch
+        if step in OWES_LEDGER:
+            assert (ends != positions) == OWES_LEDGER[step]
         told = {number: offset for (_, number), (offset, _) in seen_by_tools(broker, group).items()}
         assert all(offset <= state.partitions[number].offset for number, offset in told.items())
         before = reached
