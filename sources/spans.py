@@ -33,6 +33,25 @@ def cut(kind: pa.DataType, buffer: pa.Buffer, starts: Ints, ends: Ints, wanted: 
     offsets = np.empty(2 * len(starts), np.int32)
     offsets[0::2] = starts
     offsets[1::2] = ends
-    laid_over = pa.Array.from_buffers(kind, len(offsets) - 1, [None, pa.py_buffer(offsets), buffer])
-    evens = np.arange(0, len(offsets), 2)
-    return laid_over.take(pa.array(evens, mask=None if wanted is None else ~wanted))
+    evens = np.arange(0, len(offsets), 2, dtype=np.int32)
+    return _laid_over(kind, buffer, offsets).take(pa.array(evens, mask=None if wanted is None else ~wanted))
+
+
+def cut_pairs(
+    kind: pa.DataType, buffer: pa.Buffer, starts: Ints, middles: Ints, ends: Ints
+) -> tuple[pa.Array, pa.Array]:
+    """The same of two spans a row, [start, middle) and [middle + 1, end): what is left and right of one byte."""
+    if not len(starts):
+        return pa.array([], kind), pa.array([], kind)
+    offsets = np.empty(4 * len(starts), np.int32)
+    offsets[0::4] = starts
+    offsets[1::4] = middles
+    offsets[2::4] = middles + 1
+    offsets[3::4] = ends
+    laid_over = _laid_over(kind, buffer, offsets)
+    lefts = np.arange(0, len(offsets), 4, dtype=np.int32)
+    return laid_over.take(pa.array(lefts)), laid_over.take(pa.array(lefts + 2))
+
+
+def _laid_over(kind: pa.DataType, buffer: pa.Buffer, offsets: npt.NDArray[np.int32]) -> pa.Array:
+    return pa.Array.from_buffers(kind, len(offsets) - 1, [None, pa.py_buffer(offsets), buffer])

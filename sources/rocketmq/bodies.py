@@ -20,6 +20,7 @@ from collections.abc import Callable
 
 import lz4.frame
 import zstandard
+from isal.isal_zlib import crc32
 
 from sources.rocketmq.layout import DEFAULT_LIMITS, Limits
 
@@ -46,7 +47,7 @@ class Compression(enum.IntEnum):
 
 def body_crc(body: bytes | memoryview) -> int:
     """CRC-32 of the stored body with the top bit cleared, as brokers store it."""
-    return zlib.crc32(body) & 0x7FFFFFFF
+    return crc32(body) & 0x7FFFFFFF
 
 
 def compress(body: bytes, kind: Compression) -> bytes:

@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sources.rocketmq import properties
-from sources.spans import Flags, Ints, cut
+from sources.spans import Bytes, Flags, Ints, cut_pairs
 
 _NAME_VALUE = properties.NAME_VALUE_SEPARATOR[0]
 _SEPARATOR = properties.PROPERTY_SEPARATOR[0]
+_FEW_NAMES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,8 @@ class PropertyColumns:
         rows, names, values = _pairs(as_text(blocks))
         encoded = names.dictionary_encode()
         codes = encoded.indices.to_numpy()
-        keep = _last_of_name(rows, codes)
-        if not keep.all():
+        if _may_repeat(rows, codes, len(encoded.dictionary)):
+            keep = _last_of_name(rows, codes)
             rows, codes = rows[keep], codes[keep]
             names, values = names.filter(pa.array(keep)), values.filter(pa.array(keep))
         return cls(len(blocks), rows, names, values, codes, encoded.dictionary)
@@ -71,21 +72,50 @@ def _pairs(blocks: pa.Array) -> tuple[Ints, pa.Array, pa.Array]:
     """Row, name and value of each pair with both."""
     _, offsets_buffer, text_buffer = blocks.buffers()
     bounds = np.frombuffer(offsets_buffer, np.int32)[blocks.offset : blocks.offset + len(blocks) + 1].astype(np.int64)
-    text = np.frombuffer(text_buffer or b"", np.uint8)[: bounds[-1]]
-    marks = np.flatnonzero(text - np.uint8(_NAME_VALUE) < 2)  # both separators: 1 and 2; smaller bytes wrap around
-    is_separator = text[marks] == _SEPARATOR
-    separators = np.concatenate(([-1], marks[is_separator], [len(text)]))
-    middles = marks[~is_separator]
+    text_buffer = (text_buffer or pa.py_buffer(b""))[bounds[0] : bounds[-1]]
+    bounds -= bounds[0]
+    starts, middles, ends = _spans(np.frombuffer(text_buffer, np.uint8), bounds)
     rows = np.repeat(np.arange(len(blocks)), np.diff(np.searchsorted(middles, bounds)))
-    # A pair reaches from the separator before its middle to the one after it, and never beyond its block.
-    before = np.flatnonzero(~is_separator) - np.arange(len(middles))
-    starts = np.maximum(separators[before] + 1, bounds[rows])
-    ends = np.minimum(separators[before + 1], bounds[rows + 1])
-    is_first = np.concatenate(([-1], middles[:-1])) < starts
-    whole = is_first & (starts < middles) & (middles + 1 < ends)
-    starts, middles, ends = starts[whole], middles[whole], ends[whole]
-    names = cut(pa.string(), text_buffer, starts, middles)
-    return rows[whole], names, cut(pa.string(), text_buffer, middles + 1, ends)
+    has_both = (starts < middles) & (middles + 1 < ends)
+    if not has_both.all():
+        starts, middles, ends, rows = starts[has_both], middles[has_both], ends[has_both], rows[has_both]
+    return rows, *cut_pairs(pa.string(), text_buffer, starts, middles, ends)
+
+
+def _spans(text: Bytes, bounds: Ints) -> tuple[Ints, Ints, Ints]:
+    """Where each pair starts, is divided and ends. Its name or its value may be empty.
+
+    Separators that do their work take turns: NAME_VALUE divides a pair, PROPERTY ends it. Of several of one kind in
+    a row only the first does; the others belong to a value, or end parts that are no pairs.
+    """
+    marks, kinds, nexts = _separators(text, bounds)
+    takes_turn = kinds[1:] != kinds[:-1]
+    before, marks = nexts[:-1], marks[1:]
+    if not takes_turn.all():
+        before, marks = before[takes_turn], marks[takes_turn]
+    return before[0::2], marks[0::2], marks[1::2]
+
+
+def _separators(text: Bytes, bounds: Ints) -> tuple[Ints, Bytes, Ints]:
+    """Every separator's position, its kind and the position after it.
+
+    There is one of no width before the first block, and one at the end of each block that does not end in its own.
+    """
+    marks = np.flatnonzero(text <= _SEPARATOR).astype(np.int32)
+    kinds = text[marks]
+    if not kinds.all():  # a zero byte is text
+        marks, kinds = marks[kinds > 0], kinds[kinds > 0]
+    edges = bounds[1:][np.diff(bounds) > 0]
+    edges = np.concatenate(([0], edges[text[edges - 1] != _SEPARATOR])).astype(np.int32)
+    at = np.searchsorted(marks, edges)
+    return np.insert(marks, at, edges), np.insert(kinds, at, _SEPARATOR), np.insert(marks + 1, at, edges)
+
+
+def _may_repeat(rows: Ints, codes: Ints, distinct: int) -> bool:
+    """Whether some row may have two pairs of one name. False where it is known cheaply: names are few as a rule."""
+    if distinct > _FEW_NAMES:
+        return True
+    return bool(np.bincount(rows * distinct + codes).max(initial=0) > 1)
 
 
 def _last_of_name(rows: Ints, codes: Ints) -> Flags:

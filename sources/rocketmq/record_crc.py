@@ -8,9 +8,10 @@ Source: org.apache.rocketmq.store.CommitLog and .common.UtilAll (crc32, encode o
 from __future__ import annotations
 
 import re
-import zlib
 from dataclasses import replace
 from typing import Final
+
+from isal.isal_zlib import crc32
 
 from sources.offsets import Offset
 from sources.rocketmq.commitlog import Message, decode, encode
@@ -39,4 +40,4 @@ def verify_record_crc(record: bytes | memoryview) -> bool | None:
 
 
 def _crc_digits(record: bytes | memoryview) -> bytes:
-    return f"{zlib.crc32(record) & 0x7FFFFFFF:010d}"[::-1].encode()
+    return f"{crc32(record) & 0x7FFFFFFF:010d}"[::-1].encode()

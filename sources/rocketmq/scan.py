@@ -1,17 +1,19 @@
 """Many records at once, first half: where each field of each record is, every check done. numpy, no Spark.
 
-Records are found by hopping from head to head, one step of a loop each. Everything after that works on whole columns:
-the fields of fixed size are gathered by index, big-endian, and the spans of body, topic and properties follow from the
-lengths. The checks are those of `checks`, over columns; they only say *that* something is wrong. What is wrong, and in
-which record first, is left to `commitlog.decode`, so that both readers fail with the same words.
+Records are found by hopping from head to head, one step of a loop each. Everything after that, the check of the heads
+first, works on whole columns: the fields of fixed size are gathered by index, big-endian, and the spans of body, topic
+and properties follow from the lengths. The checks are those of `checks`, over columns; they only say *that* something
+is wrong. What is wrong, and in which record first, is left to `commitlog.decode`, so that both readers fail with the
+same words.
 """
 
 from __future__ import annotations
 
-import zlib
+import struct
 from dataclasses import dataclass
 
 import numpy as np
+from isal.isal_zlib import crc32
 
 from sources.errors import CorruptRecord
 from sources.offsets import Offset
@@ -46,7 +48,9 @@ LEAD_FIELDS = np.dtype(
         ("born_timestamp", ">i8"),
     ]
 )
+_HEAD_FIELDS = np.dtype(LEAD_FIELDS.descr[:2])
 TAIL_FIELDS = np.dtype([("reconsume_times", ">i4"), ("prepared_transaction_offset", ">i8"), ("body_length", ">i4")])
+_SIZE = struct.Struct(">I")  # of a sound head what ">i" is; of no head a way back
 _INT64 = np.dtype(">i8")
 _INT16 = np.dtype(">i2")
 
@@ -74,27 +78,45 @@ class Heads:
 
 def hop(view: memoryview, start: Offset, stop: Offset, limits: Limits) -> Heads:
     """The records of `view`, which begins with byte `start` of the log, that start before `stop`."""
-    unpack, available = HEAD.unpack_from, len(view)
-    most = limits.max_record_bytes
-    least = {V1: minimum_size(V1, 0), V2: minimum_size(V2, 0)}
-    starts: list[int] = []
-    add = starts.append
-    blanks: list[int] = []
-    at, stop_at, error = 0, min(stop - start, available - HEAD.size + 1), None
-    while at < stop_at:
-        size, magic = unpack(view, at)
-        if not least.get(magic, most + 1) <= size <= most:
-            error = _head_error(size, magic, start + at, limits)
-            if error is not None or at + size > available:
-                break
-            blanks.append(len(starts))
-        elif at + size > available:
+    places = _hops(view, min(stop - start, len(view) - HEAD.size + 1))
+    count = len(places) - 1
+    if not count:
+        return Heads(places[:0], np.zeros(0, np.bool_), 0, None)
+    heads = gather(np.frombuffer(view, np.uint8), places[:-1], _HEAD_FIELDS)
+    is_message, error = _is_message(heads["size"], heads["magic"], limits), None
+    for number in np.flatnonzero(~is_message).tolist():
+        size, magic = heads[number].tolist()
+        error = _head_error(size, magic, start + int(places[number]), limits)
+        if error is not None:
+            count = number
             break
+    if places[count] > len(view):
+        count -= 1
+    return Heads(places[:count], ~is_message[:count], int(places[count]), error)
+
+
+def _hops(view: memoryview, stop: int) -> Ints:
+    """Where records start, below `stop`, and where the last one ends, if their sizes are true: nothing is checked yet.
+
+    A size below that of a head, which no record has, ends it.
+    """
+    unpack, at, size = _SIZE.unpack_from, 0, HEAD.size
+    places: list[int] = []
+    add = places.append
+    while at < stop and size >= HEAD.size:
         add(at)
+        (size,) = unpack(view, at)
         at += size
-    is_blank = np.zeros(len(starts), np.bool_)
-    is_blank[blanks] = True
-    return Heads(np.array(starts, np.int64), is_blank, at, error)
+    add(at)
+    return np.array(places, np.int64)
+
+
+def _is_message(sizes: Rows, magics: Rows, limits: Limits) -> Flags:
+    """Of which heads nothing more has to be asked. The others are blanks or wrong."""
+    is_v1 = magics == V1
+    least = np.where(is_v1, minimum_size(V1, 0), minimum_size(V2, 0))
+    is_message: Flags = (is_v1 | (magics == V2)) & (sizes >= least) & (sizes <= limits.max_record_bytes)
+    return is_message
 
 
 def _head_error(size: int, magic: int, offset: int, limits: Limits) -> CorruptRecord | None:
@@ -190,6 +212,5 @@ def _topic_length(raw: Bytes, at: Ints, width: Ints) -> Ints:
 
 
 def _body_crcs(view: memoryview, starts: Ints, ends: Ints) -> Ints:
-    crc32 = zlib.crc32
     crcs = [crc32(view[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
     return np.array(crcs, np.int64) & 0x7FFFFFFF

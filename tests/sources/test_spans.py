@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sources.spans import cut, cut_pairs
+
+TEXT = b"name=value;;n=v tail"
+BUFFER = pa.py_buffer(TEXT)
+
+
+@given(st.lists(st.integers(0, len(TEXT)), max_size=12).map(sorted), st.data())
+def test_spans_in_order_are_cut_out(places: list[int], data: st.DataObject) -> None:
+    starts, ends = np.array(places[0::2], np.int64)[: len(places) // 2], np.array(places[1::2], np.int64)
+    wanted = np.array([data.draw(st.booleans()) for _ in starts], np.bool_)
+    spans = [TEXT[start:end] for start, end in zip(starts, ends, strict=True)]
+    assert cut(pa.binary(), BUFFER, starts, ends).to_pylist() == spans
+    expected = [span if wants else None for span, wants in zip(spans, wanted, strict=True)]
+    assert cut(pa.binary(), BUFFER, starts, ends, wanted).to_pylist() == expected
+
+
+def test_pairs_are_cut_at_one_byte() -> None:
+    starts, middles, ends = np.array([0, 12]), np.array([4, 13]), np.array([10, 15])
+    lefts, rights = cut_pairs(pa.string(), BUFFER, starts, middles, ends)
+    assert (lefts.to_pylist(), rights.to_pylist()) == (["name", "n"], ["value", "v"])
+
+
+def test_no_spans() -> None:
+    none = np.array([], np.int64)
+    for part in (cut(pa.string(), BUFFER, none, none), *cut_pairs(pa.string(), BUFFER, none, none, none)):
+        assert part.equals(pa.array([], pa.string()))
