@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pyarrow as pa
-from pydantic import Field, field_validator
+from pydantic import Field, PositiveInt, field_validator
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -51,6 +51,7 @@ class SourceOptions(ReadOptions):
     id: str = Field("rocketmq/unnamed", description="log id: names the log in rows and errors")
     emit: Literal["records", "ranges"] = Field("records", description="the records, or only what is to be read")
     ending_offset: StartingOffset = Field(LATEST, description="batch reads: where to end")
+    cores: PositiveInt = Field(1, description="how many tasks can run at once: a batch is cut so that none waits")
 
     @field_validator("ending_offset", mode="before")
     @classmethod
@@ -147,7 +148,7 @@ class BatchReader(DataSourceReader):
             raise ConfigurationError(
                 "endingOffset lies before startingOffset", log=self._log.log_id, expected=f"{start} or more", found=end
             )
-        return _split(self._log, OffsetRange(start, end), committed=None)
+        return _split(self._log, OffsetRange(start, end), committed=None, cores=self._options.cores)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _emit(self._log, self._options, partition)
@@ -189,7 +190,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         batch = OffsetRange(from_json(start), from_json(end))
         # Spark plans a batch only after the one before it was processed: below its start nothing is owed.
-        return _split(self._log, batch, committed=batch.start)
+        return _split(self._log, batch, committed=batch.start, cores=self._options.cores)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _emit(self._log, self._options, partition)
@@ -221,10 +222,10 @@ def _resolve(wanted: StartingOffset, bounds: OffsetRange, log: MasterLog) -> Off
     return log.boundary_after(offset, bounds.end)
 
 
-def _split(log: MasterLog, batch: OffsetRange, committed: Offset | None) -> list[SplitPartition]:
+def _split(log: MasterLog, batch: OffsetRange, *, committed: Offset | None, cores: int) -> list[SplitPartition]:
     # Every cut of ours is a record boundary, except where nobody knows them before the bytes have come (HA).
     # An empty range is a split too: given none, Spark makes up a partition of its own.
-    pieces = log.plan(batch) or (batch,)
+    pieces = log.plan(batch, cores=cores) or (batch,)
     return [SplitPartition(batch, owned, committed, log.cuts_at_records) for owned in pieces]
 
 

@@ -217,8 +217,8 @@ class MasterLog(Protocol):
         Past `start` wherever `maximum` is. Raises as `boundary_after` does.
         """
 
-    def plan(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
-        """`wanted` as the consecutive pieces that tasks may read side by side, cut by `boundary_after`."""
+    def plan(self, wanted: OffsetRange, *, cores: int = 1) -> tuple[OffsetRange, ...]:
+        """`wanted` as the consecutive pieces that tasks may read side by side on `cores`, cut by `boundary_after`."""
 
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
         """The records that start in `owned`, checked, in order, in chunks of bounded size.

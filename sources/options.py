@@ -62,9 +62,9 @@ class MasterOptions(BaseModel):
         "where both agree, faithful to the one that dister's own rule finds, off stops",
     )
     split_bytes: PositiveInt = Field(
-        64 * MIB,
-        description="what one task reads at most; large enough that a file is worth its open, small enough "
-        "that every core gets one",
+        128 * MIB,
+        description="what one task reads at most; large enough that a file and a task are worth their start. A batch "
+        "is cut so that every core gets one",
     )
     chunk_bytes: PositiveInt = Field(
         8 * MIB, description="what is decoded at once; a task holds a few times this in memory"
@@ -114,7 +114,7 @@ class ReadOptions(MasterOptions):
         EARLIEST, description="where a replica without a position starts: earliest, latest or an offset"
     )
     max_bytes_per_trigger: PositiveInt = Field(
-        256 * MIB, description="bounds a batch, and with it the work that a crash repeats"
+        512 * MIB, description="bounds a batch, and with it the work that a crash repeats"
     )
 
     @field_validator("starting_offset", mode="before")

@@ -96,7 +96,7 @@ class DisterLog:
         with naming(self.log_id):
             return self._entries().end_of_batch(start, maximum, entries=most, size_bytes=max_bytes)
 
-    def plan(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
+    def plan(self, wanted: OffsetRange, *, cores: int = 1) -> tuple[OffsetRange, ...]:
         """In one piece: a batch has few entries."""
         return () if wanted.is_empty else (wanted,)
 

@@ -169,9 +169,14 @@ class ReplicatedTopicOptions(TopicOptions):
     )
     on_loss: OnLoss = Field(
         "fail",
-        description="what is lost or damaged stops the topic; with record it becomes an incident, and the topic goes "
-        "on behind it",
+        description="what retention took stops the topic; with record it becomes an incident, and the topic goes on "
+        "behind it; any other loss stops it",
     )
+
+    @property
+    def role(self) -> str:
+        """What the replica is to the brokers: a "consumer", whose group tells them, or a "reader"."""
+        return "consumer" if self.group else "reader"
 
 
 def _positions(text: str) -> TopicOffsets:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sources.errors import AboveMaximum, ConfigurationError
+from sources.errors import AboveMaximum, ConfigurationError, OffsetOutOfRange
 from sources.kafka.held import check_held
 from sources.master_topic import partition_log
 from sources.offsets import LogId, Offset, OffsetRange
@@ -80,22 +80,35 @@ class TopicOffsets:
         return TopicOffsets(self.topic_id, {**self.next, **positions})
 
     def check_held(self, bounds: TopicBounds, log: LogId) -> None:
-        """Make sure that reading can go on from here. `log` is the topic's, of which the partitions' are made.
+        """Make sure that reading can go on from here. Raises the first of `not_held`."""
+        for error in self.not_held(bounds, log).values():
+            raise error
 
-        Raises BelowMinimum and AboveMaximum, which name the partition's log.
+    def not_held(self, bounds: TopicBounds, log: LogId) -> dict[int, OffsetOutOfRange]:
+        """Of each partition in which reading cannot go on from here why not: BelowMinimum or AboveMaximum.
+
+        `log` is the topic's, of which the partitions' are made: these are what the errors name.
         """
+        found: dict[int, OffsetOutOfRange] = {}
         for number in sorted({*self.next, *bounds.held}):
-            at, of_partition = self.at(number), partition_log(log, number)
-            if number not in bounds.held:
-                raise AboveMaximum(
-                    "the topic has no such partition any more",
-                    log=of_partition,
-                    offset=at,
-                    expected=f"partition {number}",
-                    found=f"{len(bounds.held)} partitions, counted from 0",
-                    hint="Kafka takes no partition away: a broker may lag behind, so try again; or it lost its disk.",
-                )
-            check_held(OffsetRange(at, at), bounds.held[number], log=of_partition)
+            try:
+                self._check_held(number, bounds, partition_log(log, number))
+            except OffsetOutOfRange as error:
+                found[number] = error
+        return found
+
+    def _check_held(self, number: int, bounds: TopicBounds, of_partition: LogId) -> None:
+        at = self.at(number)
+        if number not in bounds.held:
+            raise AboveMaximum(
+                "the topic has no such partition any more",
+                log=of_partition,
+                offset=at,
+                expected=f"partition {number}",
+                found=f"{len(bounds.held)} partitions, counted from 0",
+                hint="Kafka takes no partition away: a broker may lag behind, so try again; or it lost its disk.",
+            )
+        check_held(OffsetRange(at, at), bounds.held[number], log=of_partition)
 
 
 def spread(backlogs: Mapping[int, int], most: int) -> dict[int, int]:

@@ -40,6 +40,7 @@ from sources.rocketmq.segments import SETTLE_S, Segments
 from sources.rocketmq.session import HASession
 from sources.rocketmq.stream_chunks import LogEnd, StreamReader
 from sources.silent_session import SilentSession
+from sources.splits import split_bytes
 
 MIB = 1024 * 1024
 
@@ -61,7 +62,7 @@ class RocketMQLog:
     remoting: Address | None = None
     name_servers: tuple[Address, ...] = ()
     path: str | None = None
-    split_bytes: int = 64 * MIB
+    split_bytes: int = 128 * MIB
     chunk_bytes: int = 8 * MIB
     parallel_reads: bool = False
     past_damage: bool = False
@@ -139,12 +140,13 @@ class RocketMQLog:
             return maximum
         return self.boundary_after(Offset(start + max_bytes), maximum)
 
-    def plan(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
+    def plan(self, wanted: OffsetRange, *, cores: int = 1) -> tuple[OffsetRange, ...]:
+        size_bytes = split_bytes(wanted.size, most_bytes=self.split_bytes, cores=cores)
         if self.path is not None:
             with naming(self.log_id):
-                return tuple(self._segments().pieces(wanted, self.split_bytes))
+                return tuple(self._segments().pieces(wanted, size_bytes))
         if self.parallel_reads:
-            return wanted.in_pieces(self.split_bytes)
+            return wanted.in_pieces(size_bytes)
         return () if wanted.is_empty else (wanted,)
 
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:

@@ -64,7 +64,7 @@ class MemoryMaster:
         starts = [row["offset"] for row in self.records() if offset <= row["offset"] < maximum]
         return Offset(min(starts, default=maximum)) if self.cuts_at_records else offset
 
-    def plan(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
+    def plan(self, wanted: OffsetRange, *, cores: int = 1) -> tuple[OffsetRange, ...]:
         return wanted.in_pieces(100)
 
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:

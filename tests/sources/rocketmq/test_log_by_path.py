@@ -21,13 +21,15 @@ def test_a_whole_log_comes_from_its_files(fixture_log: Fixture) -> None:
 def test_files_are_cut_at_records(fixture_log: Fixture) -> None:
     log = RocketMQLog(log_id=LOG_ID, path=str(fixture_log.commitlog_path), split_bytes=200_000)
     starts = truth_between(fixture_log, 0, ALL)
+    count = -(-fixture_log.max_offset // 200_000)
+    size_bytes = -(-fixture_log.max_offset // count)  # as large as each other
 
     pieces = log.plan(owned(0, fixture_log.max_offset))
 
     assert log.cuts_at_records
     cut, expected = 0, []
     while cut < fixture_log.max_offset:
-        end = min((start for start in starts if start >= cut + 200_000), default=fixture_log.max_offset)
+        end = min((start for start in starts if start >= cut + size_bytes), default=fixture_log.max_offset)
         expected.append(owned(cut, end))
         cut = end
     assert pieces == tuple(expected)

@@ -1,0 +1,56 @@
+"""No core waits for another one that has two splits to read; a small batch is one file."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sources.splits import split_bytes
+
+MIB = 1024 * 1024
+MOST_BYTES = 64 * MIB
+
+
+def splits_of(total_bytes: int, *, cores: int, most_bytes: int = MOST_BYTES) -> int:
+    """How many splits a batch is cut into."""
+    size = split_bytes(total_bytes, most_bytes=most_bytes, cores=cores)
+    return -(-total_bytes // size)
+
+
+@pytest.mark.parametrize(
+    ("total_mib", "cores", "splits"),
+    [
+        (1, 2, 1),
+        (31, 2, 1),  # not worth a task for each core
+        (32, 2, 2),
+        (40, 8, 2),  # as many as are worth one
+        (65, 2, 2),
+        (129, 2, 4),  # three would leave one core with two
+        (256, 2, 4),
+        (256, 3, 6),
+        (256, 16, 16),
+        (1024, 2, 16),
+        (10, 1, 1),
+        (100, 1, 2),
+    ],
+)
+def test_as_many_splits_as_keep_all_cores_busy(total_mib: int, cores: int, splits: int) -> None:
+    assert splits_of(total_mib * MIB, cores=cores) == splits
+
+
+def test_what_one_task_may_read_is_a_limit_whatever_is_worth_a_task() -> None:
+    assert splits_of(100_000, cores=2, most_bytes=30_000) == 4
+    assert split_bytes(0, most_bytes=1, cores=2) == 1
+
+
+@given(
+    total_bytes=st.integers(1, 2**40),
+    most_bytes=st.integers(MIB, 256 * MIB),
+    cores=st.integers(1, 512),
+)
+def test_splits_are_as_large_as_each_other_and_within_the_limit(total_bytes: int, most_bytes: int, cores: int) -> None:
+    size = split_bytes(total_bytes, most_bytes=most_bytes, cores=cores)
+    assert 0 < size <= most_bytes
+    splits = -(-total_bytes // size)
+    assert total_bytes - (splits - 1) * size <= size
