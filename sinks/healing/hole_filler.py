@@ -96,7 +96,8 @@ class HoleFiller:
         """
         hole = next(hole for hole in held.holes.ranges if batch.start in hole)
         write = SplitWriter(source, held.epoch, batch.start, link, self._warehouse)
-        reports = run_splits(self._splits(source.plan(batch), batch), write)
+        splits = source.plan(batch, cores=self._spark.sparkContext.defaultParallelism)
+        reports = run_splits(self._splits(splits, batch), write)
         try:
             proven = self._prove(reports, batch, hole)
         except LogtwinError as error:

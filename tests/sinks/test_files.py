@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sinks.file_statistics import Statistics
 from sinks.files import FileWriter, discard, new_name, open_folder
 from sinks.tables import KAFKA_LOG, LOG, with_identity
 from sources.offsets import Offset, OffsetRange
@@ -114,6 +116,42 @@ def test_a_file_that_is_given_up_is_gone(tmp_path: Path) -> None:
         writer.write(table_rows(0, 10))
         raise KeyError("the master's bytes are wrong")
     assert list(tmp_path.iterdir()) == []
+
+
+def other_rows() -> pa.RecordBatch:
+    """A batch that is not of the table's schema."""
+    return table_rows(0, 10).drop_columns(["body"])
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_what_fails_while_the_caller_goes_on_is_raised_at_the_next_call(tmp_path: Path, is_last: bool) -> None:
+    with pytest.raises(ValueError, match="schema"), FileWriter(LOG, str(tmp_path), "one.parquet") as writer:
+        writer.write(table_rows(0, 10))
+        writer.write(other_rows())
+        if is_last:
+            writer.finish()
+        writer.write(table_rows(10, 25))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_batch_waits_behind_another_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a file holds in memory is the batch that is being written, however fast they come."""
+    under_way: list[int] = []
+    add, most = Statistics.add, 0
+
+    def noted(self: Statistics, batch: pa.RecordBatch) -> None:
+        under_way.append(batch.num_rows)
+        time.sleep(0.02)
+        add(self, batch)
+        under_way.pop()
+
+    monkeypatch.setattr(Statistics, "add", noted)
+    with FileWriter(LOG, str(tmp_path), "one.parquet") as writer:
+        for first in range(0, 25, 5):
+            writer.write(table_rows(first, first + 5))
+            most = max(most, len(under_way))
+        assert writer.finish().records == 25
+    assert most == 1
 
 
 def test_names_are_not_to_be_guessed() -> None:
