@@ -9,6 +9,9 @@ what everything here rests on:
   transaction version or a later one, makes the commit fail (`KernelConflict`); any other append is stepped over;
 * a version is written by put-if-absent: it is there whole, once, or not at all (on a local disk, see `_alone`).
 
+The newest version is found by listing the Delta log, which takes time for each file in it: on a local disk 20 ms a
+thousand. After a commit of its own a KernelTable knows it without (`_OwnCommit`).
+
 Post-commit hooks (checksum, each tenth time a checkpoint, old commit files) are kept for `run_hooks`: nobody who
 waits for an acknowledgement should wait for them.
 """
@@ -18,6 +21,7 @@ from __future__ import annotations
 import fcntl
 import json
 import logging
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -27,12 +31,14 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote
 
+from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from sinks.files import DataFile, sync
+from sinks.durable import sync
+from sinks.files import DataFile
 from sources.errors import ReplicaError
 from sources.offsets import OffsetRange
 
@@ -53,6 +59,8 @@ _CONFLICTS = frozenset(
         _ALREADY_THERE,
     )
 )
+_LISTED_EVERY = 100
+_TRUSTED_S = 60.0
 _log = logging.getLogger(__name__)
 
 
@@ -137,20 +145,54 @@ class Snapshot:
         return dict(self.java.getTableProperties())
 
 
+@dataclass(frozen=True, slots=True)
+class _OwnCommit:
+    """A version that this run wrote, and Kernel made a snapshot of from memory.
+
+    It is the newest one for as long as its file is the very one that was written (a table can be restored from a copy)
+    and there is none of the version after it: versions have no gaps, as long as it is not so old that a clean-up of the
+    Delta log may have come by. `age` is how many commits ago the Delta log was listed: the snapshot reads each of them
+    again, so now and then it is listed anew.
+    """
+
+    snapshot: Snapshot
+    stamp: tuple[int, ...]
+    age: int
+    made_at_s: float
+
+
+class _Package:
+    """A package of the JVM, of whose names each is looked up once: a look is a question to the JVM, and often three."""
+
+    def __init__(self, java: Any) -> None:
+        self._java = java
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._java, name)
+        known = _Package(found) if isinstance(found, JavaPackage) else found
+        setattr(self, name, known)
+        return known
+
+
 class KernelTable:
     """A Delta table at `path` (absolute, or a URI). Driver only; one thread at a time."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self.path = path
         self._jvm = cast(Any, spark._jvm)
-        self._kernel = self._jvm.io.delta.kernel
+        self._kernel = _Package(self._jvm.io.delta.kernel)
         configuration = spark._jsc.hadoopConfiguration()
         self._engine = self._kernel.defaults.engine.DefaultEngine.create(configuration)
+        self._configuration = configuration
         self._hooks: list[Any] = []
+        self._own: _OwnCommit | None = None
 
     def snapshot(self) -> Snapshot | None:
         """The newest version; None where there is no table."""
         with self._translated():
+            if self._own is not None and self._is_newest(self._own):
+                return self._own.snapshot
+            self._own = None
             try:
                 java = self._kernel.TableManager.loadSnapshot(self.path).build(self._engine)
             except Py4JJavaError as error:
@@ -232,7 +274,7 @@ class KernelTable:
             if overlapping is not None:
                 wanted = self._and(wanted, self._overlaps(overlapping))
             batches = on.java.getScanBuilder().withFilter(wanted).build().getScanFiles(self._engine, True)
-            action = self._kernel.internal.actions.AddFile  # looked up once: each look is a question to the JVM
+            action = self._kernel.internal.actions.AddFile
             with closing(batches):
                 return [_stored(action, row) for batch in _each(batches) for row in _each(batch.getRows())]
 
@@ -310,7 +352,39 @@ class KernelTable:
         self._hooks.extend(result.getPostCommitHooks())
         version = int(result.getVersion())
         self._sync(version)
+        self._own = self._own_commit(result, version)
         return version
+
+    def _own_commit(self, result: Any, version: int) -> _OwnCommit | None:
+        """None where Kernel has no snapshot of it, or that has become long."""
+        found, stamp = result.getPostCommitSnapshot(), self._stamp(version)
+        age = 1 if self._own is None else self._own.age + 1
+        if not found.isPresent() or stamp is None or age > _LISTED_EVERY:
+            return None
+        return _OwnCommit(Snapshot(version, found.get(), self._engine), stamp, age, time.monotonic())
+
+    def _is_newest(self, own: _OwnCommit) -> bool:
+        if time.monotonic() - own.made_at_s > _TRUSTED_S:
+            return False
+        version = own.snapshot.version
+        return self._stamp(version) == own.stamp and self._stamp(version + 1) is None
+
+    def _stamp(self, version: int) -> tuple[int, ...] | None:
+        """What tells the file of a version from another one in its place; None where there is none."""
+        folder = local_folder(self.path)
+        name = f"_delta_log/{version:020d}.json"
+        if folder is not None:
+            try:
+                found = (folder / name).stat()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            return found.st_ino, found.st_mtime_ns
+        path = self._jvm.org.apache.hadoop.fs.Path(f"{self.path.rstrip('/')}/{name}")
+        filesystem = path.getFileSystem(self._configuration)
+        if not filesystem.exists(path):
+            return None
+        status = filesystem.getFileStatus(path)
+        return int(status.getModificationTime()), int(status.getLen())
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

@@ -22,6 +22,8 @@ STREAM = "stream"
 BACKFILL = "backfill"
 REPAIR = "repair"
 
+_WENT_BACK = "An entry of its Delta log was lost, or an older copy was restored."
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerRow:
@@ -82,23 +84,27 @@ class Ledger:
 
     def check_below(self, position: Position) -> None:
         """Raises ReplicaError where the ledger has ranges above `position`: then it is the table log that went back."""
-        self._check(app_id(position), position.log_id, position.offset, "the position")
+        found = self._table.version(app_id(position)) or 0
+        if found > position.offset:
+            raise ReplicaError(
+                "the table log has lost its newest commits, which its ledger knows",
+                log=position.log_id,
+                offset=position.offset,
+                expected=f"the position {found}, as in the ledger",
+                found=position.offset,
+                hint=f"{_WENT_BACK} Restore what is missing, or go on from here: logtwin repair.",
+            )
 
     def check_topic(self, topic: LogId, commits: int) -> None:
         """Raises ReplicaError where the ledger knows more commits of `topic` than these."""
-        self._check(topic_app_id(topic), topic, commits, "commit")
-
-    def _check(self, app: str, log: LogId, known: int, of: str) -> None:
-        found = self._table.version(app) or 0
-        if found > known:
+        found = self._table.version(topic_app_id(topic)) or 0
+        if found > commits:
             raise ReplicaError(
-                "the table log has lost its newest commits, which its ledger knows",
-                log=log,
-                offset=known,
-                expected=f"{of} {found}, as in the ledger",
-                found=known,
-                hint="An entry of its Delta log was lost, or an older copy was restored. Restore what is missing, or "
-                "go on from here: logtwin repair.",
+                "the table kafka_log has lost its newest commits, which its ledger knows",
+                log=topic,
+                expected=f"{found} commits of the topic, as in the ledger",
+                found=commits,
+                hint=f"{_WENT_BACK} Restore what is missing.",
             )
 
     def append(self, position: Position, rows: Sequence[LedgerRow]) -> bool:

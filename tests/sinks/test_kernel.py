@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,71 @@ def test_a_commit_is_synced_before_anybody_hears_of_it(table: KernelTable, monke
     table.commit(newest(table), transaction=("app", 1))
     assert synced[0] == f"{1:020d}.json"
     assert synced[-1] == "_delta_log"
+
+
+def test_after_a_commit_of_its_own_the_log_is_not_listed_again(table: KernelTable) -> None:
+    """The same snapshot, and it says what a table that is opened anew says."""
+    rows = [file_of(table.path, first, first + 5) for first in (0, 5)]
+    table.commit(newest(table), rows[:1], transaction=("app", 1), domains={"place": "1"})
+    table.commit(newest(table), rows[1:], transaction=("app", 2), domains={"place": "2"})
+    known = newest(table)
+    assert newest(table) is known
+    opened = newest(KernelTable(SparkSession.active(), table.path))
+    assert opened is not known
+    assert known.version == opened.version == 2
+    assert known.domains() == opened.domains()
+    assert known.domain("place") == "2"
+    assert known.transaction_version("app") == opened.transaction_version("app") == 2
+    assert sorted(file.path for file in table.files(known, {"log_id": "rocketmq/broker-a"})) == sorted(
+        row.name for row in rows
+    )
+
+
+def test_what_another_one_commits_is_seen_at_once(table: KernelTable) -> None:
+    other = KernelTable(SparkSession.active(), table.path)
+    table.commit(newest(table), domains={"place": "1"})
+    assert newest(table).version == 1
+    other.commit(newest(other), domains={"place": "2"})
+    assert (newest(table).version, newest(table).domain("place")) == (2, "2")
+    table.commit(newest(table), domains={"place": "3"})
+    assert newest(other).domain("place") == "3"
+
+
+def test_a_table_that_was_restored_from_a_copy_is_what_it_is_now(table: KernelTable, tmp_path: Path) -> None:
+    table.commit(newest(table), domains={"place": "1"})
+    shutil.copytree(table.path, tmp_path / "copy")
+    for place in ("2", "3"):
+        table.commit(newest(table), domains={"place": place})
+    assert newest(table).version == 3
+    for commits in (0, 2):  # a copy that lacks two commits, and one that has as many, but others
+        shutil.rmtree(table.path)
+        shutil.copytree(tmp_path / "copy", table.path)
+        restored = KernelTable(SparkSession.active(), table.path)
+        for number in range(commits):
+            restored.commit(newest(restored), domains={"place": f"other {number}"})
+        assert newest(table).version == 1 + commits
+        assert newest(table).domain("place") == ("1", None, "other 1")[commits]
+    shutil.rmtree(table.path)
+    assert table.snapshot() is None
+
+
+def test_the_log_is_listed_now_and_then(table: KernelTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A snapshot that was made from memory again and again would read all those commits at each look."""
+    monkeypatch.setattr(kernel, "_LISTED_EVERY", 3)
+    known = []
+    for number in range(8):
+        table.commit(newest(table), transaction=("app", number + 1))
+        known.append(newest(table) is newest(table))
+        assert newest(table).transaction_version("app") == number + 1
+    assert known == [True, True, True, False, True, True, True, False]
+
+
+def test_a_commit_of_long_ago_is_not_trusted(table: KernelTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    table.commit(newest(table), domains={"place": "1"})
+    known = newest(table)
+    monkeypatch.setattr(kernel, "_TRUSTED_S", 0.0)
+    assert newest(table) is not known
+    assert newest(table).domain("place") == "1"
 
 
 def test_a_broken_table_is_the_replicas_failure(table: KernelTable) -> None:
