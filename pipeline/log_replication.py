@@ -155,7 +155,8 @@ class LogReplication(Replication):
                 "the table is right. The checkpoint was moved to %s",
                 self._options.id, planned.end if planned else None, position, aside,
             )  # fmt: skip
-        return self._stream(source_options(_given(self._options, position)), checkpoint.uri)
+        cores = self._spark.sparkContext.defaultParallelism
+        return self._stream(source_options(_given(self._options, position) | {"cores": cores}), checkpoint.uri)
 
 
 def _given(options: ReadOptions, position: Offset | None) -> dict[str, object]:

@@ -14,7 +14,6 @@ from pipeline.config import Config
 from pipeline.log_replication import LogReplication
 from pipeline.progress import ENDED, Phase, Progress
 from pipeline.replication import Replication
-from pipeline.topic_replication import TopicReplication
 from sinks.steps import Step
 from sources.errors import ConfigurationError, LogtwinError
 
@@ -22,6 +21,8 @@ log = logging.getLogger(__name__)
 
 
 class _Ways(TypedDict):
+    """How each of them is to run."""
+
     available_now: bool
     take_over: bool
     on_step: Callable[[Step], None] | None
@@ -44,18 +45,13 @@ class Job:
         on_step: Callable[[Step], None] | None = None,
     ) -> None:
         self.available_now = available_now
-        self.logs: list[Replication] = [
-            LogReplication(spark, config, options, available_now=available_now, take_over=take_over, on_step=on_step)
-            for options in config.logs
-        ]
-        for topic in config.asked_topics():
+        ways: _Ways = {"available_now": available_now, "take_over": take_over, "on_step": on_step}
+        self.logs: list[Replication] = [LogReplication(spark, config, options, **ways) for options in config.logs]
+        if config.topics:
             # Here, so that a job without topics need not import what speaks to Kafka.
+            from pipeline.topic_replication import TopicReplication
 
-            self.logs.append(
-                TopicReplication(
-                    spark, config, topic, available_now=available_now, take_over=take_over, on_step=on_step
-                )
-            )
+            self.logs += [TopicReplication(spark, config, topic, **ways) for topic in config.asked_topics()]
         if not self.logs:
             raise ConfigurationError(
                 "there is nothing to replicate", expected="a topic that matches a pattern of [[topics]]", found="none"

@@ -37,14 +37,16 @@ from pipeline.metadata_sync import MetadataSync
 from pipeline.progress import ENDED, Phase, Progress
 from pipeline.run_state import Publisher, RunFile
 from sinks.log_state import Writer
+from sinks.spark_jobs import lost_worker
 from sinks.steps import BatchResult, Step
-from sources.errors import LogtwinError, ReplicaError, TakenOver, find_error
+from sources.errors import LogtwinError, ReplicaError, TakenOver, WorkerLost, find_error
 from sources.metadata import Fetched
 from sources.offsets import LogId, Offset
 
 log = logging.getLogger(__name__)
 
 CHECK_OWNERSHIP_EVERY_S = 5.0
+LOST_WORKERS = 5  # in a row, which a run to the end of the log waits out: many logs that start at once can be too much
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +301,12 @@ class Replication(ABC):
             self._close_session()  # who does not replicate any more must not count as a replica
             self._go_to(Phase.DONE if self._available_now else Phase.STOPPED)
             return
-        self.fail(error_of(failure, str(self._log_id)), for_good=self._available_now)
+        error = error_of(failure, str(self._log_id))
+        self.fail(error, for_good=self._available_now and not self._is_passing(error))
+
+    def _is_passing(self, error: LogtwinError) -> bool:
+        """Whether also a run that does not wait for its master should try again: Spark lost a worker, for once."""
+        return isinstance(error, WorkerLost) and self._retries < LOST_WORKERS
 
     def fail(self, error: LogtwinError, *, for_good: bool) -> None:
         """`error` ended the query, or kept it from starting: for good; until the master can be asked again; or no
@@ -350,7 +357,8 @@ def source_options(given: Mapping[str, object]) -> dict[str, str]:
 def error_of(failure: StreamingQueryException, log_id: str) -> LogtwinError:
     """What ended a query, as the error that was raised in whichever process it was."""
     text = str(failure)
-    return find_error(text) or LogtwinError(
+    found = find_error(text) or lost_worker(text, log=log_id)
+    return found or LogtwinError(
         "the streaming query failed", log=log_id, found=text.strip()[-2000:], hint="This is a defect: please report it."
     )
 

@@ -30,7 +30,6 @@ from sinks.kafka.replica import TopicReplica
 from sinks.kafka.state import TopicState
 from sinks.steps import BatchResult, Step, no_step
 from sources.errors import LogtwinError, OffsetOutOfRange, Recreated
-from sources.kafka.held import check_held
 from sources.kafka.metadata import fetched
 from sources.kafka.options import ReplicatedTopicOptions, TopicOptions
 from sources.kafka.topic import KafkaTopic, open_topic
@@ -77,7 +76,7 @@ class TopicReplication(Replication):
         bounds, held = self._watch.bounds, self._watched.newest
         seen = [offset for offset in (None if bounds is None else bounds.end, position) if offset is not None]
         return self._progress(
-            role="consumer" if self._options.group else "reader",
+            role=self._options.role,
             master=self._options.servers,
             master_role=None,
             received=position,
@@ -103,8 +102,8 @@ class TopicReplication(Replication):
 
     def _resume(self) -> StreamingQuery:
         self._watch.ask(self._replica.state.offset, time.monotonic())
-        if self._watched.topic_id is None:
-            self._begin(self._watched.ask())
+        if self._watched.topic_id is None and self._watched.newest is not None:
+            self._begin(self._watched.newest)
         # What the table holds may be promised at once: who looks at the group's lag need not wait for new records.
         self._replica.prove_master()
         self._session.acknowledge(self._replica.state.positions)
@@ -149,27 +148,17 @@ class TopicReplication(Replication):
         Retention seldom stops at one of them: each is looked at. What names none concerns all that hold
         something.
         """
-        found = self._out_of_range(state) if isinstance(error, OffsetOutOfRange) else {}
-        if found:
-            return found
+        if isinstance(error, OffsetOutOfRange):
+            with suppress(LogtwinError):
+                self._watched.ask()  # its retention goes on meanwhile
+            held, positions = self._watched.newest, _positions(state)
+            found = {} if held is None or positions is None else positions.not_held(held, self._log_id)
+            if found:
+                return dict(found)
         number_of = {str(partition_log(self._log_id, number)): number for number in self._known(state)}
         named = number_of.get(str(error.log))
         concerned = [number for number, one in state.partitions.items() if one.offset > one.first]
         return dict.fromkeys(concerned, error) if named is None else {named: error}
-
-    def _out_of_range(self, state: TopicState) -> dict[int, LogtwinError]:
-        with suppress(LogtwinError):
-            self._watched.ask()
-        found: dict[int, LogtwinError] = {}
-        for number in self._known(state):
-            held = None if self._watched.newest is None else self._watched.newest.held.get(number)
-            at = state.partition(number).offset
-            try:
-                if held is not None:
-                    check_held(OffsetRange(at, at), held, log=partition_log(self._log_id, number))
-            except OffsetOutOfRange as error:
-                found[number] = error
-        return found
 
     def _known(self, state: TopicState) -> list[int]:
         held = self._watched.newest
@@ -191,10 +180,9 @@ class TopicReplication(Replication):
         return self._replica.state if self._is_open else None
 
     def _start_query(self) -> StreamingQuery:
-        state, bounds = self._replica.state, self._watched.newest
-        if state.topic_id is None or bounds is None:
+        position, bounds = _positions(self._replica.state), self._watched.newest
+        if position is None or bounds is None:
             raise ValueError("the replica has not begun")
-        position = TopicOffsets(state.topic_id, {number: one.offset for number, one in state.partitions.items()})
         checkpoint = of_topic(f"{self._config.checkpoint_root}/{self._log_id}")
         planned = checkpoint.planned()
         if not agrees_in_topic(planned, position, bounds):
@@ -221,11 +209,9 @@ class LostPartition:
         return self._replica.state.partition(self._number).offset
 
     def bounds(self) -> OffsetRange | None:
-        """What the partition holds, asked anew; nothing of what was replicated where the topic is another one."""
+        """What the partition held when it was asked last; nothing of what was replicated where the topic is another."""
         if self._is_another:
             return OffsetRange(Offset(0), Offset(0))
-        with suppress(LogtwinError):
-            self._watched.ask()
         held = self._watched.newest
         return None if held is None else held.held.get(self._number)
 
@@ -234,6 +220,13 @@ class LostPartition:
 
     def report(self, incident: Incident) -> None:
         self._replica.report(self._number, incident)
+
+
+def _positions(state: TopicState) -> TopicOffsets | None:
+    """None before the replica has begun."""
+    if state.topic_id is None:
+        return None
+    return TopicOffsets(state.topic_id, {number: one.offset for number, one in state.partitions.items()})
 
 
 def _partitions(

@@ -90,7 +90,7 @@ def topic_status_of(held: HeldTopic, run: RunState | None, answer: TopicAnswer, 
     lag = _sum(one.lag_offsets for one in partitions)
     return LogStatus(
         id=held.options.id,
-        role="consumer",
+        role=held.options.role,
         master=held.options.servers,
         master_role=None,
         epoch=None,

@@ -7,7 +7,6 @@ are not replicated yet. A partition that comes later begins at 0 and changes no 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
 from typing import Protocol
 
 from sources.kafka.topic_offsets import TopicBounds
@@ -36,13 +35,16 @@ class WatchedTopic:
 
     def bounds(self, known: Offset | None = None) -> OffsetRange:
         """The sums over the partitions. Raises as `ask` does."""
-        held = self.ask().held.values()
-        return OffsetRange(total(one.start for one in held), total(one.end for one in held))
+        return _sums(self.ask())
 
     def look(self) -> MasterView:
-        """Nothing that a broker says of itself is of use here: retention is the topic's, and of each partition."""
-        return MasterView(role=None, bounds=self.bounds(), retention=None)
+        """Nothing that a broker says of itself is of use here: retention is the topic's, and of each partition.
+
+        So nobody is asked again who was asked before.
+        """
+        return MasterView(role=None, bounds=_sums(self.newest or self.ask()), retention=None)
 
 
-def total(offsets: Iterable[Offset]) -> Offset:
-    return Offset(sum(offsets))
+def _sums(bounds: TopicBounds) -> OffsetRange:
+    held = bounds.held.values()
+    return OffsetRange(Offset(sum(one.start for one in held)), Offset(sum(one.end for one in held)))

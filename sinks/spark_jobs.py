@@ -6,13 +6,36 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
-from sources.errors import LogtwinError, ReplicaError, find_error
+from sources.errors import LogtwinError, ReplicaError, WorkerLost, find_error
+
+# It did not start; it ended at work; it had ended before it was given any.
+_WORKER_LOST = (
+    "Python worker failed to connect back",
+    "Python worker exited unexpectedly",
+    "java.io.IOException: Stream closed",
+)
 
 
 def job_failure(error: Exception, problem: str, *, log: object, hint: str, offset: int | None = None) -> LogtwinError:
     """Of the `error` that collecting raised: a task's own, as what it was, or a ReplicaError that says `problem`."""
-    said = _last_line(str(error))
-    return find_error(str(error)) or ReplicaError(problem, log=log, offset=offset, found=said, hint=hint)
+    text = str(error)
+    found = find_error(text) or lost_worker(text, log=log, offset=offset)
+    return found or ReplicaError(problem, log=log, offset=offset, found=_last_line(text), hint=hint)
+
+
+def lost_worker(text: str, *, log: object, offset: int | None = None) -> WorkerLost | None:
+    """What Spark's `text` comes to where it tells of a worker that died, as whoever runs out of memory does."""
+    said = next((words for words in _WORKER_LOST if words in text), None)
+    if said is None:
+        return None
+    return WorkerLost(
+        "Spark lost a Python worker",
+        log=log,
+        offset=offset,
+        found=said,
+        hint="Nothing of the batch was committed; a running job does it again. If that repeats, look for what kills "
+        "processes (memory), and whether the machine can start them within 10 s.",
+    )
 
 
 def first_line(error: Exception) -> str:

@@ -201,6 +201,12 @@ class CoverageError(ReplicaError):
     """What the tasks read is not what the batch asked for."""
 
 
+class WorkerLost(ReplicaError):
+    """A Python process of Spark's has ended, or did not begin in time."""
+
+    is_transient = True
+
+
 class TakenOver(ReplicaError):
     """Another job writes this log."""
 

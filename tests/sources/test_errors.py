@@ -73,7 +73,7 @@ def test_code_that_does_not_know_its_log_has_it_added() -> None:
     assert a_gap().at("rocketmq/b").log == "rocketmq/a"
 
 
-def test_exit_codes_say_whose_fault_it_is_and_only_connections_are_worth_a_retry() -> None:
+def test_exit_codes_say_whose_fault_it_is_and_only_what_comes_back_is_worth_a_retry() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, LogtwinError)]
     assert {kind.__name__: kind.exit_code for kind in kinds} == {
         "LogtwinError": 1, "ConfigurationError": 2, "QueryError": 2,
@@ -81,13 +81,14 @@ def test_exit_codes_say_whose_fault_it_is_and_only_connections_are_worth_a_retry
         "OffsetOutOfRange": 3, "BelowMinimum": 3, "AboveMaximum": 3,
         "LogError": 4, "CorruptRecord": 4, "ChecksumMismatch": 4, "SegmentError": 4, "MissingSegment": 4,
         "Rewritten": 4, "Recreated": 4,
-        "ReplicaError": 5, "Gap": 5, "CoverageError": 5, "TakenOver": 5,
+        "ReplicaError": 5, "Gap": 5, "CoverageError": 5, "WorkerLost": 5, "TakenOver": 5,
         "AlreadyRunning": 5, "RepairPending": 5, "Divergent": 5,
     }  # fmt: skip
     assert {kind.__name__ for kind in kinds if kind.is_transient} == {
         "MasterUnreachable",
         "MasterSilent",
         "MasterRefused",
+        "WorkerLost",
     }
 
 

@@ -1,0 +1,117 @@
+"""Python workers of Spark's die, or do not start: a running job does the batch again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from pipeline.progress import Phase
+from pipeline.replicate import Job
+from sinks.spark_jobs import job_failure, lost_worker
+from sources.datasource import register
+from sources.errors import ReplicaError, WorkerLost
+from sources.rocketmq.workload import send_workload, workload
+from tests.pipeline.masters import embedded_master
+from tests.pipeline.running import assert_complete, job_config, run_until
+
+DID_NOT_START = "org.apache.spark.SparkException: Python worker failed to connect back.\n\tat org.apache.spark.api…"
+
+
+def test_what_spark_says_of_a_worker_is_worth_a_retry() -> None:
+    error = lost_worker(DID_NOT_START, log="rocketmq/a", offset=7)
+    assert error is not None
+    assert (error.is_transient, error.log, error.offset) == (True, "rocketmq/a", 7)
+    assert lost_worker("org.apache.spark.SparkException: Task not serializable", log="rocketmq/a") is None
+
+
+def test_a_job_failure_is_that_of_its_worker() -> None:
+    died = Py4JError("Python worker exited unexpectedly (crashed)")
+    assert type(job_failure(died, "the job failed", log="rocketmq/a", hint="")) is WorkerLost
+    assert type(job_failure(Py4JError("no space"), "the job failed", log="rocketmq/a", hint="")) is ReplicaError
+
+
+@pytest.fixture
+def session(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session of all tests, without any dead worker left for the next one."""
+    register(spark)
+    yield spark
+    sound = 0
+    for _ in range(20):
+        try:
+            spark.range(0, 8, 1, 8).mapInArrow(lambda batches: batches, "id bigint").collect()
+        except PySparkException:
+            sound = 0
+        else:
+            sound += 1
+        if sound == 3:
+            return
+    raise AssertionError("workers go on failing")
+
+
+def workers() -> list[psutil.Process]:
+    """The processes that Spark's daemons of this session have forked for tasks."""
+    below = psutil.Process(os.getpid()).children(recursive=True)
+    parents = {process.pid: process.ppid() for process in below if _is_daemon(process)}
+    return [process for process in below if parents.get(process.pid) in parents]
+
+
+def _is_daemon(process: psutil.Process) -> bool:
+    """Whether a process is the daemon or, forked, a worker of it; one that has ended is neither, waited for or not."""
+    try:
+        return "pipeline.python_daemon" in " ".join(process.cmdline())
+    except psutil.NoSuchProcess:  # a zombie is one too
+        return False
+
+
+def kill_workers() -> None:
+    killed = workers()
+    assert killed
+    for process in killed:
+        process.kill()
+    psutil.wait_procs(killed, timeout=20)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_a_run_to_the_end_does_not_give_up_at_once(session: SparkSession, tmp_path: Path) -> None:
+    with embedded_master(tmp_path / "store") as master:
+        config = job_config(tmp_path / "lake", **master.options)
+        for seed in (1, 2):
+            send_workload(master.master.address, workload(seed), count=50)
+            job = Job(session, config, available_now=True)
+            if seed > 1:
+                kill_workers()
+            job.start()
+            job.run(poll_interval_s=0.02)
+            done = job.progress()[0]
+            assert (done.phase, done.position) == (Phase.DONE, master.end)
+            assert set(done.failures) == ({"WorkerLost"} if seed > 1 else set())
+        log = master.log()
+    assert_complete(session, tmp_path / "lake", log)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_a_running_job_outlives_its_workers(session: SparkSession, tmp_path: Path) -> None:
+    with embedded_master(tmp_path / "store") as master:
+        send_workload(master.master.address, workload(1), count=50)
+        job = Job(session, job_config(tmp_path / "lake", **master.options), available_now=False)
+        job.start()
+        try:
+            run_until(job, lambda now: now.position == master.end)
+            kill_workers()
+            send_workload(master.master.address, workload(2), count=50)
+            end = master.end
+            done = run_until(job, lambda now: now.position == end and now.phase is Phase.RUNNING)
+        finally:
+            job.close()
+        assert set(done.failures) == {"WorkerLost"}
+        log = master.log()
+    assert_complete(session, tmp_path / "lake", log)
