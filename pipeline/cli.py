@@ -69,10 +69,12 @@ def replicate(
     from pipeline.replicate import Job
     from pipeline.session import build_session, spark_log
     from pipeline.signals import stop_by_signal
+    from pipeline.warm_up import warm_up
 
     settings = configuration.load(config).with_logs(str(config))
     with serving(settings.metrics) as metrics:
         spark = build_session(settings.spark, log_file=spark_log())
+        warm_up(spark)
         job = Job(spark, settings, available_now=available_now, take_over=take_over)
         with stop_by_signal(job.request_stop), Display(err) as display:
             job.start()
@@ -98,11 +100,15 @@ def status(
     """
     from pipeline.session import build_session, spark_log
     from pipeline.status import log_statuses, status_blocks
-    from pipeline.topic_status import topic_statuses
 
     settings = configuration.load(config).with_logs(str(config))
     spark = build_session(settings.spark, log_file=spark_log())
-    statuses = [*log_statuses(spark, settings), *topic_statuses(spark, settings)]
+    statuses = log_statuses(spark, settings)
+    if settings.topics:
+        # Here, so that nobody without topics need import what speaks to Kafka.
+        from pipeline.topic_status import topic_statuses
+
+        statuses += topic_statuses(spark, settings)
     if as_json:
         out.print_json(json.dumps({"logs": [one.as_json() for one in statuses]}))
     else:
@@ -199,10 +205,6 @@ def demo(
 
     Starts a master, sends it messages, replicates them live, then queries the tables. Run again, it goes on.
     """
-    from pipeline.demo import run_demo
-    from pipeline.demo_dister import run_dister_demo
-    from pipeline.demo_kafka import run_kafka_demo
-
     settings = _load(config)
     settings = settings.model_copy(
         update={
@@ -213,8 +215,13 @@ def demo(
             **_given({"warehouse": warehouse}),
         }
     )
-    shows = {"rocketmq": run_demo, "dister": run_dister_demo, "kafka": run_kafka_demo}
-    shows[master](settings, out, keep=keep)
+    if master == "kafka":
+        from pipeline.demo_kafka import run_kafka_demo as show
+    elif master == "dister":
+        from pipeline.demo_dister import run_dister_demo as show
+    else:
+        from pipeline.demo import run_demo as show
+    show(settings, out, keep=keep)
 
 
 def _place(one: Progress) -> str:

@@ -32,6 +32,7 @@ from pipeline.session import build_session, spark_log
 from pipeline.signals import stop_by_signal
 from pipeline.verification.summary import lines
 from pipeline.verify import Scope, verify_log
+from pipeline.warm_up import warm_up
 from sinks.views.registration import register
 from sources.errors import LogtwinError, MasterError
 from sources.options import ReadOptions
@@ -78,6 +79,7 @@ def run_demo(settings: Config, console: Console, *, keep: bool) -> None:
         )
         console.print("starting Spark …")
         spark = build_session(config.spark, name="logtwin demo", log_file=spark_log())
+        warm_up(spark)
         job = Job(spark, config, available_now=False)
         job.start()
         workload = settings.workload.model_copy(update={"to": master.remoting, "window": WINDOW})

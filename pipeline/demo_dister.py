@@ -29,6 +29,7 @@ from pipeline.progress import Progress
 from pipeline.replicate import Job
 from pipeline.session import build_session, spark_log
 from pipeline.signals import stop_by_signal
+from pipeline.warm_up import warm_up
 from sources.dister.leader import EmbeddedLeader
 from sources.dister.peers import PEERS_FILE
 from sources.dister.workload import Workload
@@ -68,6 +69,7 @@ def run_dister_demo(settings: Config, console: Console, *, keep: bool) -> None:
     config = parse({**given, "metadata": {"first_after_s": 1.0}}, where="demo")
     console.print("starting Spark …")
     spark = build_session(config.spark, name="logtwin demo", log_file=spark_log())
+    warm_up(spark)
     job = Job(spark, config, available_now=False)
     job.start()
     _say_start(console, job.progress()[0], settings.workload, keep)

@@ -35,6 +35,7 @@ from pipeline.replicate import Job
 from pipeline.session import build_session, spark_log
 from pipeline.signals import stop_by_signal
 from pipeline.topics_held import held_topics
+from pipeline.warm_up import warm_up
 from sources.errors import LogtwinError
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.kafka.topic import open_topic
@@ -73,6 +74,7 @@ def run_kafka_demo(settings: Config, console: Console, *, keep: bool) -> None:
         config = parse({"warehouse": settings.warehouse, "spark": dict(settings.spark), "topics": topics}, where="demo")
         console.print("starting Spark …")
         spark = build_session(config.spark, name="logtwin demo", log_file=spark_log())
+        warm_up(spark)
         job = Job(spark, config, available_now=False)
         job.start()
         _say_start(console, job.progress()[0], settings.workload, keep)

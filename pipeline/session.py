@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext, SparkFiles
 from pyspark.sql import SparkSession
 
 from pipeline.jars import cache_folder, delta_jars
@@ -23,7 +24,16 @@ NEEDED = {
     "spark.sql.shuffle.partitions": "4",
     # What a task decodes lives outside the JVM: the driver's heap holds plans and the transaction log.
     "spark.driver.memory": "1g",
+    # A task's arrays are a few megabytes each, made and dropped all the time. The C library keeps the pages, Arrow's
+    # own pool gives them back and takes the faults again.
+    "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # The default renames through Hadoop's FileContext, which on a local disk runs readlink and chmod as processes, tens
+    # for each batch. What it gives for that, a rename that is refused over a file, a checkpoint here can do without: it
+    # is a cache.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
@@ -45,12 +55,15 @@ def build_session(
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # or tasks take whatever python3 the PATH has
     builder = SparkSession.builder.appName(name)
-    settings = {**NEEDED, **properties} if _is_submitted() else {**NEEDED, **_launch(properties), **properties}
+    submitted = _submitted()
+    settings = {**NEEDED, **properties} if submitted else {**NEEDED, **_launch(properties), **properties}
     for key, value in settings.items():
-        builder = builder.config(key, value)
+        if key not in submitted:
+            builder = builder.config(key, value)
     with _jvm_says_to(log_file):
         spark: SparkSession = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    _find_submitted_code(spark)
     register(spark)
     return spark
 
@@ -78,8 +91,27 @@ def _jvm_says_to(log_file: Path | None) -> Iterator[None]:
         os.close(ours)
 
 
-def _is_submitted() -> bool:
-    return "PYSPARK_GATEWAY_PORT" in os.environ
+def _find_submitted_code(spark: SparkSession) -> None:
+    """Let every Python process of Spark's find what ``--py-files`` named, from now on.
+
+    Spark hands those files out, but its processes look only into .zip and .egg, and the one that plans a stream into
+    none. An executor has them in the folder that it works in, the driver in one of its own.
+    """
+    context = spark.sparkContext
+    given = context.getConf().get("spark.submit.pyFiles", "").split(",")
+    names = [Path(one).name for one in given if one]
+    places = [place for name in names for place in (name, SparkFiles.get(name))]
+    before = context.environment.get("PYTHONPATH")
+    if places:
+        context.environment["PYTHONPATH"] = os.pathsep.join([*places, before] if before else places)
+
+
+def _submitted() -> set[str]:
+    """The names of the properties that spark-submit was given, none without it. A builder's would go over them."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return set()
+    SparkContext._ensure_initialized()  # the JVM knows them; it runs already
+    return {name for name, _ in SparkConf().getAll()}
 
 
 def _launch(properties: Mapping[str, str]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from pipeline import config as configuration
 from pipeline.sql.reader import Reader
 from tests.pipeline.repair_bench import Bench
 from tests.pipeline.sql.small_replica import small_replica
+from tests.pipeline.standalone import build_wheel
 
 
 @pytest.fixture(scope="session")
@@ -34,3 +35,9 @@ def bench(spark: SparkSession, replicated: Path, tmp_path: Path) -> Bench:
 def reader(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Reader:
     """Of one small replica, in a session of its own; what a test makes in it must not be in the way of others."""
     return Reader.opened(configuration.load(small_replica(tmp_path_factory.mktemp("reader"))), None)
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """logtwin, as a cluster gets it."""
+    return build_wheel(tmp_path_factory.mktemp("wheel"))

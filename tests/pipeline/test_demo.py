@@ -45,6 +45,17 @@ def offsets_of(summary: str) -> tuple[int, int, int]:
     return start, end, acked
 
 
+def interrupted_beyond(end: int, running: subprocess.Popen[str]) -> tuple[str, str]:
+    """Ctrl-C once more than `end` offsets are committed. What it prints."""
+    assert running.stderr is not None
+    for line in running.stderr:  # the display says a line now and then, once batches are committed
+        committed = re.search(r"running, offset ([\d,]+)", line)
+        if committed and int(committed[1].replace(",", "")) > end:
+            break
+    os.kill(running.pid, signal.SIGINT)
+    return finish(running)
+
+
 def test_it_ends_by_itself_and_goes_on_when_run_again_until_ctrl_c(tmp_path: Path) -> None:
     out, err = finish(demo(tmp_path, "--duration-s", "4", "--rate-per-s", "500"))
     start, end, acknowledged = offsets_of(out)
@@ -61,13 +72,7 @@ def test_it_ends_by_itself_and_goes_on_when_run_again_until_ctrl_c(tmp_path: Pat
     assert table.to_pyarrow_dataset().count_rows() > 1000
 
     again = demo(tmp_path, "--keep", "--rate-per-s", "500")
-    assert again.stderr is not None
-    for line in again.stderr:  # the display says a line now and then, once batches are committed
-        committed = re.search(r"running, offset ([\d,]+)", line)
-        if committed and int(committed[1].replace(",", "")) > end:
-            break
-    os.kill(again.pid, signal.SIGINT)
-    out, err = finish(again)
+    out, err = interrupted_beyond(end, again)
     assert "Traceback" not in err
     assert f"complete up to offset {end:,}" in out
     again_start, again_end, _ = offsets_of(out)

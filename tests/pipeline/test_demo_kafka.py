@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 from pathlib import Path
 
 import psutil
 import pytest
 from deltalake import DeltaTable
 
-from tests.pipeline.test_demo import demo, finish
+from tests.pipeline.test_demo import demo, finish, interrupted_beyond
 
 pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.timeout(400)]
 
@@ -75,13 +73,7 @@ def run_once(tmp_path: Path) -> tuple[int, int]:
 def test_it_goes_on_when_run_again_until_ctrl_c(tmp_path: Path) -> None:
     end, records = run_once(tmp_path)
     again = demo(tmp_path, *ARGUMENTS, "--keep")
-    assert again.stderr is not None
-    for line in again.stderr:  # the display says a line now and then, once batches are committed
-        committed = re.search(r"running, offset ([\d,]+)", line)
-        if committed and int(committed[1].replace(",", "")) > end:
-            break
-    os.kill(again.pid, signal.SIGINT)
-    out, err = finish(again)
+    out, err = interrupted_beyond(end, again)
     assert "Traceback" not in err
     assert f"complete up to {end:,} offsets" in out
     again_end, again_records = check_shown(out)

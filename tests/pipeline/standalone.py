@@ -1,0 +1,230 @@
+"""A standalone cluster of Spark's on the loopback, and jobs that spark-submit sends there with the code as a wheel.
+
+Its workers share nothing: each has an address, a work directory and local directories of its own. Their Python has what
+logtwin depends on, but not logtwin: that comes as the wheel. Warehouse and masters are the test's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pyspark
+
+from pipeline.jars import delta_jars
+from pipeline.own_process import ending_with_us
+from pipeline.session import NEEDED
+from tests.patience import wait_until
+
+PROJECT = Path(__file__).parents[2]
+SPARK = Path(pyspark.__file__).parent
+DRIVER = "127.0.0.1"
+EXECUTOR = "CoarseGrainedExecutorBackend"
+
+
+def build_wheel(folder: Path) -> Path:
+    source = folder / "source"
+    source.mkdir(parents=True)
+    for name in ("pyproject.toml", "README.md", "pipeline", "sources", "sinks"):
+        copy = shutil.copytree if (PROJECT / name).is_dir() else shutil.copy
+        copy(PROJECT / name, source / name)
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(source)],
+        check=True,
+    )
+    return next(folder.glob("*.whl"))
+
+
+def bare_python(folder: Path) -> Path:
+    """A Python with everything that this one has installed, except what is installed in place: this project."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    packages = next(folder.glob("lib/python*/site-packages"))
+    # Folders that a .pth file names are searched for modules, but not for further .pth files.
+    (packages / "dependencies.pth").write_text(f"{SPARK.parent}\n")
+    return folder / "bin" / "python"
+
+
+@dataclass(frozen=True)
+class Daemon:
+    """A process of Spark's own, and the file it talks to."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def said(self, pattern: str) -> str:
+        """The first match of `pattern` in what it says, by and by. Raises AssertionError."""
+        wait_until(lambda: self._found(pattern) is not None, lambda: f"{pattern} in:\n{self.log.read_text()[-3000:]}")
+        return self._found(pattern) or ""
+
+    def _found(self, pattern: str) -> str | None:
+        found = re.search(pattern, self.log.read_text())
+        return found and found.group(0)
+
+
+@dataclass(frozen=True)
+class Worker(Daemon):
+    """A worker, and what runs below it."""
+
+    def executors(self) -> list[psutil.Process]:
+        try:
+            children = psutil.Process(self.process.pid).children()
+            return [child for child in children if any(EXECUTOR in word for word in child.cmdline())]
+        except psutil.Error:  # one that ended meanwhile
+            return []
+
+    def tasks(self) -> list[psutil.Process]:
+        """The Python processes of its executors."""
+        found: list[psutil.Process] = []
+        for executor in self.executors():
+            with contextlib.suppress(psutil.Error):
+                found += executor.children(recursive=True)
+        return found
+
+    def connected_to(self) -> set[int]:
+        """The ports at which its tasks have connections."""
+        ports: set[int] = set()
+        for task in self.tasks():
+            with contextlib.suppress(psutil.Error):
+                ports |= {one.raddr.port for one in task.net_connections("tcp") if one.raddr}
+        return ports
+
+    def kill(self) -> None:
+        """The worker and its executors, at once. Their Python processes find out by themselves."""
+        executors, tasks = self.executors(), self.tasks()
+        self.process.kill()
+        _kill(executors)
+        self.process.wait()
+        _, left = psutil.wait_procs(tasks, timeout=20)
+        _kill(left)
+
+
+class Cluster:
+    """A master, and workers with `cores` each; they end with `running`."""
+
+    def __init__(self, folder: Path, cores: int, running: ExitStack) -> None:
+        self.folder = folder
+        self.python = bare_python(folder / "python")
+        self.workers: list[Worker] = []
+        self._cores = cores
+        self._running = running
+        master = running.enter_context(_daemon(folder / "master", "master.Master", DRIVER, "--port", "0"))
+        self.url = Daemon(*master).said(r"spark://127\.0\.0\.1:\d+")
+
+    def start_worker(self) -> Worker:
+        """One more, at an address and with folders of its own; it will register by and by."""
+        number = len(self.workers) + 1
+        own = self.folder / f"worker-{number}"
+        given = ("--cores", str(self._cores), "--memory", "1g", "--work-dir", str(own), self.url)
+        started = self._running.enter_context(_daemon(own, "worker.Worker", f"127.0.0.{number + 1}", *given))
+        self.workers.append(Worker(*started))
+        return self.workers[-1]
+
+
+@contextmanager
+def cluster(folder: Path, *, workers: int = 1, cores: int = 1) -> Iterator[Cluster]:
+    """A cluster in `folder` while the `with` lasts; its workers have registered."""
+    with ExitStack() as running:
+        one = Cluster(folder, cores, running)
+        for worker in [one.start_worker() for _ in range(workers)]:
+            worker.said("Successfully registered")
+        yield one
+
+
+@contextmanager
+def _daemon(folder: Path, name: str, host: str, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """In the foreground, in `folder`; whatever it started has ended when the `with` does."""
+    local = folder / "local"
+    local.mkdir(parents=True)
+    # What Spark's own start scripts would set; a worker passes it on to its executors.
+    environment = {
+        **os.environ, "SPARK_LOCAL_IP": host, "SPARK_LOCAL_DIRS": str(local), "SPARK_HOME": str(SPARK),
+        "SPARK_SCALA_VERSION": "2.13",
+    }  # fmt: skip
+    command = ["java", "-Xmx256m", "-cp", f"{SPARK}/jars/*", f"org.apache.spark.deploy.{name}"]
+    log = folder / "said.log"
+    with log.open("wb") as said:
+        process = subprocess.Popen(
+            ending_with_us([*command, "--host", host, "--webui-port", "0", *arguments]),
+            cwd=folder, env=environment, stdout=said, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+    try:
+        yield process, log
+    finally:
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """And whatever it has started."""
+    below = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
+    process.kill()
+    process.wait()
+    _kill(below)
+    psutil.wait_procs(below, timeout=20)
+
+
+def _kill(processes: list[psutil.Process]) -> None:
+    for one in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            one.kill()
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A job that was sent to a cluster."""
+
+    process: subprocess.Popen[bytes]
+    output: Path
+    errors: Path
+
+    def ended(self, within_s: float = 300) -> int:
+        """Its exit code, once it has one."""
+        return self.process.wait(within_s)
+
+    @property
+    def is_running(self) -> bool:
+        return self.process.poll() is None
+
+
+@contextmanager
+def submitted(
+    to: Cluster, wheel: Path, job: Path, *, properties: Mapping[str, str] | None = None
+) -> Iterator[Submission]:
+    """``pipeline/submit.py --config JOB --available-now`` away from this project: what it imports is in the wheel."""
+    command = [str(SPARK / "bin" / "spark-submit"), "--master", to.url, "--py-files", str(wheel)]
+    for key, value in {**_properties(to), **(properties or {})}.items():
+        command += ["--conf", f"{key}={value}"]
+    command += [str(PROJECT / "pipeline" / "submit.py"), "--config", str(job), "--available-now"]
+    local = to.folder / "driver"
+    local.mkdir(exist_ok=True)
+    environment = {
+        **os.environ, "SPARK_LOCAL_IP": DRIVER, "SPARK_LOCAL_DIRS": str(local), "PYTHONPATH": "",
+        "SPARK_HOME": str(SPARK),
+    }  # fmt: skip
+    output, errors = to.folder / "submitted.out", to.folder / "submitted.err"
+    with output.open("wb") as out, errors.open("wb") as err:
+        process = subprocess.Popen(ending_with_us(command), cwd=to.folder, env=environment, stdout=out, stderr=err)
+    try:
+        yield Submission(process, output, errors)
+    finally:
+        _end(process)
+
+
+def _properties(to: Cluster) -> dict[str, str]:
+    return {
+        **NEEDED,
+        "spark.driver.host": DRIVER,
+        "spark.driver.bindAddress": DRIVER,
+        "spark.executor.memory": "512m",
+        "spark.driver.memory": "512m",
+        "spark.jars": ",".join(str(jar) for jar in delta_jars()),
+        "spark.pyspark.python": str(to.python),
+    }

@@ -1,0 +1,117 @@
+"""Eight logs on a cluster of two workers, one of which dies: the job ends by itself, and nothing is lost or doubled.
+
+The workers share the warehouse and the masters, which they read over HA, and nothing else.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+from deltalake import DeltaTable
+
+from sources.master import RECORD_SCHEMA
+from sources.rocketmq import columns
+from tests.large_log import write_large_log
+from tests.patience import wait_until
+from tests.pipeline.masters import Served, embedded_master
+from tests.pipeline.standalone import Submission, Worker, cluster, submitted
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+LOGS = 8
+FILE_BYTES = 8 * 1024 * 1024
+BATCH_BYTES = 700_000  # many, so that the job is at work long after the first commits
+
+
+@contextmanager
+def running_masters(folder: Path, log_bytes: int) -> Iterator[list[Served]]:
+    """Of LOGS logs of about `log_bytes`. Each has a topic of its own: no record passes for one of another log."""
+    with ExitStack() as running:
+        masters = []
+        for number in range(LOGS):
+            log = folder / f"log-{number}"
+            write_large_log(log, log_bytes, file_size_bytes=FILE_BYTES, topics=[f"of-{number}"])
+            masters.append(running.enter_context(embedded_master(folder / f"master-{number}", commitlog=log)))
+        yield masters
+
+
+def job_file(folder: Path, masters: list[Served]) -> Path:
+    job = folder / "job.toml"
+    logs = (
+        f'[[logs]]\nid = "rocketmq/broker-{number}"\nmaster = "{one.options["master"]}"\n'
+        f'remoting = "{one.options["remoting"]}"\nmax_bytes_per_trigger = {BATCH_BYTES}\n'
+        for number, one in enumerate(masters)
+    )
+    job.write_text(f'warehouse = "{folder}/lake"\n[metadata]\nenabled = false\n' + "".join(logs))
+    return job
+
+
+def positions(folder: Path) -> list[int]:
+    """Up to where each log is committed, 0 where nothing is."""
+    path = str(folder / "lake" / "log")
+    if not DeltaTable.is_deltatable(path):
+        return [0] * LOGS
+    table = DeltaTable(path)
+    return [table.transaction_version(f"logtwin/rocketmq/broker-{number}@0") or 0 for number in range(LOGS)]
+
+
+def rows_of(table: DeltaTable, number: int) -> pa.Table:
+    return table.to_pyarrow_dataset().to_table(filter=ds.field("log_id") == f"rocketmq/broker-{number}")
+
+
+def assert_complete(folder: Path, masters: list[Served]) -> None:
+    """Each master's bytes can be rebuilt from its rows, which the ledger covers, once."""
+    log, ledger = (DeltaTable(str(folder / "lake" / name)) for name in ("log", "ledger"))
+    for number, master in enumerate(masters):
+        records = rows_of(log, number).sort_by("offset").select(RECORD_SCHEMA.names).cast(RECORD_SCHEMA)
+        offsets = records["offset"].to_pylist()
+        assert len(offsets) == len(set(offsets))
+        whole = b"".join(columns.encode(batch) for batch in records.combine_chunks().to_batches())
+        assert whole == master.log()
+        ranges = rows_of(ledger, number).sort_by("start")
+        assert ranges["start"].to_pylist() == [0, *ranges["end"].to_pylist()[:-1]]
+        assert ranges["end"].to_pylist()[-1] == master.end
+
+
+def wait_for_work(folder: Path, job: Submission, worker: Worker, masters: list[Served], committed: int) -> None:
+    """Until that much is committed and a task of `worker` reads from a master. Raises AssertionError if it never is."""
+    ports = {master.master.ha_address.port for master in masters}
+
+    def goes_on(reached: bool) -> bool:
+        assert job.is_running, job.errors.read_text()[-3000:]
+        return reached
+
+    wait_until(lambda: goes_on(sum(positions(folder)) >= committed), f"{committed} bytes committed", look_every_s=0.2)
+    wait_until(lambda: goes_on(bool(worker.connected_to() & ports)), "a task at work")
+
+
+def replicate_while_workers_die(folder: Path, wheel: Path, log_bytes: int, moments: Sequence[float]) -> None:
+    """`moments` are shares of what there is to commit; a worker that dies is replaced, but the last one."""
+    with running_masters(folder, log_bytes) as masters, cluster(folder / "cluster", workers=2) as two:
+        whole = sum(master.end for master in masters)
+        with submitted(two, wheel, job_file(folder, masters)) as job:
+            for number, moment in enumerate(moments):
+                wait_for_work(folder, job, two.workers[number], masters, round(moment * whole))
+                two.workers[number].kill()
+                assert sum(positions(folder)) < whole
+                if number + 1 < len(moments):
+                    two.start_worker()
+            assert job.ended() == 0, job.errors.read_text()[-5000:]
+        assert job.errors.read_text().count("Lost executor") == len(moments)
+        assert_complete(folder, masters)
+
+
+def test_a_worker_dies(tmp_path: Path, wheel: Path) -> None:
+    replicate_while_workers_die(tmp_path, wheel, 5_000_000, [0.25])
+
+
+@pytest.mark.soak
+def test_workers_die_one_after_the_other(tmp_path: Path, wheel: Path) -> None:
+    moments = random.Random(9)
+    replicate_while_workers_die(tmp_path, wheel, 40_000_000, sorted(moments.uniform(0.05, 0.9) for _ in range(6)))
