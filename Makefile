@@ -62,12 +62,17 @@ soak: setup ## long runs: a large log, random kills, many random cases; figures 
 	JAVA_TOOL_OPTIONS= $(BIN)/python -m pytest -m soak -s --timeout 7200 $(ARGS)
 	LOGTWIN_HYPOTHESIS=exhaustive $(BIN)/python -m pytest -q -m "not spark and not peer and not airflow and not browser and not soak" --timeout 7200
 
-bench: setup ## figures, as ratios against something in the same run
+bench: setup ## the figures that have goals, into bench/results (hours; ARGS="--only catch_up --rounds 1")
+	$(BIN)/python -m bench $(ARGS)
+
+bench-quick: setup ## two minutes: fails where a main ratio is 25 % below the recorded one (ARGS=--record records them)
+	$(BIN)/python -m bench.quick $(ARGS)
+
+bench-more: setup ## further figures, as ratios against something in the same run
 	$(BIN)/python -m bench.columns
 	$(BIN)/python -m bench.pipeline
 	$(BIN)/python -m bench.verify
 	$(BIN)/python -m bench.layout
-	$(BIN)/python -m bench.kafka
 
 wheel: setup ## dist/logtwin-*.whl, for spark-submit --py-files
 	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . && ls dist/*.whl
@@ -75,4 +80,4 @@ wheel: setup ## dist/logtwin-*.whl, for spark-submit --py-files
 clean: ## remove what runs left: tables, checkpoints, the demo's master
 	rm -rf warehouse master-store tour spark-warehouse metastore_db dist build
 
-.PHONY: help setup airflow-setup browser-setup run lint format test unit soak bench wheel clean
+.PHONY: help setup airflow-setup browser-setup run lint format test unit soak bench bench-quick bench-more wheel clean

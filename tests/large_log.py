@@ -16,7 +16,7 @@ QUEUES = 4
 RECORDS_IN_BLOCK = 4000
 BODY_BYTES = 1024
 # section 1.2 of the format: what depends on a record's place
-BODY_CRC_AT, QUEUE_OFFSET_AT, PHYSICAL_OFFSET_AT, STORE_TIMESTAMP_AT, BODY_AT = 8, 20, 28, 56, 88
+BODY_CRC_AT, QUEUE_OFFSET_AT, PHYSICAL_OFFSET_AT, BORN_TIMESTAMP_AT, STORE_TIMESTAMP_AT, BODY_AT = 8, 20, 28, 40, 56, 88
 START_MS = 1_790_000_000_000
 
 
@@ -49,15 +49,20 @@ def _block(topics: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
 def _put_bodies(block: np.ndarray, starts: np.ndarray, seeded: np.random.Generator) -> None:
     """New bytes for the first half of each body: no body comes twice, however a table is sorted."""
     halves = seeded.integers(0, 256, (len(starts), BODY_BYTES // 2), dtype=np.uint8)
-    block[(starts + BODY_AT)[:, None] + np.arange(BODY_BYTES // 2)] = halves
+    put(block, starts + BODY_AT, halves)
     bodies = (block[at : at + BODY_BYTES] for at in (starts + BODY_AT).tolist())
     checksums = np.array([body_crc(body.tobytes()) for body in bodies], dtype=">i4")
-    block[(starts + BODY_CRC_AT)[:, None] + np.arange(4)] = checksums.view(np.uint8).reshape(-1, 4)
+    put(block, starts + BODY_CRC_AT, checksums.view(np.uint8).reshape(-1, 4))
 
 
-def _put(block: np.ndarray, places: np.ndarray, values: np.ndarray) -> None:
+def put(block: np.ndarray, places: np.ndarray, values: np.ndarray) -> None:
+    """Write each row of `values`, bytes, at its place."""
+    block[places[:, None] + np.arange(values.shape[1])] = values
+
+
+def put_longs(block: np.ndarray, places: np.ndarray, values: np.ndarray) -> None:
     """Write `values` as 8 bytes each at `places`."""
-    block[places[:, None] + np.arange(8)] = values.astype(">i8").view(np.uint8).reshape(-1, 8)
+    put(block, places, values.astype(">i8").view(np.uint8).reshape(-1, 8))
 
 
 def _queue_offsets(topics: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -93,10 +98,12 @@ def write_large_log(
             while file.tell() + len(data) + HEAD.size <= file_size_bytes and file_start + file.tell() < size_bytes:
                 block = data.copy()
                 offsets = starts + file_start + file.tell()
-                _put(block, starts + PHYSICAL_OFFSET_AT, offsets)
-                _put(block, starts + QUEUE_OFFSET_AT, queue_offsets)
+                put_longs(block, starts + PHYSICAL_OFFSET_AT, offsets)
+                put_longs(block, starts + QUEUE_OFFSET_AT, queue_offsets)
                 _put_bodies(block, starts, seeded)
-                _put(block, starts + STORE_TIMESTAMP_AT, START_MS + (offsets * (span_ms / size_bytes)).astype(np.int64))
+                put_longs(
+                    block, starts + STORE_TIMESTAMP_AT, START_MS + (offsets * (span_ms / size_bytes)).astype(np.int64)
+                )
                 queue_offsets = queue_offsets + more_offsets
                 file.write(block.tobytes())
             end = file_start + file.tell()

@@ -17,11 +17,16 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True)
 class Peak:
-    """Peaks over a run, in MiB. Python: the driver and all task processes together at one moment, and the largest."""
+    """Peaks over a run, in MiB, each of its own moment.
 
+    Python: the driver and all task processes together at one moment, and the largest. Heap: that part of Java's memory.
+    """
+
+    together_mib: float  # Python and Java at one moment
     python_mib: float
     largest_python_mib: float
     java_mib: float
+    heap_mib: float
     seconds: float
     said: str
 
@@ -48,18 +53,43 @@ def held_mib(pid: int) -> list[tuple[str, float]]:
     return held
 
 
+def heap_mib(pid: int) -> float:
+    """Resident memory of the heaps of the JVMs below a process (Linux); 0 where none is to be seen.
+
+    A heap of up to 3 GB is all that a JVM has in the lowest 4 GiB of its addresses, so that a reference takes 32 bits.
+    """
+    with contextlib.suppress(psutil.Error, OSError):
+        javas = [one for one in psutil.Process(pid).children(recursive=True) if Path(one.exe()).name == "java"]
+        return sum(_low_mib(Path(f"/proc/{one.pid}/smaps").read_text()) for one in javas)
+    return 0.0
+
+
+def _low_mib(smaps: str) -> float:
+    """What of the mappings that begin below 4 GiB is resident; `smaps` as proc(5) describes it."""
+    kib, is_low = 0, False
+    for line in smaps.splitlines():
+        first, *rest = line.split()
+        if first == "Rss:":
+            kib += int(rest[0]) * is_low
+        elif not first.endswith(":"):
+            is_low = int(first.partition("-")[0], 16) < 4 * 1024**3
+    return kib / 1024
+
+
 def run_measured(arguments: list[str], *, poll_s: float = 0.2) -> Peak:
     """Run ``python -m pipeline`` with `arguments` to its end; raises AssertionError unless it ends well."""
     started = time.monotonic()
     command = [sys.executable, "-m", "pipeline", *arguments]
     with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        python = largest = java = 0.0
+        together = python = largest = java = heap = 0.0
         while process.poll() is None:
             held = held_mib(process.pid)
+            together = max(together, sum(mib for _, mib in held))
             pythons = [mib for name, mib in held if name != "java"]
             python, largest = max(python, sum(pythons)), max(largest, *pythons, 0.0)
             java = max(java, *(mib for name, mib in held if name == "java"), 0.0)
+            heap = max(heap, heap_mib(process.pid))
             time.sleep(poll_s)
         said = process.stdout.read() if process.stdout else ""
     assert process.returncode == 0, said[-3000:]
-    return Peak(python, largest, java, time.monotonic() - started, said)
+    return Peak(together, python, largest, java, heap, time.monotonic() - started, said)

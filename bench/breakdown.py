@@ -1,0 +1,86 @@
+"""The ways of `bench.ways`, watched: what a steady batch of each spends its time on."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from bench.ways import spark_kafka_stream
+from pipeline.config import Config
+from pipeline.progress import Progress
+from pipeline.replicate import Job
+
+Parts = Mapping[str, float]
+"""The mean of the steady batches, by what the time was spent on."""
+
+
+class Breakdown:
+    """Runs either way and keeps, run by run, the parts of the batches behind the first `left_out`.
+
+    Stages are logtwin's: files (read, decoded, written, synced in tasks), commit, acknowledge, ledger. Durations are
+    those that Spark gives for a micro-batch of either way; addBatch is the work, and of logtwin's has the stages in it.
+    """
+
+    def __init__(self, *, left_out: int) -> None:
+        self._left_out = left_out
+        self._stages: list[Parts] = []
+        self._our_durations: list[Parts] = []
+        self._their_durations: list[Parts] = []
+
+    def replicate(self, spark: SparkSession, config: Config) -> None:
+        """With logtwin, the one log or topic of `config`, up to where it ends just now."""
+        job = Job(spark, config, available_now=True)
+        seen: dict[int, Progress] = {}
+
+        def look(progress: list[Progress]) -> bool:
+            seen.setdefault(progress[0].commits, progress[0])
+            return True
+
+        job.start()
+        job.run(look, poll_interval_s=0.02)
+        before = max((commits for commits in seen if commits <= self._left_out), default=0)
+        self._stages.append(_stages(seen.get(before), job.progress()[0]))
+        self._our_durations.append(self._durations_ms(job.logs[0]._query))
+
+    def spark_kafka_replicate(
+        self, spark: SparkSession, server: str, topic: str, lake: Path, *, batch_records: int
+    ) -> None:
+        """With Spark's own source, all that the topic has just now."""
+        options = {"maxOffsetsPerTrigger": str(batch_records)}
+        query = spark_kafka_stream(spark, server, topic, lake, options).trigger(availableNow=True).start()
+        query.awaitTermination()
+        self._their_durations.append(self._durations_ms(query))
+
+    def details(self) -> dict[str, Any]:
+        """Medians of the runs, for each way that was run."""
+        found = {
+            "ours: stages of a steady batch, s": self._stages,
+            "ours: Spark's durations of a steady batch, ms": self._our_durations,
+            "against: Spark's durations of a steady batch, ms": self._their_durations,
+        }
+        return {name: _medians(runs) for name, runs in found.items() if runs}
+
+    def _durations_ms(self, query: StreamingQuery | None) -> Parts:
+        batches = [] if query is None else query.recentProgress
+        steady = [one["durationMs"] for one in batches if one["batchId"] >= self._left_out and one["numInputRows"]]
+        return {part: statistics.mean(one.get(part, 0) for one in steady) for part in _parts(steady)}
+
+
+def _stages(before: Progress | None, after: Progress) -> Parts:
+    begun = {} if before is None else before.stage_s
+    batches = max(1, after.commits - (before.commits if before else 0))
+    return {step.value: (spent_s - begun.get(step, 0.0)) / batches for step, spent_s in after.stage_s.items()}
+
+
+def _medians(runs: Sequence[Parts]) -> dict[str, float]:
+    return {part: round(statistics.median(one.get(part, 0.0) for one in runs), 3) for part in _parts(runs)}
+
+
+def _parts(runs: Iterable[Parts]) -> list[str]:
+    """Every name there is, in the order in which they come."""
+    return list(dict.fromkeys(part for one in runs for part in one))

@@ -1,0 +1,173 @@
+"""Catching up: a RocketMQ log on disk with logtwin, beside the same messages with Spark's Kafka source and Delta.
+
+For bodies of three sizes a log is written, and its first messages are sent to a topic: the same bodies, KEYS as keys.
+The one reads segment files; the other a real broker, which takes its share of the same two cores, and has them as
+producers send by default, in batches of 16 KiB. Files and topic are in the page cache. Both ways go by micro-batches of
+as many records, in one session of two cores, into Parquet with zstd. What is compared is the steady state: records/s by
+the times in each table's Delta log, without the first batch. The log is longer than the topic, so that both have
+several such batches, and the faster one not too short a time. logtwin's rows have every field of a message, and are
+summed, synced and entered in its ledger; the topic's have Kafka's columns. Neither log nor topic has compressed bodies,
+which RocketMQ's producers would send of 64 KB: what it takes to decompress them is left out.
+
+Then the ceiling, for messages of 1 KB: `bench.ceiling` writes the rows of the same log.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from bench.breakdown import Breakdown
+from bench.ceiling import written_rows_per_s
+from bench.contest import Figure, Goal, Round, Settings, by_turns
+from bench.payloads import LOG_ID, fill_topic, rows, write_log
+from bench.peers import CORES, lone_broker, running_session
+from bench.ways import config_of, steady_records_per_s
+from sinks.tables import KAFKA_LOG, LOG
+
+PARTITIONS = 6
+LOG_BATCHES = 4
+TOPIC_BATCHES = 3
+LEFT_OUT = 1  # batches: the first one of a query waits for its workers
+OURS = "RocketMQ log by path → log"
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Of the bodies. A batch is of about 510 MB of log, the default; of 64 KB 390; of 128 B, mostly heads, 230."""
+
+    name: str
+    body_bytes: int
+    batch_records: int
+    goal: Goal
+
+
+SIZES = (
+    Size("1 KB", 1024, 400_000, Goal(least=4)),
+    Size("128 B", 128, 600_000, Goal(least=3)),
+    Size("64 KB", 64 * 1024, 6000, Goal(least=3)),
+)
+CEILING_SIZE, CEILING = SIZES[0], Goal(least=0.6)
+
+
+def measure(settings: Settings) -> Iterator[Figure]:
+    with running_session(settings.folder) as spark, lone_broker(settings.folder) as server:
+        for size in SIZES:
+            log = _Log.written(settings, size)
+            yield _Contest(spark, settings, log).against_spark(server)
+            if size is CEILING_SIZE:
+                yield _Contest(spark, settings, log).against_ceiling()
+            shutil.rmtree(log.folder)
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    size: Size
+    folder: Path
+    batch_records: int
+    end: int
+
+    @classmethod
+    def written(cls, settings: Settings, size: Size) -> _Log:
+        folder = settings.folder / f"log-{size.body_bytes}"
+        batch_records = settings.scaled(size.batch_records, least=200)
+        return cls(size, folder, batch_records, write_log(folder, size.body_bytes, batch_records * LOG_BATCHES))
+
+    @property
+    def records(self) -> int:
+        return self.batch_records * LOG_BATCHES
+
+    @property
+    def topic_records(self) -> int:
+        return self.batch_records * TOPIC_BATCHES
+
+    @property
+    def batch_bytes(self) -> int:
+        return -(-self.end // LOG_BATCHES)
+
+
+class _Contest:
+    """One figure in the making: the ways over one log, and how long their batches took."""
+
+    def __init__(self, spark: SparkSession, settings: Settings, log: _Log) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._log = log
+        self._lake = settings.folder / "lake"
+        self._breakdown = Breakdown(left_out=LEFT_OUT)
+
+    def against_spark(self, server: str) -> Figure:
+        size, topic = self._log.size, f"bodies-{self._log.size.body_bytes}"
+        fill_topic(server, topic, self._log.folder, PARTITIONS, count=self._log.topic_records)
+        rounds = by_turns(self._settings.rounds, self._ours, lambda number: self._spark_kafka(number, server, topic))
+        return self._figure(f"catch-up, messages of {size.name}", "Spark's Kafka source → Delta", rounds, size.goal)
+
+    def against_ceiling(self) -> Figure:
+        rounds = by_turns(self._settings.rounds, self._ours, self._ceiling)
+        work = f"catch-up, messages of {self._log.size.name}, against the ceiling"
+        return self._figure(work, f"pyarrow writes decoded rows, {CORES} processes", rounds, CEILING)
+
+    def _ours(self, number: int) -> float:
+        os.sync()  # what the other one left to be written is not ours to wait for
+        log = {"id": str(LOG_ID), "path": str(self._log.folder), "max_bytes_per_trigger": self._log.batch_bytes}
+        self._breakdown.replicate(self._spark, config_of(self._lake, logs=[log]))
+        records = rows(self._log.folder, self._log.records)
+        rate = steady_records_per_s(Path(LOG.path(str(self._lake))), records, left_out=LEFT_OUT)
+        return self._ended(number, "logtwin", rate)
+
+    def _spark_kafka(self, number: int, server: str, topic: str) -> float:
+        os.sync()
+        batch_records = self._log.batch_records
+        self._breakdown.spark_kafka_replicate(self._spark, server, topic, self._lake, batch_records=batch_records)
+        table = Path(KAFKA_LOG.path(str(self._lake)))
+        rate = steady_records_per_s(table, self._log.topic_records, left_out=LEFT_OUT)
+        return self._ended(number, "Spark's Kafka source", rate)
+
+    def _ceiling(self, number: int) -> float:
+        os.sync()
+        return self._ended(number, "pyarrow", written_rows_per_s(self._log.folder, self._lake, processes=CORES))
+
+    def _ended(self, number: int, name: str, rate: float) -> float:
+        print(f"{self._log.size.name}, round {number + 1}: {name} {rate:,.0f} records/s", flush=True)
+        shutil.rmtree(self._lake)
+        return rate
+
+    def _figure(self, work: str, against: str, rounds: tuple[Round, ...], goal: Goal) -> Figure:
+        return Figure(
+            work=work,
+            ours=OURS,
+            against=against,
+            unit="records/s",
+            rounds=rounds,
+            goal=goal,
+            details={**self._sizes(), **self._megabytes(rounds), **self._breakdown.details()},
+        )
+
+    def _sizes(self) -> dict[str, Any]:
+        log = self._log
+        return {
+            "body bytes": log.size.body_bytes,
+            "bytes of a message in the log": round(log.end / log.records),
+            "messages in the log": log.records,
+            "messages in the topic": log.topic_records,
+            "messages in a batch": log.batch_records,
+            "batches left out": LEFT_OUT,
+            "cores": CORES,
+        }
+
+    def _megabytes(self, rounds: tuple[Round, ...]) -> dict[str, Any]:
+        """Medians."""
+        ours, against = (statistics.median(rates) for rates in zip(*((r.ours, r.against) for r in rounds), strict=True))
+        body_mb = self._log.size.body_bytes / 1e6
+        return {
+            "ours, MB/s of the log": round(ours * self._log.end / self._log.records / 1e6, 1),
+            "ours, MB/s of bodies": round(ours * body_mb, 1),
+            "against, MB/s of bodies": round(against * body_mb, 1),
+        }

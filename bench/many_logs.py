@@ -1,0 +1,136 @@
+"""One, four and sixteen logs in one job, with the same work in all: what more logs cost.
+
+*Catch-up*, by path: the job runs and waits at the end of its logs; then 1 GB appears in them at one moment, in 1, 4 or
+16 equal parts. Compared is records/s from that moment to the last commit, so up to a trigger's second is in it. The
+starts of the queries are left out; the details have them. All logs have the same bytes, as hard links, under ids of
+their own.
+
+*Live*, over HA, in one round as it takes minutes: `bench.many_live`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from bench.contest import Figure, Goal, Round, Settings
+from bench.many_live import RATE_PER_S, Live, live, running
+from bench.ways import commits, config_of
+from pipeline.session import build_session
+from sinks.tables import LOG
+from tests.large_log import write_large_log
+from tests.resident import MIB
+
+MOST = 16
+FILE_BYTES = 16 * MIB
+FILES_EACH = 4  # of the backlog, where there are the most logs
+NO_LOSS = Goal(least=1.0)
+KEPT_UP = Goal(least=0.97)
+"""A trigger's worth of records more or less at each end of the window is 1.7 % of it."""
+_BOOKKEEPING_S = 1.0  # what a batch does behind its commit
+
+
+def measure(settings: Settings) -> Iterator[Figure]:
+    spark = build_session({}, name="bench", log_file=settings.folder / "spark.log")
+    try:
+        yield from _catch_up(spark, settings)
+        yield from _live(spark, settings)
+    finally:
+        spark.stop()
+
+
+def _counts(settings: Settings) -> tuple[int, ...]:
+    """How many logs: 1, 4 and 16 at full size."""
+    most = settings.scaled(MOST, least=4)
+    return tuple(sorted({1, most // 4, most}))
+
+
+@dataclass(frozen=True, slots=True)
+class CaughtUp:
+    """`start_s`: from the job's start until every log had its first commit."""
+
+    start_s: float
+    records_per_s: float
+
+
+def _catch_up(spark: SparkSession, settings: Settings) -> Iterator[Figure]:
+    counts = _counts(settings)
+    files = counts[-1] * settings.scaled(FILES_EACH)
+    log = settings.folder / "log"
+    write_large_log(log, (1 + files) * FILE_BYTES, file_size_bytes=FILE_BYTES)
+    taken: dict[int, list[CaughtUp]] = {count: [] for count in counts}
+    _caught_up(spark, log, files, 1)  # JVM and Python get warm
+    for number in range(settings.rounds):
+        for count in counts if number % 2 == 0 else counts[::-1]:
+            taken[count].append(_caught_up(spark, log, files, count))
+        rates = ", ".join(f"{count} logs {taken[count][-1].records_per_s:,.0f}" for count in counts)
+        print(f"many logs, catch-up, round {number}: records/s of {rates}", flush=True)
+    shutil.rmtree(log)
+    for count in counts[1:]:
+        pairs = zip(taken[count], taken[1], strict=True)
+        yield Figure(
+            work=f"catch-up by path, {count} logs in one job",
+            ours=f"{count} logs",
+            against="1 log",
+            unit="records/s in all",
+            rounds=tuple(Round(many.records_per_s, one.records_per_s) for many, one in pairs),
+            goal=NO_LOSS,
+            details={"backlog_bytes": files * FILE_BYTES, "start_s": _starts_s(taken)},
+        )
+
+
+def _starts_s(taken: dict[int, list[CaughtUp]]) -> dict[str, float]:
+    return {f"{count} logs": round(statistics.median(one.start_s for one in taken[count]), 1) for count in taken}
+
+
+def _caught_up(spark: SparkSession, log: Path, files: int, count: int) -> CaughtUp:
+    """`count` logs, each the first files of `log`; all but the first file of each appear while the job waits."""
+    folder = log.with_name("catch-up")
+    ours = [folder / f"log-{number}" for number in range(count)]
+    first, *rest = sorted(log.iterdir())[: 1 + files // count]
+    for one in ours:
+        one.mkdir(parents=True)
+        (one / first.name).hardlink_to(first)
+    config = config_of(folder / "lake", logs=[{"id": f"rocketmq/log-{n}", "path": str(p)} for n, p in enumerate(ours)])
+    started_s = time.monotonic()
+    with running(spark, config) as run:
+        run.until_at([FILE_BYTES] * count)
+        start_s = time.monotonic() - started_s
+        time.sleep(_BOOKKEEPING_S)
+        appeared_ms = time.time() * 1000
+        for one in ours:
+            for path in rest:
+                (one / path.name).hardlink_to(path)
+        run.until_at([(1 + len(rest)) * FILE_BYTES] * count)
+    made = commits(Path(LOG.path(config.warehouse)))
+    backlog = [one for one in made if one.at_ms >= appeared_ms]
+    rows, all_rows = sum(one.rows for one in backlog), sum(one.rows for one in made)
+    if rows * (1 + len(rest)) != all_rows * len(rest):
+        raise SystemExit(f"many logs: of {all_rows:,} records of {count} logs {rows:,} are of the backlog")
+    shutil.rmtree(folder)
+    return CaughtUp(start_s, rows / (backlog[-1].at_ms - appeared_ms) * 1000)
+
+
+def _live(spark: SparkSession, settings: Settings) -> Iterator[Figure]:
+    taken = {count: live(spark, settings, count) for count in _counts(settings)}
+    for count in list(taken)[1:]:
+        yield Figure(
+            work=f"{RATE_PER_S:,} messages/s over HA, {count} logs in one job",
+            ours=f"{count} logs",
+            against="1 log",
+            unit="records/s in all",
+            rounds=(Round(taken[count].records_per_s, taken[1].records_per_s),),
+            goal=KEPT_UP,
+            details={f"{number} logs": _as_details(one) for number, one in taken.items()},
+        )
+
+
+def _as_details(one: Live) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in Live.__slots__}

@@ -1,0 +1,185 @@
+"""The same over HA: a real RocketMQ 5.5.0 master, whose log logtwin and a real 5.5.0 slave catch up with by turns.
+
+The log, 1 KB bodies in segment files of 256 MiB, is written beforehand; the master recovers from it, and what is
+measured begins once all of it is in its consume queues. Either contestant is alone with it and starts with nothing.
+Both speeds are of bytes, from the first that it has, so without its start, to the last:
+
+* the slave's by asking it where its log ends. A store without a record asks a master for its last segment file only, so
+  the slave's has the first record. It builds consume queues and indexes as a slave does, in files of the sizes that
+  RocketMQ ships, and flushes asynchronously, as it does by default;
+* logtwin's by the times of the commits in the table `log`, from the first one on: the bytes of the later commits. It
+  runs with default settings on two cores of one Spark session, as the slave of a master for which producers may wait,
+  so with one connection at a time. A row of `log` is a record of the same size but for the blanks, one a file.
+
+How long each took from its start is a detail. That of logtwin is without Spark's own start, which is another; that of
+the slave has the seconds that it waits, first for the name server's word and then until it reports to the master.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from bench.contest import Figure, Goal, Settings, by_turns
+from bench.payloads import FILE_BYTES, LOG_ID, rows, write_log
+from bench.ways import config_of, replicate, steady_records_per_s
+from pipeline.session import build_session
+from sinks.tables import LOG
+from sources.offsets import Offset
+from sources.rocketmq.commitlog import HEAD
+from tests.patience import wait_until
+from tests.peers.cluster import knows
+from tests.peers.name_server import NameServer
+from tests.peers.rocketmq import Broker
+from tests.peers.wire import Connection
+
+VERSION = "5.5.0"
+BODY_BYTES = 1024
+MESSAGES = 1_600_000  # 2 GB
+BATCH_BYTES = 512 * 1024 * 1024  # logtwin's default; a shorter log has smaller ones, so that it has some
+LEFT_OUT = 1
+GOAL = Goal(least=1.0)
+LOOK_EVERY_S = 0.02
+Lines = dict[str, str | int]
+FILE_SIZES: Lines = {  # of the log as it is written here; the others as RocketMQ ships them
+    "mappedFileSizeCommitLog": FILE_BYTES,
+    "mappedFileSizeConsumeQueue": 300_000 * 20,
+    "maxHashSlotNum": 5_000_000,
+    "maxIndexNum": 20_000_000,
+}
+REPORT_AFTER_MS = 1000  # 5 s as shipped: what a slave waits before its first report, which no speed here knows of
+
+
+def measure(settings: Settings) -> Iterator[Figure]:
+    messages = settings.scaled(MESSAGES, least=20_000)
+    with NameServer(VERSION, settings.folder / "names") as names:
+        master = Broker(VERSION, settings.folder / "master", {**FILE_SIZES, "namesrvAddr": names.address})
+        end = write_log(master.commitlog, BODY_BYTES, messages)
+        records = rows(master.commitlog, messages)
+        started = time.perf_counter()
+        with master:
+            _await_ready(master, names, end)
+            print(f"the master has {end:,} bytes and took {time.perf_counter() - started:.0f} s over them", flush=True)
+            started = time.perf_counter()
+            spark = build_session({"spark.master": "local[2]"}, name="bench", log_file=settings.folder / "spark.log")
+            session_s = time.perf_counter() - started
+            contest = _Contest(spark, settings, names, master, end, records)
+            rounds = by_turns(settings.rounds, contest.logtwin, contest.slave)
+            spark.stop()
+    shutil.rmtree(master.home)
+    shutil.rmtree(names.home)
+    yield Figure(
+        work="catch-up over HA, 1 KB",
+        ours="HA → log, queryable",
+        against=f"a real {VERSION} slave",
+        unit="bytes/s",
+        rounds=rounds,
+        goal=GOAL,
+        details={
+            "log_bytes": end,
+            "records": records,
+            "ours_bytes_per_s": statistics.median(one.ours for one in rounds),
+            "slave_bytes_per_s": statistics.median(one.against for one in rounds),
+            "ours_from_start_s": contest.logtwin_s,
+            "ours_steps_s": contest.steps_s,
+            "spark_session_start_s": session_s,
+            "slave_from_start_s": contest.slave_s,
+        },
+    )
+
+
+def _await_ready(master: Broker, names: NameServer, end: Offset) -> None:
+    """Until a slave can find it and it has nothing left to do. Raises SystemExit where it has not the log."""
+    wait_until(lambda: knows(names, master), "the master at the name server")
+    with Connection(master.port) as connection:
+        wait_until(lambda: connection.undispatched_bytes() == 0, "all of the log in consume queues", look_every_s=0.2)
+        bounds = connection.log_bounds()
+    if (bounds.start, bounds.end) != (0, end):
+        raise SystemExit(f"the master has {bounds}, not [0, {end})")
+
+
+@dataclass
+class _Contest:
+    """Each takes the number of a round and gives bytes/s; how long it took from its start is added to its list."""
+
+    spark: SparkSession
+    settings: Settings
+    names: NameServer
+    master: Broker
+    end: Offset
+    records: int
+    logtwin_s: list[float] = field(default_factory=list)
+    slave_s: list[float] = field(default_factory=list)
+    steps_s: dict[str, float] = field(default_factory=dict)  # of logtwin's last round, up to each step, of all batches
+
+    def logtwin(self, number: int) -> float:
+        lake = self.settings.folder / f"lake-{number}"
+        addresses = {"master": f"127.0.0.1:{self.master.ha_port}", "remoting": f"127.0.0.1:{self.master.port}"}
+        log = {"id": str(LOG_ID), **addresses, "max_bytes_per_trigger": self.settings.scaled(BATCH_BYTES)}
+        started = time.perf_counter()
+        job = replicate(self.spark, config_of(lake, logs=[log]))
+        self.logtwin_s.append(time.perf_counter() - started)
+        (done,) = job.progress()
+        self.steps_s = {step.value: spent_s for step, spent_s in done.stage_s.items()} | {"batches": done.batches}
+        table = Path(LOG.path(str(lake)))
+        speed = steady_records_per_s(table, self.records, left_out=LEFT_OUT) * self.end / self.records
+        shutil.rmtree(lake)
+        _say(number, "logtwin", speed, self.logtwin_s[-1])
+        return speed
+
+    def slave(self, number: int) -> float:
+        home = self.settings.folder / f"slave-{number}"
+        role: Lines = {"brokerRole": "SLAVE", "brokerId": 1, "haSendHeartbeatInterval": REPORT_AFTER_MS}
+        slave = Broker(VERSION, home, {**FILE_SIZES, "namesrvAddr": self.names.address, **role})
+        first_end = _seed(slave, self.master)
+        started = time.perf_counter()
+        with slave:
+            speed = _catch_up_bytes_per_s(slave, first_end, self.end)
+            self.slave_s.append(time.perf_counter() - started)
+        shutil.rmtree(home)
+        _say(number, "the slave", speed, self.slave_s[-1])
+        return speed
+
+
+def _seed(slave: Broker, master: Broker) -> Offset:
+    """The first record of the master's log as the slave's whole store; where it ends."""
+    with min(master.commitlog.iterdir()).open("rb") as log:
+        size, _ = HEAD.unpack(log.read(HEAD.size))
+        log.seek(0)
+        record = log.read(size)
+    slave.commitlog.mkdir(parents=True)
+    with (slave.commitlog / f"{0:020d}").open("wb") as file:
+        file.write(record)
+        file.truncate(FILE_BYTES)
+    return Offset(size)
+
+
+def _catch_up_bytes_per_s(slave: Broker, first_end: Offset, end: Offset) -> float:
+    """From the first look that finds more than it began with to the first one that finds all of it."""
+    with Connection(slave.port) as connection:
+
+        def reached(at_least: int) -> tuple[float, Offset]:
+            found = [first_end]
+
+            def holds() -> bool:
+                found[0] = connection.log_bounds().end
+                return found[0] >= at_least
+
+            wait_until(holds, lambda: f"{at_least} in the slave's log: {found[0]}", look_every_s=LOOK_EVERY_S)
+            return time.perf_counter(), found[0]
+
+        began, had = reached(first_end + 1)
+        ended, _ = reached(end)
+    if had == end:
+        raise SystemExit("the slave had all of the log when it was looked at first: it is too short")
+    return (end - had) / (ended - began)
+
+
+def _say(number: int, who: str, speed: float, took_s: float) -> None:
+    print(f"round {number + 1}, {who}: {speed / 1e6:,.0f} MB/s, {took_s:.1f} s from its start", flush=True)

@@ -1,0 +1,85 @@
+"""A work in a process of its own: it may have one Spark session, and what ends it ends no other.
+
+It has a folder of its own, which is removed when the process has ended, however it ended. Each figure comes over as
+JSON as soon as it is measured, so that those before a failure are not lost, and one that JSON cannot hold is a failure
+of its work and not of the results.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import tempfile
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from bench.contest import Figure, Settings
+from bench.results import figure_as_json, figure_from_json
+
+_SPAWN = multiprocessing.get_context("spawn")  # a fork of a process with threads, or with a JVM, is none of use
+_FIGURE, _ERROR = "figure", "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The figures that were measured; `error` says why they are not all, or is None."""
+
+    figures: tuple[Figure, ...]
+    error: str | None
+
+
+def run(module: str, *, rounds: int, scale: float) -> Outcome:
+    """Call the `measure` of `module` in a new process, with an empty folder."""
+    # A JVM whose Python was killed may still write while it ends.
+    with tempfile.TemporaryDirectory(prefix="logtwin-bench-", ignore_cleanup_errors=True) as folder:
+        receiver, sender = _SPAWN.Pipe(duplex=False)
+        settings = Settings(folder=Path(folder), rounds=rounds, scale=scale)
+        process = _SPAWN.Process(target=_measure, args=(module, settings, sender))
+        process.start()
+        sender.close()  # so that the end of the process is the end of what comes
+        try:
+            received = list(_received(receiver))
+        finally:
+            process.join()
+        return _outcome(received, process.exitcode)
+
+
+def _received(receiver: Connection) -> Iterator[tuple[str, str]]:
+    with receiver:
+        while True:
+            try:
+                yield receiver.recv()
+            except EOFError:
+                return
+
+
+def _outcome(received: Sequence[tuple[str, str]], exit_code: int | None) -> Outcome:
+    figures = tuple(figure_from_json(json.loads(text)) for kind, text in received if kind == _FIGURE)
+    error = next((text for kind, text in received if kind == _ERROR), None)
+    if error is None and exit_code != 0:
+        error = f"its process ended with exit code {exit_code}"
+    if error is None and not figures:
+        error = "it measured nothing"
+    return Outcome(figures, error)
+
+
+def _measure(module: str, settings: Settings, sender: Connection) -> None:
+    """In the new process. Whatever a work raises, who started it hears of it in one line."""
+    try:
+        for figure in import_module(module).measure(settings):
+            sender.send((_FIGURE, json.dumps(figure_as_json(figure), allow_nan=False)))
+    except BaseException as error:  # noqa: BLE001 - whatever a work raises is the end of that work alone
+        traceback.print_exc()
+        sender.send((_ERROR, _in_one_line(error)))
+        raise SystemExit(1) from None
+    finally:
+        sender.close()
+
+
+def _in_one_line(error: BaseException) -> str:
+    said = " ".join(str(error).split())
+    return f"{type(error).__name__}: {said[:500]}" if said else type(error).__name__

@@ -1,0 +1,120 @@
+"""The ways of a log into Delta that are compared: logtwin's, and Spark's own Kafka source with Delta's writer.
+
+Both are micro-batches into one new table. What is compared of long runs is their steady state, by the times in the
+table's Delta log: the first batches, in which JVM and Python workers get warm, are left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from pipeline.config import Config, parse
+from pipeline.replicate import Job
+from sinks.files import ZSTD_LEVEL
+from sinks.kernel import KernelTable
+from sinks.tables import KAFKA_LOG
+from sinks.warehouse import ensure_table
+
+CODEC = {
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.hadoop.parquet.compression.codec.zstd.level": str(ZSTD_LEVEL),
+}
+"""For the session in which Spark writes: what logtwin's files have."""
+
+
+def config_of(lake: Path, **lists: list[dict[str, Any]]) -> Config:
+    """`logs` or `topics` as in the configuration file, into `lake`, without metadata."""
+    return parse({"warehouse": str(lake), "metadata": {"enabled": False}, **lists}, where="bench")
+
+
+def replicate(spark: SparkSession, config: Config) -> Job:
+    """With logtwin, up to where the masters' logs end just now; the job, which has ended."""
+    job = Job(spark, config, available_now=True)
+    job.start()
+    job.run(poll_interval_s=0.02)
+    return job
+
+
+def spark_kafka_stream(
+    spark: SparkSession, server: str, topic: str, lake: Path, options: Mapping[str, str]
+) -> DataStreamWriter:
+    """Spark's Kafka source into a table of kafka_log's columns and properties; to be triggered and started.
+
+    The session has the connector (`tests.peers.spark_kafka.add_connector`), and CODEC among its properties.
+    """
+    path = KAFKA_LOG.path(str(lake))
+    ensure_table(KernelTable(spark, path), KAFKA_LOG)
+    given = {
+        "kafka.bootstrap.servers": server,
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+        "kafka.isolation.level": "read_committed",
+        "includeHeaders": "true",
+        **options,
+    }
+    records = _as_kafka_log(spark.readStream.format("kafka").options(**given).load())
+    return (
+        records.writeStream.format("delta").option("checkpointLocation", str(lake / "checkpoint")).option("path", path)
+    )
+
+
+def _as_kafka_log(records: DataFrame) -> DataFrame:
+    return records.selectExpr(
+        "concat('kafka/bench/', topic, '/', partition) AS log_id",
+        "0 AS epoch",
+        "offset",
+        "cast(null AS int) AS leader_epoch",
+        "topic",
+        "partition",
+        "timestamp",
+        "if(timestampType = 0, 'create_time', 'log_append_time') AS timestamp_type",
+        "key",
+        "value",
+        "headers",
+    )
+
+
+def spark_kafka_replicate(spark: SparkSession, server: str, topic: str, lake: Path, *, batch_records: int) -> None:
+    """With Spark's own source, all that the topic has just now."""
+    options = {"maxOffsetsPerTrigger": str(batch_records)}
+    writer = spark_kafka_stream(spark, server, topic, lake, options).trigger(availableNow=True)
+    writer.start().awaitTermination()
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A commit that added rows."""
+
+    at_ms: int
+    rows: int
+
+
+def commits(table: Path) -> list[Added]:
+    """Those of the table in the folder `table` that added rows, in order, by its Delta log."""
+    found = (_added(path) for path in sorted(table.glob("_delta_log/*.json")))
+    return [one for one in found if one.rows]
+
+
+def steady_records_per_s(table: Path, records: int, *, left_out: int) -> float:
+    """From the commit before to the last one, without the first `left_out` commits.
+
+    Raises SystemExit where the table has not exactly `records`, or no commit is left.
+    """
+    made = commits(table)
+    there = sum(one.rows for one in made)
+    if there != records or len(made) <= left_out:
+        raise SystemExit(f"{table} has {there:,} records in {len(made)} commits, not {records:,}")
+    return sum(one.rows for one in made[left_out:]) / (made[-1].at_ms - made[left_out - 1].at_ms) * 1000
+
+
+def _added(path: Path) -> Added:
+    actions = [json.loads(line) for line in path.read_text().splitlines()]
+    at_ms = next(one["commitInfo"]["timestamp"] for one in actions if "commitInfo" in one)
+    return Added(at_ms, sum(json.loads(one["add"]["stats"])["numRecords"] for one in actions if "add" in one))

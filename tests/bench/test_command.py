@@ -1,0 +1,64 @@
+"""``python -m bench``: which works are run, what stays of them, and the exit code."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from bench import __main__ as command
+from bench.results import Results, read_results
+from bench.run import Outcome
+from tests.bench.figures import figure
+
+IN_ORDER = ["catch_up", "over_ha", "decoding", "kafka", "freshness", "commits", "memory", "many_logs", "cluster"]
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, float]]:
+    """Every work that was run, with its rounds and scale; that of memory fails after its first figure."""
+    done: list[tuple[str, int, float]] = []
+
+    def run(module: str, *, rounds: int, scale: float) -> Outcome:
+        done.append((module, rounds, scale))
+        figures = (figure(module, float(rounds)),)
+        return Outcome(figures, "OSError: no space" if module == "bench.memory" else None)
+
+    monkeypatch.setattr(command, "run", run)
+    monkeypatch.setattr(command, "machine", lambda: {"cores": 2})
+    return done
+
+
+def bench(folder: Path, *arguments: str) -> int:
+    return CliRunner().invoke(command.app, ["--results", str(folder), *arguments]).exit_code
+
+
+def of_today(folder: Path) -> Results:
+    return read_results(folder / f"{datetime.now(UTC).date().isoformat()}.json")
+
+
+def test_all_are_run_in_order_and_one_that_fails_loses_no_other(
+    ran: list[tuple[str, int, float]], tmp_path: Path
+) -> None:
+    assert bench(tmp_path) == 1
+    assert ran == [(f"bench.{name}", 5, 1.0) for name in IN_ORDER]
+    works = of_today(tmp_path).works
+    assert list(works) == IN_ORDER
+    assert {name: work.error for name, work in works.items() if work.error} == {"memory": "OSError: no space"}
+
+
+def test_some_are_run_anew_and_the_others_stay(ran: list[tuple[str, int, float]], tmp_path: Path) -> None:
+    assert bench(tmp_path, "--only", "many_logs", "--only", "catch_up") == 0
+    assert bench(tmp_path, "--only", "catch_up", "--rounds", "1", "--scale", "0.5") == 0
+    assert ran[-1] == ("bench.catch_up", 1, 0.5)
+    works = of_today(tmp_path).works
+    assert list(works) == ["catch_up", "many_logs"]
+    assert [work.rounds for work in works.values()] == [1, 5]
+    assert works["catch_up"].figures[0].ratio == 1.0
+
+
+def test_an_unknown_work_is_refused_before_any_is_run(ran: list[tuple[str, int, float]], tmp_path: Path) -> None:
+    assert bench(tmp_path, "--only", "catch_up", "--only", "catch-up") == 2
+    assert ran == []

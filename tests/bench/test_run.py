@@ -1,0 +1,83 @@
+"""bench.run: a work in a process of its own, however it ends."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bench.contest import Round
+from bench.run import Outcome, run
+
+Ran = Callable[[str], Outcome]
+
+HEAD = """
+import os, sys
+from pathlib import Path
+from bench.contest import Figure, Goal, Round
+
+def figure(work, settings, **details):
+    rounds = tuple(Round(settings.scale, 2.0) for _ in range(settings.rounds))
+    return Figure(work=work, ours="o", against="a", unit="u", rounds=rounds, goal=Goal(least=1), details=details)
+
+def measure(settings):
+    (settings.folder / "left").mkdir()
+    Path(__file__).with_name("folder").write_text(str(settings.folder))
+    yield figure("first", settings, process=os.getpid())
+"""
+
+
+@pytest.fixture
+def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Ran:
+    """Runs a work that goes on, after its first figure, with the given lines."""
+    name = f"work_{request.node.name.split('[')[0]}"
+    monkeypatch.syspath_prepend(tmp_path)  # a new process gets our path
+
+    def _ran(lines: str) -> Outcome:
+        (tmp_path / f"{name}.py").write_text(f"{HEAD}    {lines}\n")
+        return run(name, rounds=2, scale=0.5)
+
+    return _ran
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Callable[[], Path]:
+    """The folder that the work was given."""
+    return lambda: Path((tmp_path / "folder").read_text())
+
+
+def test_the_figures_come_over_from_a_process_that_is_not_ours(ran: Ran, folder: Callable[[], Path]) -> None:
+    outcome = ran('yield figure("second", settings)')
+    assert outcome.error is None
+    assert [one.work for one in outcome.figures] == ["first", "second"]
+    assert outcome.figures[0].rounds == (Round(0.5, 2.0), Round(0.5, 2.0))
+    assert outcome.figures[0].details["process"] != os.getpid()
+    assert not folder().exists()
+
+
+@pytest.mark.parametrize(
+    ("lines", "error"),
+    [
+        ('raise SystemExit("rows are missing")', "SystemExit: rows are missing"),
+        ("raise OSError(28, 'no space')", "OSError: [Errno 28] no space"),
+        ("import bench.no_such_module", "ModuleNotFoundError: No module named 'bench.no_such_module'"),
+        ('yield figure("not JSON", settings, folder=settings.folder)', "TypeError: Object of type PosixPath"),
+        ("os.kill(os.getpid(), 9)", "its process ended with exit code -9"),
+    ],
+)
+def test_what_was_measured_before_a_failure_is_kept(
+    ran: Ran, folder: Callable[[], Path], lines: str, error: str
+) -> None:
+    outcome = ran(lines)
+    assert [one.work for one in outcome.figures] == ["first"]
+    assert outcome.error is not None
+    assert outcome.error.startswith(error)
+    assert not folder().exists()
+
+
+def test_a_work_that_is_not_there_is_a_failure_of_its_own() -> None:
+    assert run("bench.no_such_work", rounds=1, scale=1.0) == Outcome(
+        (), "ModuleNotFoundError: No module named 'bench.no_such_work'"
+    )
