@@ -5,13 +5,14 @@ names it, and one that is never named is VACUUM's. On a local disk the file and 
 reported: the commit that names it becomes a promise to the master.
 
 Encoding and compressing a batch is done by a thread, outside of Python's lock, while the caller makes the next one.
-One batch is under way at most, so a file holds no more than that.
+How many batches may wait for that, and so take memory, is the caller's to say: one, unless several files share more.
 
 Physical types are Delta's: the table's Arrow schema as it stands (timestamp[us, UTC], string, binary, list, map).
 """
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections.abc import Iterable
@@ -90,18 +91,22 @@ def new_name(start: Offset) -> str:
 
 
 class FileWriter:
-    """One file in the making. Use as a context manager: leaving it by an exception removes the file."""
+    """One file in the making. Use as a context manager: leaving it by an exception removes the file.
 
-    def __init__(self, table: TableSpec, folder: str, name: str) -> None:
+    `room` is for batches that are under way, here and in other files that have it too; without it for one.
+    """
+
+    def __init__(self, table: TableSpec, folder: str, name: str, room: threading.Semaphore | None = None) -> None:
         self._filesystem, inner = open_folder(folder)
         self._path = f"{inner.rstrip('/')}/{name}"
         self._name = name
         self._statistics = Statistics(table.statistics)
         self._sink = self._filesystem.open_output_stream(self._path)
-        self._parquet = pq.ParquetWriter(self._sink, table.schema.remove_metadata(), **_options(table.schema))
+        self._parquet = pq.ParquetWriter(self._sink, table.schema.remove_metadata(), **parquet_options(table.schema))
         is_local = isinstance(self._filesystem, pafs.LocalFileSystem)
         self._early_sync = EarlySync(Path(self._path)) if is_local else None
         self._thread = ThreadPoolExecutor(max_workers=1)
+        self._room = threading.Semaphore(1) if room is None else room
         self._under_way: Future[None] | None = None
 
     def __enter__(self) -> FileWriter:
@@ -113,23 +118,33 @@ class FileWriter:
             self._abandon()
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append `batch`, of the table's schema, as one row group, by and by. Raises what the one before has raised."""
-        self._wait()
-        self._under_way = self._thread.submit(self._write, batch)
+        """Append `batch`, of the table's schema, as one row group, by and by. Raises what one before it has raised."""
+        self._room.acquire()
+        before = self._under_way
+        self._under_way = self._thread.submit(self._write, batch, before)
+        self._under_way.add_done_callback(lambda _: self._room.release())
+        if before is not None and before.done():
+            before.result()
 
-    def _write(self, batch: pa.RecordBatch) -> None:
+    def _write(self, batch: pa.RecordBatch, before: Future[None] | None) -> None:
+        if before is not None:
+            before.result()  # nothing goes behind what is not there
         self._statistics.add(batch)
         self._parquet.write_batch(batch, row_group_size=max(1, batch.num_rows))
         if self._early_sync is not None:
             self._early_sync.grown(self._sink.tell())
 
-    def _wait(self) -> None:
-        if self._under_way is not None:
-            self._under_way.result()
-
     def finish(self) -> DataFile:
         """Close the file and make it durable. Raises as `write`."""
-        self._wait()
+        return self.finishing().result()
+
+    def finishing(self) -> Future[DataFile]:
+        """`finish`, by and by, behind what is under way."""
+        return self._thread.submit(self._finish, self._under_way)
+
+    def _finish(self, before: Future[None] | None) -> DataFile:
+        if before is not None:
+            before.result()
         self._parquet.close()
         self._sink.close()
         if self._early_sync is not None:
@@ -154,7 +169,8 @@ class FileWriter:
             self._filesystem.delete_file(self._path)
 
 
-def _options(schema: pa.Schema) -> dict[str, object]:
+def parquet_options(schema: pa.Schema) -> dict[str, object]:
+    """What `pq.ParquetWriter` is told about a file of a table with this schema."""
     names = set(schema.names)
     columns = [name for name in DICTIONARY_COLUMNS if name.partition(".")[0] in names]
     return {

@@ -1,20 +1,26 @@
 """The files of one split: one for each stretch of sound records, one for all bytes that are none. Runs in tasks.
 
-A stretch ends where damage begins: what a file, and its row of the ledger, covers has no hole.
+A stretch ends where damage begins: what a file, and its row of the ledger, covers has no hole. It also ends where it is
+as long as a split is elsewhere, of a split that no one could cut: the next file is begun while the rest of this one
+is still being written, so that one connection keeps several cores busy with its writers.
 """
 
 from __future__ import annotations
 
 import hashlib
+import threading
+from concurrent.futures import Future
 from contextlib import ExitStack
+from dataclasses import dataclass
 from types import TracebackType
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinks.continuity import Lengths, Link, written
 from sinks.coverage import Covered, check_records, failure
-from sinks.files import FileWriter, new_name
+from sinks.files import DataFile, FileWriter, new_name
 from sinks.quarantine import cause_of, open_quarantine, quarantine_row
 from sinks.split_report import Damaged, SplitReport, Written
 from sinks.tables import LOG, QUARANTINE, with_identity
@@ -22,19 +28,24 @@ from sources.loss import condition_of
 from sources.master import Chunk, Damage, MasterLog
 from sources.offsets import Offset, OffsetRange
 
+CHUNKS_AHEAD: Final = 8
+"""May wait for their writers where there are several: what the file before still has to write when the next begins."""
+
 
 class SplitFiles:
     """What one split is written into. Use as a context manager: leaving it by an exception removes every file."""
 
-    def __init__(self, master: MasterLog, epoch: int, warehouse: str) -> None:
+    def __init__(self, master: MasterLog, epoch: int, warehouse: str, owned: OffsetRange) -> None:
         self._log_id = master.log_id
         self._lengths = master.lengths
+        self._file_bytes = master.split_bytes
+        self._room = threading.Semaphore(CHUNKS_AHEAD if owned.size > self._file_bytes else 1)
         self._epoch = epoch
         self._warehouse = warehouse
         self._files = ExitStack()
         self._stretch: _Stretch | None = None
         self._quarantine: FileWriter | None = None
-        self._written: list[Written] = []
+        self._written: list[_Finishing] = []
         self._damaged: list[Damaged] = []
 
     def __enter__(self) -> SplitFiles:
@@ -54,12 +65,15 @@ class SplitFiles:
         """Close the files and make them durable."""
         self._end_stretch()
         quarantined = None if self._quarantine is None else self._quarantine.finish()
-        return SplitReport(split, batch, tuple(self._written), tuple(self._damaged), quarantined)
+        written = tuple(stretch.result() for stretch in self._written)
+        return SplitReport(split, batch, written, tuple(self._damaged), quarantined)
 
     def _add_records(self, chunk: Chunk) -> None:
+        if self._stretch is not None and self._stretch.bytes >= self._file_bytes:
+            self._end_stretch()
         if self._stretch is None:
             start = chunk.covered.start
-            file = FileWriter(LOG, LOG.path(self._warehouse), new_name(start))
+            file = FileWriter(LOG, LOG.path(self._warehouse), new_name(start), self._room)
             self._stretch = _Stretch(start, self._files.enter_context(file), self._lengths)
         self._stretch.add(chunk, with_identity(LOG, self._log_id, self._epoch, chunk.records))
 
@@ -81,7 +95,7 @@ class SplitFiles:
 
     def _end_stretch(self) -> None:
         if self._stretch is not None:
-            self._written.append(self._stretch.finish())
+            self._written.append(self._stretch.finishing())
             self._stretch = None
 
 
@@ -90,7 +104,7 @@ class _Stretch:
 
     def __init__(self, start: Offset, file: FileWriter, lengths: Lengths) -> None:
         self._lengths = lengths
-        self._bytes = 0
+        self.bytes = 0
         self._start = start
         self._end = start
         self._file = file
@@ -106,17 +120,17 @@ class _Stretch:
         self._check_bytes(chunk, int(lengths.sum()))
         self._file.write(rows)
         self._digest.update(chunk.raw)
-        self._bytes += len(chunk.raw)
+        self.bytes += len(chunk.raw)
         self._end = chunk.covered.end
         self._last_record = OffsetRange(chunk.records.column("offset")[-1].as_py(), self._end)
         self._last_raw = bytes(chunk.raw[len(chunk.raw) - int(lengths[-1]) :])
         self._add_times(chunk.records.column("store_timestamp"))
 
-    def finish(self) -> Written:
+    def finishing(self) -> _Finishing:
         covered = Covered(OffsetRange(self._start, self._end), self._last_record.start)
         checksum, link = written(self._digest), Link.of(self._last_record, self._last_raw)
         times = (self._first_store, self._last_store)
-        return Written(covered, checksum, self._bytes, link, *times, self._file.finish())
+        return _Finishing(covered, checksum, self.bytes, link, times, self._file.finishing())
 
     def _add_times(self, times: pa.Array) -> None:
         found = pc.min_max(times.cast(pa.int64())).as_py()
@@ -132,3 +146,19 @@ class _Stretch:
     def _check_bytes(self, chunk: Chunk, expected: int) -> None:
         if len(chunk.raw) != expected:
             raise failure("a chunk holds other bytes than its records", self._end, f"{expected} bytes", len(chunk.raw))
+
+
+@dataclass(frozen=True, slots=True)
+class _Finishing:
+    """A stretch whose end is known, and its file, which is not complete yet."""
+
+    covered: Covered
+    checksum: str
+    bytes: int
+    link: Link
+    times: tuple[int | None, int | None]
+    file: Future[DataFile]
+
+    def result(self) -> Written:
+        """Waits for the file. Raises as `FileWriter.finish`."""
+        return Written(self.covered, self.checksum, self.bytes, self.link, *self.times, self.file.result())

@@ -67,7 +67,7 @@ class SplitWriter:
         owned = clip(split, decision.range)
         if owned.is_empty:
             return SplitReport(split, batch)
-        with SplitFiles(self.master, self.epoch, self.warehouse) as files:
+        with SplitFiles(self.master, self.epoch, self.warehouse, owned) as files:
             for piece in self._read(owned, is_first=owned.start == decision.range.start):
                 files.add(piece)
             return files.finish(split, batch)

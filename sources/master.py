@@ -217,6 +217,10 @@ class MasterLog(Protocol):
         Past `start` wherever `maximum` is. Raises as `boundary_after` does.
         """
 
+    @property
+    def split_bytes(self) -> int:
+        """How much of the log is worth a task and a file. More only where `plan` cannot cut."""
+
     def plan(self, wanted: OffsetRange, *, cores: int = 1) -> tuple[OffsetRange, ...]:
         """`wanted` as the consecutive pieces that tasks may read side by side on `cores`, cut by `boundary_after`."""
 

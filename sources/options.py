@@ -63,8 +63,8 @@ class MasterOptions(BaseModel):
     )
     split_bytes: PositiveInt = Field(
         128 * MIB,
-        description="what one task reads at most; large enough that a file and a task are worth their start. A batch "
-        "is cut so that every core gets one",
+        description="what one task reads, and one file takes, at most; large enough to be worth the start of both. A "
+        "batch is cut so that every core gets one; what one connection has to read goes into several files",
     )
     chunk_bytes: PositiveInt = Field(
         8 * MIB, description="what is decoded at once; a task holds a few times this in memory"

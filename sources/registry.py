@@ -59,6 +59,7 @@ def _dister(options: MasterOptions) -> DisterLog:
         log_id=options.log_id,
         path=options.path,
         peers=options.peers,
+        split_bytes=options.split_bytes,
         chunk_bytes=options.chunk_bytes,
         max_entries_per_trigger=options.max_entries_per_trigger,
         check_and_fix=options.check_and_fix,

@@ -35,6 +35,7 @@ class MemoryMaster:
     log_id: LogId = BROKER_A
     topics: tuple[str, ...] = ("orders", "payments", "%RETRY%audit")
     chunk_records: int = 3
+    split_bytes: int = 128 * 1024 * 1024
     cuts_at_records: bool = False
     retention: Retention | None = None
     place: str = "memory:10912"
@@ -272,6 +273,20 @@ class Failing(MemoryMaster):
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk]:
         yield chunk_of([row for row in self.records() if row["offset"] in owned][:1])
         raise self.error
+
+
+@dataclass(frozen=True, slots=True)
+class FailingAt(MemoryMaster):
+    """Raises `error` in place of the chunk that begins `at`."""
+
+    at: int = -1
+    error: LogtwinError = field(default_factory=lambda: CorruptRecord("the body's checksum is wrong"))
+
+    def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
+        for chunk in MemoryMaster.read(self, owned, committed=committed, boundary=boundary):
+            if chunk.covered.start == self.at:
+                raise self.error
+            yield chunk
 
 
 class RecordingSession:

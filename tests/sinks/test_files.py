@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -152,6 +155,55 @@ def test_no_batch_waits_behind_another_one(tmp_path: Path, monkeypatch: pytest.M
             most = max(most, len(under_way))
         assert writer.finish().records == 25
     assert most == 1
+
+
+def test_files_that_share_room_are_written_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    both, add = threading.Barrier(2), Statistics.add
+
+    def noted(self: Statistics, batch: pa.RecordBatch) -> None:
+        if batch.num_rows in (3, 4):
+            both.wait(timeout=20)  # the last batch of the one file and the first one of the other meet
+        add(self, batch)
+
+    monkeypatch.setattr(Statistics, "add", noted)
+    room = threading.Semaphore(2)
+    with FileWriter(LOG, str(tmp_path), "a", room) as one, FileWriter(LOG, str(tmp_path), "b", room) as two:
+        for writer, rows in ((one, 1), (one, 2), (one, 3), (two, 4), (two, 5)):
+            writer.write(table_rows(0, rows))
+        assert [file.result().records for file in (one.finishing(), two.finishing())] == [6, 9]
+    assert [pq.read_table(tmp_path / name).num_rows for name in ("a", "b")] == [6, 9]
+
+
+def test_no_more_batches_wait_than_there_is_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on, add = threading.Event(), Statistics.add
+
+    def held_up(self: Statistics, batch: pa.RecordBatch) -> None:
+        go_on.wait(timeout=20)
+        add(self, batch)
+
+    monkeypatch.setattr(Statistics, "add", held_up)
+    room = threading.Semaphore(3)
+    with FileWriter(LOG, str(tmp_path), "a", room) as one, FileWriter(LOG, str(tmp_path), "b", room) as two:
+        for writer in (one, one, two):
+            writer.write(table_rows(0, 5))
+        with ThreadPoolExecutor(1) as pool:
+            fourth = pool.submit(two.write, table_rows(5, 10))
+            with pytest.raises(TimeoutError):
+                fourth.result(timeout=0.2)
+            go_on.set()
+            fourth.result(timeout=20)
+        assert [writer.finish().records for writer in (one, two)] == [10, 10]
+
+
+def test_nothing_is_written_behind_what_failed(tmp_path: Path) -> None:
+    room = threading.Semaphore(4)
+    with pytest.raises(ValueError, match="schema"), FileWriter(LOG, str(tmp_path), "a", room) as writer:
+        for rows in (table_rows(0, 10), other_rows(), table_rows(10, 25)):
+            with suppress(ValueError):  # it may be noticed here, or at the end
+                writer.write(rows)
+        writer.finish()
+    assert list(tmp_path.iterdir()) == []
+    assert all(room.acquire(blocking=False) for _ in range(4))
 
 
 def test_names_are_not_to_be_guessed() -> None:

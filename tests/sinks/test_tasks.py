@@ -34,6 +34,7 @@ from tests.sinks.memory_master import (
     Damaged,
     Doubling,
     Failing,
+    FailingAt,
     HoledInside,
     MemoryMaster,
     Overtaken,
@@ -114,6 +115,24 @@ def test_a_record_belongs_to_the_split_it_starts_in(warehouse: Path) -> None:
     covered = [[piece.covered.range for piece in report.written] for report in found]
     assert covered == [[span(0, 100)], [span(100, 400)], [span(400, 500)], []]
     assert files(warehouse) == ["log"] * 3
+
+
+def test_a_split_that_no_one_could_cut_is_several_files(warehouse: Path) -> None:
+    """One ends with the chunk in which it gets as long as a split should be at most: 10 + 90, 300, 5 + 5 + 90."""
+    master = MemoryMaster(SIZES, chunk_records=1, split_bytes=100)
+    (report,) = reports(warehouse, splits((0, 500)), master)
+    assert [piece.covered.range for piece in report.written] == [span(0, 100), span(100, 400), span(400, 500)]
+    offsets = [pq.read_table(warehouse / "log" / piece.file.name)["offset"].to_pylist() for piece in report.written]
+    assert offsets == [[0, 10], [100], [400, 405, 410]]
+    raw = [raw_bytes(row) for row in MASTER.records()]
+    digests = [hashlib.sha256(b"".join(raw[first:last])).hexdigest() for first, last in ((0, 2), (2, 3), (3, 6))]
+    assert [piece.checksum for piece in report.written] == [f"sha256:{digest}" for digest in digests]
+    assert [piece.file.records for piece in report.written] == [2, 1, 3]
+
+
+def test_of_several_files_none_is_left_where_the_last_one_fails(warehouse: Path) -> None:
+    bad = FailingAt(SIZES, chunk_records=1, split_bytes=100, at=410, error=CorruptRecord("bad checksum", offset=410))
+    assert failure(warehouse, splits((0, 500)), bad).offset == 410
 
 
 def test_splits_below_the_position_are_left_alone(warehouse: Path) -> None:
