@@ -7,7 +7,7 @@ what everything here rests on:
 * a transaction is built on one snapshot, and what was read of that snapshot is what the commit is compared with;
 * of the commits that came in between, one that carries the same domain's metadata, or the same application's
   transaction version or a later one, makes the commit fail (`KernelConflict`); any other append is stepped over;
-* a version is written by put-if-absent: it is there whole, once, or not at all (on a local disk, see `_alone`).
+* a version is written by put-if-absent: it is there whole, once, or not at all (on a local disk, see `version_files`).
 
 The newest version is found by listing the Delta log, which takes time for each file in it: on a local disk 20 ms a
 thousand. After a commit of its own a KernelTable knows it without (`_OwnCommit`).
@@ -18,7 +18,6 @@ waits for an acknowledgement should wait for them.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import time
@@ -27,7 +26,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
-from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -37,13 +35,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from sinks.durable import sync
 from sinks.files import DataFile
+from sinks.version_files import VersionFiles
 from sources.errors import ReplicaError
 from sources.offsets import OffsetRange
 
 ENGINE_INFO = "logtwin"
-LOCK_FILE = "_logtwin.lock"  # VACUUM leaves names alone that begin with an underscore
 _NOT_FOUND = "TableNotFoundException"
 _ALREADY_THERE = "TableAlreadyExistsException"
 _CHECKPOINT_THERE = "CheckpointAlreadyExistsException"
@@ -181,9 +178,8 @@ class KernelTable:
         self.path = path
         self._jvm = cast(Any, spark._jvm)
         self._kernel = _Package(self._jvm.io.delta.kernel)
-        configuration = spark._jsc.hadoopConfiguration()
-        self._engine = self._kernel.defaults.engine.DefaultEngine.create(configuration)
-        self._configuration = configuration
+        self._engine = self._kernel.defaults.engine.DefaultEngine.create(spark._jsc.hadoopConfiguration())
+        self._versions = VersionFiles(spark, path)
         self._hooks: list[Any] = []
         self._own: _OwnCommit | None = None
 
@@ -324,7 +320,7 @@ class KernelTable:
     def checkpoint(self, on: Snapshot) -> bool:
         """Write the checkpoint of `on`; False where it is there, or is what the committer's own hook writes.
 
-        Two who write one at once could leave a file with the other's checksum on a local disk, as `_alone` says.
+        Two who write one at once could leave a file with the other's checksum on a local disk (`VersionFiles.alone`).
         """
         if on.version % int(on.properties().get("delta.checkpointInterval", "10")) == 0:
             return False
@@ -347,61 +343,35 @@ class KernelTable:
                 _log.warning("%s: post-commit hook failed: %s", self.path, str(error).strip().partition("\n\tat ")[0])
 
     def _commit(self, java: Any, actions: Any) -> int:
-        with self._alone():
+        with self._versions.alone():
             result = java.commit(self._engine, actions)
         self._hooks.extend(result.getPostCommitHooks())
         version = int(result.getVersion())
-        self._sync(version)
+        self._versions.sync(version)
         self._own = self._own_commit(result, version)
         return version
 
     def _own_commit(self, result: Any, version: int) -> _OwnCommit | None:
-        """None where Kernel has no snapshot of it, or that has become long."""
-        found, stamp = result.getPostCommitSnapshot(), self._stamp(version)
+        """None where Kernel has no snapshot of it, that has become long, or the file cannot be looked at.
+
+        The commit has landed: a failure here costs a listing of the Delta log, and is logged.
+        """
         age = 1 if self._own is None else self._own.age + 1
-        if not found.isPresent() or stamp is None or age > _LISTED_EVERY:
+        try:
+            found, stamp = result.getPostCommitSnapshot(), self._versions.stamp(version)
+            if not found.isPresent() or stamp is None or age > _LISTED_EVERY:
+                return None
+            return _OwnCommit(Snapshot(version, found.get(), self._engine), stamp, age, time.monotonic())
+        except (PySparkException, Py4JError, OSError) as error:
+            # %r: the text of a Java exception is a question to a JVM that may be gone
+            _log.warning("%s: version %d cannot be noted as the newest: %r", self.path, version, error)
             return None
-        return _OwnCommit(Snapshot(version, found.get(), self._engine), stamp, age, time.monotonic())
 
     def _is_newest(self, own: _OwnCommit) -> bool:
         if time.monotonic() - own.made_at_s > _TRUSTED_S:
             return False
         version = own.snapshot.version
-        return self._stamp(version) == own.stamp and self._stamp(version + 1) is None
-
-    def _stamp(self, version: int) -> tuple[int, ...] | None:
-        """What tells the file of a version from another one in its place; None where there is none."""
-        folder = local_folder(self.path)
-        name = f"_delta_log/{version:020d}.json"
-        if folder is not None:
-            try:
-                found = (folder / name).stat()
-            except (FileNotFoundError, NotADirectoryError):
-                return None
-            return found.st_ino, found.st_mtime_ns
-        path = self._jvm.org.apache.hadoop.fs.Path(f"{self.path.rstrip('/')}/{name}")
-        filesystem = path.getFileSystem(self._configuration)
-        if not filesystem.exists(path):
-            return None
-        status = filesystem.getFileStatus(path)
-        return int(status.getModificationTime()), int(status.getLen())
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """On a local disk: one commit at a time, also of other processes.
-
-        Kernel writes a version there as Hadoop does, by a look whether the file exists, a rename of it, and a rename of
-        its checksum. Two writers in between leave one's file with the other's checksum, which nobody can read. Object
-        stores and HDFS put if absent by themselves.
-        """
-        folder = local_folder(self.path)
-        if folder is None:
-            yield
-            return
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / LOCK_FILE).open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield  # closing the file gives the lock back, as does a kill
+        return self._versions.stamp(version) == own.stamp and not self._versions.is_there(version + 1)
 
     def _no_actions(self) -> Any:
         return self._kernel.utils.CloseableIterable.emptyIterable()
@@ -471,17 +441,6 @@ class KernelTable:
         uri = f"{folder}/{file.name}"
         return self._kernel.utils.DataFileStatus(uri, file.size_bytes, file.modified_ms, statistics)
 
-    def _sync(self, version: int) -> None:
-        """On a local disk: force the commit, and Hadoop's checksum of it, out before anybody is promised anything."""
-        folder = local_folder(self.path)
-        if folder is None:
-            return
-        log = folder / "_delta_log"
-        for name in (f"{version:020d}.json", f".{version:020d}.json.crc"):
-            if (log / name).exists():
-                sync(log / name)
-        sync(log)
-
     def _list(self, values: Iterator[Any]) -> Any:
         java = self._jvm.java.util.ArrayList()
         for value in values:
@@ -518,13 +477,6 @@ class KernelTable:
             found=message,
             hint="Check that the table's storage can be reached and written, then start again.",
         )
-
-
-def local_folder(path: str) -> Path | None:
-    """The folder of a table on a local disk, None of one on another file system."""
-    if path.startswith("file:"):
-        return Path(unquote(path.removeprefix("file:").replace("///", "/", 1)))
-    return None if "://" in path else Path(path)
 
 
 def _each(iterator: Any) -> Iterator[Any]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from sinks import kernel
+from sinks import kernel, version_files
 from sinks.kernel import KernelConflict, KernelTable, Snapshot
 from sinks.tables import LOG
+from sinks.version_files import VersionFiles
 from sinks.warehouse import ensure_tables
 from sources.errors import ReplicaError
 from tests.sinks.test_position import file_of
@@ -89,7 +92,7 @@ def test_a_hook_that_fails_is_logged_and_no_more(table: KernelTable, caplog: pyt
 
 def test_a_commit_is_synced_before_anybody_hears_of_it(table: KernelTable, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
-    monkeypatch.setattr(kernel, "sync", lambda path: synced.append(path.name))
+    monkeypatch.setattr(version_files, "sync", lambda path: synced.append(path.name))
     table.commit(newest(table), transaction=("app", 1))
     assert synced[0] == f"{1:020d}.json"
     assert synced[-1] == "_delta_log"
@@ -158,6 +161,47 @@ def test_a_commit_of_long_ago_is_not_trusted(table: KernelTable, monkeypatch: py
     monkeypatch.setattr(kernel, "_TRUSTED_S", 0.0)
     assert newest(table) is not known
     assert newest(table).domain("place") == "1"
+
+
+@pytest.mark.parametrize("refused", [OSError(errno.EIO, "Input/output error"), Py4JError("the gateway is gone")])
+def test_a_commit_that_landed_stands_though_it_cannot_be_noted(
+    table: KernelTable, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, refused: Exception
+) -> None:
+    """What is newest is then asked of the Delta log, until a commit is noted again."""
+
+    def refuse(files: VersionFiles, version: int) -> None:
+        raise refused
+
+    other = KernelTable(SparkSession.active(), table.path)
+    table.commit(newest(table), domains={"place": "1"})
+    on = newest(table)
+    with monkeypatch.context() as broken:
+        broken.setattr(VersionFiles, "stamp", refuse)
+        assert table.commit(on, domains={"place": "2"}) == 2
+        assert newest(table) is not newest(table)
+    assert repr(refused) in caplog.text
+    assert (newest(table).version, newest(table).domain("place")) == (2, "2")
+    other.commit(newest(other), domains={"place": "3"})
+    assert newest(table).domain("place") == "3"
+    assert table.commit(newest(table), domains={"place": "4"}) == 4
+    assert newest(table) is newest(table)
+
+
+def test_on_another_file_system_the_newest_version_is_known_as_well(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(version_files, "local_folder", lambda path: None)
+    ensure_tables(spark, f"file://{tmp_path}")
+    table, other = (KernelTable(spark, LOG.path(f"file://{tmp_path}")) for _ in range(2))
+    table.commit(newest(table), domains={"place": "1"})
+    assert newest(table) is newest(table)
+    assert newest(table).domain("place") == "1"
+    other.commit(newest(other), domains={"place": "2"})
+    assert (newest(table).version, newest(table).domain("place")) == (2, "2")
+    table.commit(newest(table), domains={"place": "3"})
+    assert newest(other).domain("place") == "3"
+    shutil.rmtree(tmp_path / "log")
+    assert table.snapshot() is None
 
 
 def test_a_broken_table_is_the_replicas_failure(table: KernelTable) -> None:

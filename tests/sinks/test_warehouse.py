@@ -10,7 +10,7 @@ from delta.tables import DeltaTable
 from pyspark.errors import UnsupportedOperationException
 from pyspark.sql import SparkSession
 
-from sinks.kernel import KernelTable, local_folder
+from sinks.kernel import KernelTable
 from sinks.tables import LEDGER, LOG, QUARANTINE, TableSpec, spark_schema
 from sinks.warehouse import absolute, ensure_table, ensure_tables
 from sources.errors import ConfigurationError
@@ -118,10 +118,3 @@ def test_a_warehouse_is_absolute_or_a_uri(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert absolute("/data/twin/") == "/data/twin"
     assert absolute("s3a://bucket/twin/") == "s3a://bucket/twin"
     assert absolute("file:/data/twin") == "file:/data/twin"
-
-
-def test_only_local_folders_can_be_synced() -> None:
-    assert local_folder("/data/twin") == Path("/data/twin")
-    assert local_folder("file:///data/a%20b") == Path("/data/a b")
-    assert local_folder("file:/data/twin") == Path("/data/twin")
-    assert local_folder("s3a://bucket/twin") is None
