@@ -10,10 +10,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from bench.ways import spark_kafka_stream
+from bench import ways
 from pipeline.config import Config
 from pipeline.progress import Progress
-from pipeline.replicate import Job
 
 Parts = Mapping[str, float]
 """The mean of the steady batches, by what the time was spent on."""
@@ -34,15 +33,13 @@ class Breakdown:
 
     def replicate(self, spark: SparkSession, config: Config) -> None:
         """With logtwin, the one log or topic of `config`, up to where it ends just now."""
-        job = Job(spark, config, available_now=True)
         seen: dict[int, Progress] = {}
 
         def look(progress: list[Progress]) -> bool:
             seen.setdefault(progress[0].commits, progress[0])
             return True
 
-        job.start()
-        job.run(look, poll_interval_s=0.02)
+        job = ways.replicate(spark, config, look)
         before = max((commits for commits in seen if commits <= self._left_out), default=0)
         self._stages.append(_stages(seen.get(before), job.progress()[0]))
         self._our_durations.append(self._durations_ms(job.logs[0]._query))
@@ -51,9 +48,7 @@ class Breakdown:
         self, spark: SparkSession, server: str, topic: str, lake: Path, *, batch_records: int
     ) -> None:
         """With Spark's own source, all that the topic has just now."""
-        options = {"maxOffsetsPerTrigger": str(batch_records)}
-        query = spark_kafka_stream(spark, server, topic, lake, options).trigger(availableNow=True).start()
-        query.awaitTermination()
+        query = ways.spark_kafka_replicate(spark, server, topic, lake, batch_records=batch_records)
         self._their_durations.append(self._durations_ms(query))
 
     def details(self) -> dict[str, Any]:

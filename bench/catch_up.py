@@ -164,7 +164,8 @@ class _Contest:
 
     def _megabytes(self, rounds: tuple[Round, ...]) -> dict[str, Any]:
         """Medians."""
-        ours, against = (statistics.median(rates) for rates in zip(*((r.ours, r.against) for r in rounds), strict=True))
+        ours = statistics.median(one.ours for one in rounds)
+        against = statistics.median(one.against for one in rounds)
         body_mb = self._log.size.body_bytes / 1e6
         return {
             "ours, MB/s of the log": round(ours * self._log.end / self._log.records / 1e6, 1),

@@ -18,7 +18,7 @@ from threading import Barrier
 import pyarrow.parquet as pq
 
 from bench.payloads import LOG_ID, opened
-from sinks.files import _options
+from sinks.files import parquet_options
 from sinks.tables import LOG, with_identity
 from sources.master import Damage
 from sources.offsets import OffsetRange
@@ -65,7 +65,7 @@ def _write(log_folder: Path, pieces: Sequence[OffsetRange], file: Path, ready: B
             decoded.append(with_identity(LOG, LOG_ID, 0, chunk.records))
     ready.wait()
     began_s = time.monotonic()
-    with pq.ParquetWriter(file, LOG.schema.remove_metadata(), **_options(LOG.schema)) as parquet:
+    with pq.ParquetWriter(file, LOG.schema.remove_metadata(), **parquet_options(LOG.schema)) as parquet:
         for rows in decoded:
             parquet.write_batch(rows, row_group_size=rows.num_rows)
     return _Share(sum(rows.num_rows for rows in decoded), began_s, time.monotonic())

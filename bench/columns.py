@@ -1,6 +1,6 @@
 """How fast commit-log bytes become Arrow: `columns.decode` against the record-by-record decoder, in the same run.
 
-    python bench/columns.py [--messages 100000] [--body-bytes 1024] [--rounds 5]
+    python -m bench.columns [--messages 100000] [--body-bytes 1024] [--rounds 5]
 
 Prints rows/s and MB/s of the best round each. What may be compared, between machines and on a busy one, is the ratio
 of their CPU times.

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 from pyspark.sql import SparkSession
 
 from bench.contest import Figure, Goal, Round, Settings
-from pipeline.session import build_session
+from bench.peers import ON_CORES, plain_session
 from sinks.ledger import LedgerRow
 from sinks.log_state import LogState, Writer
 from sinks.position import LogTable
@@ -115,12 +115,9 @@ class GrownTable:
 
 def measure(settings: Settings) -> Iterator[Figure]:
     versions = (YOUNG, *(settings.scaled(version, least=2 * YOUNG) for version in OLD))
-    spark = build_session({"spark.master": "local[2]"}, name="bench", log_file=settings.folder / "spark.log")
-    try:
+    with plain_session(settings.folder, ON_CORES) as spark:
         rounds = [_round(spark, settings.folder, versions, number) for number in range(settings.rounds)]
         maintained = _maintained(spark, settings.folder / "maintained", versions[-1])
-    finally:
-        spark.stop()
     for at, version in enumerate(versions[1:], start=1):
         yield Figure(
             work=f"commit cost at table version {OLD[at - 1]:,}",

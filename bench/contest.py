@@ -72,7 +72,7 @@ class Figure:
 
     @property
     def ratio(self) -> float:
-        return statistics.median(one.ratio for one in self.rounds)
+        return statistics.median(self.ratios)
 
     @property
     def ratios(self) -> tuple[float, ...]:

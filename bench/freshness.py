@@ -19,8 +19,8 @@ import shutil
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -32,20 +32,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from kafka.admin import KafkaAdminClient
 from pyspark.sql import SparkSession
 
 from bench.contest import Figure, Goal, Round, Settings, by_turns, percentile
+from bench.payloads import create_topic
+from bench.peers import lone_broker, running_session
 from bench.steady_load import BODY_BYTES, RATE_PER_S, sent, steady_load
-from bench.ways import CODEC, config_of, spark_kafka_stream
-from pipeline.config import Config, MetadataConfig
+from bench.ways import config_of, spark_kafka_stream
+from pipeline.config import Config
 from pipeline.kafka_broker import VERSION as KAFKA_VERSION
-from pipeline.kafka_broker import running_broker
 from pipeline.replicate import Job
-from pipeline.session import build_session
+from pipeline.session import NEEDED
 from sinks.tables import KAFKA_LOG, LOG
 from tests.peers.rocketmq import Broker
-from tests.peers.spark_kafka import add_connector
 
 ROCKETMQ_VERSION = "5.5.0"
 WARM_UP_S = 20
@@ -104,9 +103,7 @@ class Contestant:
 
 def measure(settings: Settings) -> Iterator[Figure]:
     course = Course(settings.scaled(WARM_UP_S, least=3), settings.scaled(MEASURED_S, least=4))
-    spark = build_session({"spark.master": "local[2]", **CODEC}, name="bench", log_file=settings.folder / "spark.log")
-    try:
-        add_connector(spark)
+    with running_session(settings.folder, heap=NEEDED["spark.driver.memory"]) as spark:
         ours, against, own_kafka = (
             Contestant(partial(way, spark, course)) for way in (over_ha, with_spark, over_own_kafka)
         )
@@ -116,8 +113,6 @@ def measure(settings: Settings) -> Iterator[Figure]:
             lambda number: against.p50_ms(settings.folder / "spark", number),
         )
         own_kafka.p50_ms(settings.folder / "own-kafka", 0)
-    finally:
-        spark.stop()
     p99 = tuple(Round(one.p99_ms, other.p99_ms) for one, other in zip(ours.found, against.found, strict=True))
     details = _details(course, ours, against, own_kafka)
     for name, rounds in (("p50", p50), ("p99", p99)):
@@ -152,46 +147,43 @@ def over_ha(spark: SparkSession, course: Course, folder: Path) -> Freshness:
         at = {"master": f"127.0.0.1:{broker.ha_port}", "remoting": server}
         with steady_load("rocketmq", server, TOPIC, course.seconds) as load:
             watch = Watch(spark, load, Path(LOG.path(str(lake))), "store_timestamp")
-            _run(spark, config_of(lake, logs=[{"id": "rocketmq/bench", **at}]), watch)
+            _run(spark, config_of(lake, metadata=True, logs=[{"id": "rocketmq/bench", **at}]), watch)
     return watch.freshness(course)
 
 
 def over_own_kafka(spark: SparkSession, course: Course, folder: Path) -> Freshness:
-    with running_broker(folder / "broker") as server:
-        lake = folder / "lake"
-        _create_topic(server)
-        with steady_load("kafka", server, TOPIC, course.seconds) as load:
-            watch = Watch(spark, load, Path(KAFKA_LOG.path(str(lake))), "timestamp")
-            _run(spark, config_of(lake, topics=[{"id": f"kafka/bench/{TOPIC}", "servers": server}]), watch)
+    lake = folder / "lake"
+    with _kafka_load(spark, course, lake) as (server, watch):
+        topic = {"id": f"kafka/bench/{TOPIC}", "servers": server}
+        _run(spark, config_of(lake, metadata=True, topics=[topic]), watch)
     return watch.freshness(course)
 
 
 def with_spark(spark: SparkSession, course: Course, folder: Path) -> Freshness:
-    with running_broker(folder / "broker") as server:
-        lake = folder / "lake"
-        _create_topic(server)
-        with steady_load("kafka", server, TOPIC, course.seconds) as load:
-            watch = Watch(spark, load, Path(KAFKA_LOG.path(str(lake))), "timestamp")
-            query = spark_kafka_stream(spark, server, TOPIC, lake, {}).trigger(processingTime=TRIGGER).start()
-            try:
-                while not watch.is_done():
-                    query.awaitTermination(1)  # raises what ended it
-            finally:
-                query.stop()
+    lake = folder / "lake"
+    with _kafka_load(spark, course, lake) as (server, watch):
+        query = spark_kafka_stream(spark, server, TOPIC, lake, {}).trigger(processingTime=TRIGGER).start()
+        try:
+            while not watch.is_done():
+                query.awaitTermination(1)  # raises what ended it
+        finally:
+            query.stop()
     return watch.freshness(course)
 
 
+@contextmanager
+def _kafka_load(spark: SparkSession, course: Course, lake: Path) -> Iterator[tuple[str, Watch]]:
+    """A broker beside `lake` while messages come to its topic: where it is, and the watch over `lake`."""
+    with lone_broker(lake.parent) as server:
+        create_topic(server, TOPIC, 1, {"message.timestamp.type": "LogAppendTime"})
+        with steady_load("kafka", server, TOPIC, course.seconds) as load:
+            yield server, Watch(spark, load, Path(KAFKA_LOG.path(str(lake))), "timestamp")
+
+
 def _run(spark: SparkSession, config: Config, watch: Watch) -> None:
-    job = Job(spark, config.model_copy(update={"metadata": MetadataConfig()}), available_now=False)
+    job = Job(spark, config, available_now=False)
     job.start()
     job.run(lambda progress: not watch.is_done(), poll_interval_s=_LOOK_EVERY_S)
-
-
-def _create_topic(server: str) -> None:
-    settings = {"message.timestamp.type": "LogAppendTime"}
-    with closing(KafkaAdminClient(bootstrap_servers=server)) as admin:
-        one = {"num_partitions": 1, "replication_factor": 1, "configs": settings}
-        admin.create_topics({TOPIC: one}, wait_for_metadata=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,11 +260,7 @@ def _batch_ms(spark: SparkSession) -> dict[str, float]:
         one.durationMs for query in spark.streams.active for one in query.recentProgress if "addBatch" in one.durationMs
     ]
     names = dict.fromkeys(name for one in batches for name in one)
-    return {name: _median([one[name] for one in batches if name in one]) for name in names}
-
-
-def _median(values: Sequence[float]) -> float:
-    return float(statistics.median(values))
+    return {name: statistics.median(one[name] for one in batches if name in one) for name in names}
 
 
 def _shown(one: Freshness) -> str:

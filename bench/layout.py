@@ -10,25 +10,23 @@ and of `logtwin verify`, whole and by path.
 
 from __future__ import annotations
 
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, lit
 
-from bench.pipeline import LOG_ID
-from pipeline.config import Config, parse
+from bench.payloads import LOG_ID
+from bench.peers import ON_CORES, plain_session
+from bench.scratch import scratch_folder
+from bench.ways import config_of, replicate
+from pipeline.config import Config
 from pipeline.maintain import Maintenance
-from pipeline.replicate import Job
-from pipeline.session import build_session
 from pipeline.verify import Scope, verify_log
 from sinks.tables import LOG
 from sinks.views.registration import register
@@ -108,9 +106,7 @@ class Bench:
         self._first_verify_s: float | None = None
 
     def replicate(self) -> None:
-        job = Job(self._spark, self._config, available_now=True)
-        job.start()
-        job.run(poll_interval_s=0.02)
+        replicate(self._spark, self._config)
 
     def maintain(self) -> None:
         for _ in Maintenance(self._spark, self._config, dry_run=False).run():
@@ -167,21 +163,16 @@ class Bench:
 
 
 def main(megabytes: int = 5000) -> None:
-    folder = Path(tempfile.mkdtemp(prefix="logtwin-bench-"))
-    try:
+    properties = {**ON_CORES, "spark.driver.memory": "2g", **WITHOUT_CHANGES}
+    with scratch_folder() as folder, plain_session(folder, properties) as spark:
         size_bytes = megabytes * 1_000_000
         write_large_log(folder / "log", size_bytes, topics=traffic(), span_ms=_DAY // timedelta(milliseconds=1))
-        log = {"id": LOG_ID, "path": str(folder / "log"), "max_bytes_per_trigger": _BATCH_BYTES}
-        settings = {"warehouse": str(folder / "lake"), "trigger_interval_s": 0.01, "logs": [log]}
-        properties = {"spark.master": "local[2]", "spark.driver.memory": "2g", **WITHOUT_CHANGES}
-        spark = build_session(properties, name="bench")
-        bench = Bench(spark, parse(settings, where="bench"))
+        log = {"id": str(LOG_ID), "path": str(folder / "log"), "max_bytes_per_trigger": _BATCH_BYTES}
+        bench = Bench(spark, config_of(folder / "lake", logs=[log]))
         bench.measure("as the job left it", bench.replicate)
         bench.measure("after logtwin maintain", bench.maintain)
         bench.measure("after OPTIMIZE", bench.optimize)
         bench.measure("after OPTIMIZE with finer settings", bench.optimize_finely)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

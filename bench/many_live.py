@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 from bench.contest import Settings, percentile
 from bench.freshness import TOPIC, Rows, rows
 from bench.ways import config_of
-from pipeline.config import Config, MetadataConfig
+from pipeline.config import Config
 from pipeline.own_process import own_process
 from pipeline.progress import Phase, Progress
 from pipeline.replicate import Job
@@ -138,7 +138,7 @@ def _config(lake: Path, addresses: list[tuple[str, str]]) -> Config:
         {"id": f"rocketmq/log-{number}", "remoting": remoting, "master": ha}
         for number, (remoting, ha) in enumerate(addresses)
     ]
-    return config_of(lake, logs=logs).model_copy(update={"metadata": MetadataConfig()})
+    return config_of(lake, metadata=True, logs=logs)
 
 
 @contextmanager

@@ -14,16 +14,15 @@ import shutil
 import statistics
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import SparkSession
 
 from bench.contest import Figure, Goal, Round, Settings
-from bench.many_live import RATE_PER_S, Live, live, running
+from bench.many_live import RATE_PER_S, live, running
+from bench.peers import plain_session
 from bench.ways import commits, config_of
-from pipeline.session import build_session
 from sinks.tables import LOG
 from tests.large_log import write_large_log
 from tests.resident import MIB
@@ -38,12 +37,9 @@ _BOOKKEEPING_S = 1.0  # what a batch does behind its commit
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    spark = build_session({}, name="bench", log_file=settings.folder / "spark.log")
-    try:
+    with plain_session(settings.folder, {}) as spark:
         yield from _catch_up(spark, settings)
         yield from _live(spark, settings)
-    finally:
-        spark.stop()
 
 
 def _counts(settings: Settings) -> tuple[int, ...]:
@@ -128,9 +124,5 @@ def _live(spark: SparkSession, settings: Settings) -> Iterator[Figure]:
             unit="records/s in all",
             rounds=(Round(taken[count].records_per_s, taken[1].records_per_s),),
             goal=KEPT_UP,
-            details={f"{number} logs": _as_details(one) for number, one in taken.items()},
+            details={f"{number} logs": asdict(one) for number, one in taken.items()},
         )
-
-
-def _as_details(one: Live) -> dict[str, Any]:
-    return {name: getattr(one, name) for name in Live.__slots__}

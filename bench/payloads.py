@@ -8,7 +8,7 @@ properties, as a broker of 5.x stores them, with KEYS and a UNIQ_KEY that differ
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -167,9 +167,10 @@ def opened(folder: Path) -> RocketMQLog:
     return RocketMQLog(log_id=LOG_ID, path=str(folder))
 
 
-def create_topic(server: str, topic: str, partitions: int) -> None:
+def create_topic(server: str, topic: str, partitions: int, configs: Mapping[str, str] | None = None) -> None:
+    one = {"num_partitions": partitions, "replication_factor": 1, "configs": configs or {}}
     with closing(KafkaAdminClient(bootstrap_servers=server)) as admin:
-        admin.create_topics({topic: {"num_partitions": partitions, "replication_factor": 1}}, wait_for_metadata=True)
+        admin.create_topics({topic: one}, wait_for_metadata=True)
 
 
 def fill_topic(

@@ -1,9 +1,9 @@
-"""What a work beside Spark's Kafka source needs while it lasts: a session that has the source, and a real broker."""
+"""What a work needs while it lasts: a Spark session, for some with Spark's Kafka source; and a real Kafka broker."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,20 +15,27 @@ from pipeline.session import build_session
 from tests.peers.spark_kafka import add_connector
 
 CORES = 2
+ON_CORES = {"spark.master": f"local[{CORES}]"}
 
 
 @contextmanager
-def running_session(folder: Path) -> Iterator[SparkSession]:
-    """For both contestants. What its JVM says is in `folder` while it lasts."""
+def plain_session(folder: Path, properties: Mapping[str, str]) -> Iterator[SparkSession]:
+    """With `properties` over logtwin's own. What its JVM says is in `folder` while it lasts."""
     log_file = folder / "spark.log"
-    properties = {"spark.master": f"local[{CORES}]", "spark.driver.memory": "2g", **CODEC}
     spark = build_session(properties, name="bench", log_file=log_file)
     try:
-        add_connector(spark)
         yield spark
     finally:
         spark.stop()
         log_file.unlink()
+
+
+@contextmanager
+def running_session(folder: Path, *, heap: str = "2g") -> Iterator[SparkSession]:
+    """For both contestants, otherwise as `plain_session`."""
+    with plain_session(folder, {**ON_CORES, "spark.driver.memory": heap, **CODEC}) as spark:
+        add_connector(spark)
+        yield spark
 
 
 @contextmanager

@@ -9,29 +9,24 @@ from __future__ import annotations
 import shutil
 import statistics
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from pipeline.config import parse
-from pipeline.replicate import Job
-from pipeline.session import build_session
+from bench.payloads import LOG_ID
+from bench.peers import ON_CORES, plain_session
+from bench.scratch import scratch_folder
+from bench.ways import config_of, replicate
 from tests.large_log import write_large_log
-
-LOG_ID = "rocketmq/bench"
 
 
 def with_logtwin(spark: SparkSession, log: Path, lake: Path) -> None:
-    config = parse({"warehouse": str(lake), "logs": [{"id": LOG_ID, "path": str(log)}]}, where="bench")
-    job = Job(spark, config, available_now=True)
-    job.start()
-    job.run(poll_interval_s=0.02)
+    replicate(spark, config_of(lake, logs=[{"id": str(LOG_ID), "path": str(log)}]))
 
 
 def with_delta_writer(spark: SparkSession, log: Path, lake: Path) -> None:
-    records = spark.readStream.format("logtwin").options(id=LOG_ID, path=str(log)).load()
+    records = spark.readStream.format("logtwin").options(id=str(LOG_ID), path=str(log)).load()
     query = (
         records.writeStream.format("delta")
         .option("checkpointLocation", str(lake / "checkpoint"))
@@ -42,10 +37,8 @@ def with_delta_writer(spark: SparkSession, log: Path, lake: Path) -> None:
 
 
 def main(megabytes: int = 500, rounds: int = 3) -> None:
-    folder = Path(tempfile.mkdtemp(prefix="logtwin-bench-"))
-    try:
+    with scratch_folder() as folder, plain_session(folder, ON_CORES) as spark:
         size_bytes = write_large_log(folder / "log", megabytes * 1_000_000)
-        spark = build_session({"spark.master": "local[2]"}, name="bench")
         ways = {"logtwin's sink": with_logtwin, "Delta's writer": with_delta_writer}
         seconds: dict[str, list[float]] = {name: [] for name in ways}
         for number in range(rounds + 1):
@@ -61,8 +54,6 @@ def main(megabytes: int = 500, rounds: int = 3) -> None:
             middle = statistics.median(taken)
             print(f"{name}: {middle:.1f} s, {size_bytes / 1e6 / middle:,.0f} MB/s (median of {rounds})")
         print(f"ratio, round by round: {', '.join(f'{ratio:.2f}' for ratio in ratios)}")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import shutil
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -29,12 +28,11 @@ from pyspark.sql import SparkSession
 
 from bench import columns, payloads, ways
 from bench.machine import commit, machine
+from bench.peers import lone_broker, running_session
 from bench.results import FOLDER
-from pipeline.kafka_broker import running_broker
-from pipeline.session import build_session
+from bench.scratch import scratch_folder
 from pipeline.whole_file import replacing
 from sinks.tables import KAFKA_LOG, LOG, TableSpec
-from tests.peers.spark_kafka import add_connector
 
 ALLOWED = 0.75
 RECORDED = FOLDER / "quick.json"
@@ -88,8 +86,8 @@ def _record(path: Path, ratios: Mapping[str, float]) -> None:
 
 def measured() -> dict[str, float]:
     decode = decode_ratio()
-    with tempfile.TemporaryDirectory(prefix="logtwin-bench-", ignore_cleanup_errors=True) as folder:
-        return {**_lake_ratios(Path(folder)), "decode": decode}
+    with scratch_folder() as folder:
+        return {**_lake_ratios(folder), "decode": decode}
 
 
 def decode_ratio() -> float:
@@ -110,13 +108,8 @@ class _Inputs:
 
 
 def _lake_ratios(folder: Path) -> dict[str, float]:
-    with _inputs(folder) as inputs:
-        spark = build_session({"spark.master": "local[2]", **ways.CODEC}, name="bench", log_file=folder / "spark.log")
-        try:
-            add_connector(spark)
-            rounds = [_round(number, spark, inputs) for number in range(ROUNDS)]
-        finally:
-            spark.stop()
+    with _inputs(folder) as inputs, running_session(folder) as spark:
+        rounds = [_round(number, spark, inputs) for number in range(ROUNDS)]
     return {name: statistics.median(one[name] / one["Spark"] for one in rounds) for name in ("catch-up", "Kafka")}
 
 
@@ -124,7 +117,7 @@ def _lake_ratios(folder: Path) -> dict[str, float]:
 def _inputs(folder: Path) -> Iterator[_Inputs]:
     log = folder / "log"
     log_end = payloads.write_log(log, BODY_BYTES, RECORDS)
-    with running_broker(folder / "broker") as server:
+    with lone_broker(folder) as server:
         payloads.fill_topic(server, _TOPIC, log, PARTITIONS)
         yield _Inputs(folder, log, log_end, server)
 

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import tempfile
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing.connection import Connection
-from pathlib import Path
 
 from bench.contest import Figure, Settings
 from bench.results import figure_as_json, figure_from_json
+from bench.scratch import scratch_folder
 
 _SPAWN = multiprocessing.get_context("spawn")  # a fork of a process with threads, or with a JVM, is none of use
 _FIGURE, _ERROR = "figure", "error"
@@ -34,10 +33,9 @@ class Outcome:
 
 def run(module: str, *, rounds: int, scale: float) -> Outcome:
     """Call the `measure` of `module` in a new process, with an empty folder."""
-    # A JVM whose Python was killed may still write while it ends.
-    with tempfile.TemporaryDirectory(prefix="logtwin-bench-", ignore_cleanup_errors=True) as folder:
+    with scratch_folder() as folder:
         receiver, sender = _SPAWN.Pipe(duplex=False)
-        settings = Settings(folder=Path(folder), rounds=rounds, scale=scale)
+        settings = Settings(folder=folder, rounds=rounds, scale=scale)
         process = _SPAWN.Process(target=_measure, args=(module, settings, sender))
         process.start()
         sender.close()  # so that the end of the process is the end of what comes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from bench.contest import Figure
@@ -35,7 +35,7 @@ def _lines(results: Results) -> Iterator[str]:
         yield from _explained(name, work)
 
 
-def _row(cells: Iterator[str] | tuple[str, ...]) -> str:
+def _row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 

@@ -9,16 +9,15 @@ time is printed beside it; Spark is there already.
 from __future__ import annotations
 
 import hashlib
-import shutil
 import statistics
 import sys
-import tempfile
 import time
 from pathlib import Path
 
-from bench.pipeline import LOG_ID, with_logtwin
-from pipeline.config import parse
-from pipeline.session import build_session
+from bench.payloads import LOG_ID
+from bench.peers import ON_CORES, plain_session
+from bench.scratch import scratch_folder
+from bench.ways import config_of, replicate
 from pipeline.verify import Scope, verify_log
 from tests.large_log import write_large_log
 
@@ -35,12 +34,10 @@ def read_and_hash(folder: Path) -> None:
 
 
 def main(megabytes: int = 1000, rounds: int = 3) -> None:
-    folder = Path(tempfile.mkdtemp(prefix="logtwin-bench-"))
-    try:
+    with scratch_folder() as folder, plain_session(folder, ON_CORES) as spark:
         size_bytes = write_large_log(folder / "log", megabytes * 1_000_000)
-        spark = build_session({"spark.master": "local[2]"}, name="bench")
-        with_logtwin(spark, folder / "log", folder / "lake")
-        config = parse({"logs": [{"id": LOG_ID, "path": str(folder / "log")}]}, where="bench")
+        config = config_of(folder / "lake", logs=[{"id": str(LOG_ID), "path": str(folder / "log")}])
+        replicate(spark, config)
         hashing: list[float] = []
         verifying: list[float] = []
         proving_queues: list[float] = []
@@ -48,7 +45,7 @@ def main(megabytes: int = 1000, rounds: int = 3) -> None:
             started = time.perf_counter()
             read_and_hash(folder / "log")
             hashed = time.perf_counter()
-            summary = verify_log(spark, str(folder / "lake"), config.logs[0], Scope())
+            summary = verify_log(spark, config.warehouse, config.logs[0], Scope())
             if summary.problem is not None or summary.bytes != size_bytes:
                 raise SystemExit(f"not equal: {summary.as_json()}")
             if number:
@@ -60,8 +57,6 @@ def main(megabytes: int = 1000, rounds: int = 3) -> None:
         print(f"queue proof, beside it: {statistics.median(proving_queues):.2f} s")
         ratios = [plain / ours for plain, ours in zip(hashing, verifying, strict=True)]
         print(f"ratio, round by round: {', '.join(f'{ratio:.2f}' for ratio in ratios)}")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _print(what: str, size_bytes: int, seconds: list[float]) -> None:

@@ -7,15 +7,17 @@ table's Delta log: the first batches, in which JVM and Python workers get warm, 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pipeline.config import Config, parse
+from pipeline.progress import Progress
 from pipeline.replicate import Job
 from sinks.files import ZSTD_LEVEL
 from sinks.kernel import KernelTable
@@ -29,16 +31,16 @@ CODEC = {
 """For the session in which Spark writes: what logtwin's files have."""
 
 
-def config_of(lake: Path, **lists: list[dict[str, Any]]) -> Config:
-    """`logs` or `topics` as in the configuration file, into `lake`, without metadata."""
-    return parse({"warehouse": str(lake), "metadata": {"enabled": False}, **lists}, where="bench")
+def config_of(lake: Path, *, metadata: bool = False, **lists: list[dict[str, Any]]) -> Config:
+    """`logs` or `topics` as in the configuration file, into `lake`; with `metadata` that is replicated, too."""
+    return parse({"warehouse": str(lake), "metadata": {"enabled": metadata}, **lists}, where="bench")
 
 
-def replicate(spark: SparkSession, config: Config) -> Job:
-    """With logtwin, up to where the masters' logs end just now; the job, which has ended."""
+def replicate(spark: SparkSession, config: Config, on_poll: Callable[[list[Progress]], bool] | None = None) -> Job:
+    """With logtwin, up to where the masters' logs end just now; the job, which has ended. `on_poll`: as `Job.run`."""
     job = Job(spark, config, available_now=True)
     job.start()
-    job.run(poll_interval_s=0.02)
+    job.run(on_poll, poll_interval_s=0.02)
     return job
 
 
@@ -81,11 +83,14 @@ def _as_kafka_log(records: DataFrame) -> DataFrame:
     )
 
 
-def spark_kafka_replicate(spark: SparkSession, server: str, topic: str, lake: Path, *, batch_records: int) -> None:
-    """With Spark's own source, all that the topic has just now."""
+def spark_kafka_replicate(
+    spark: SparkSession, server: str, topic: str, lake: Path, *, batch_records: int
+) -> StreamingQuery:
+    """With Spark's own source, all that the topic has just now; the query, which has ended."""
     options = {"maxOffsetsPerTrigger": str(batch_records)}
-    writer = spark_kafka_stream(spark, server, topic, lake, options).trigger(availableNow=True)
-    writer.start().awaitTermination()
+    query = spark_kafka_stream(spark, server, topic, lake, options).trigger(availableNow=True).start()
+    query.awaitTermination()
+    return query
 
 
 @dataclass(frozen=True, slots=True)
