@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.splits import split_bytes
+from sources.splits import WORTH_A_TASK_BYTES, split_bytes
 
 MIB = 1024 * 1024
 MOST_BYTES = 64 * MIB
@@ -52,5 +52,30 @@ def test_what_one_task_may_read_is_a_limit_whatever_is_worth_a_task() -> None:
 def test_splits_are_as_large_as_each_other_and_within_the_limit(total_bytes: int, most_bytes: int, cores: int) -> None:
     size = split_bytes(total_bytes, most_bytes=most_bytes, cores=cores)
     assert 0 < size <= most_bytes
-    splits = -(-total_bytes // size)
-    assert total_bytes - (splits - 1) * size <= size
+    splits, fewest, worth = -(-total_bytes // size), -(-total_bytes // most_bytes), total_bytes // WORTH_A_TASK_BYTES
+    most = fewest + cores - 1 if worth >= cores else max(fewest, worth)  # a multiple of cores is never further away
+    assert splits <= most
+    assert splits * size - total_bytes < most  # what the last one lacks: less than a byte for each
+
+
+@given(
+    total_bytes=st.integers(1, 2**40),
+    most_bytes=st.integers(2 * WORTH_A_TASK_BYTES, 256 * MIB),
+    cores=st.integers(1, 512),
+)
+def test_every_split_is_worth_a_task_where_the_limit_leaves_room(total_bytes: int, most_bytes: int, cores: int) -> None:
+    splits = splits_of(total_bytes, cores=cores, most_bytes=most_bytes)
+    assert splits <= max(total_bytes // WORTH_A_TASK_BYTES, 1)
+
+
+@given(
+    bytes_each=st.integers(WORTH_A_TASK_BYTES, 2**30),
+    left_over=st.integers(0, 511),
+    most_bytes=st.integers(MIB, 256 * MIB),
+    cores=st.integers(1, 512),
+)
+def test_with_enough_for_every_core_each_has_as_many_splits(
+    bytes_each: int, left_over: int, most_bytes: int, cores: int
+) -> None:
+    total_bytes = bytes_each * cores + left_over
+    assert splits_of(total_bytes, cores=cores, most_bytes=most_bytes) % cores == 0
