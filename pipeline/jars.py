@@ -5,6 +5,7 @@ Spark could do it at every start (``spark.jars.packages``), at the price of seco
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import shutil
@@ -14,6 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pyspark
+from tenacity import Retrying, stop_after_attempt, wait_exponential
 
 from sources.errors import ConfigurationError
 
@@ -21,6 +23,7 @@ log = logging.getLogger(__name__)
 
 DELTA_ORGANISATION = "io.delta"
 DELTA_MODULE = "delta-spark_4.2_2.13"
+_ATTEMPTS, _FIRST_WAIT_S = 3, 1.0  # the second wait is twice the first
 
 
 def cache_folder() -> Path:
@@ -41,25 +44,32 @@ def delta_jars() -> list[Path]:
 def resolve(organisation: str, module: str, revision: str) -> Path:
     """A folder with the jars of a module and all it depends on, downloaded unless it is there.
 
-    Two processes may ask at once: each works in a folder of its own, and the first rename wins.
-    Raises ConfigurationError with what Ivy said.
+    One process at a time: Ivy does not guard its own cache against a second one. What fails is tried again, because of
+    dozens of files from the network one may get lost. Raises ConfigurationError with what Ivy said.
     """
     folder = cache_folder() / "jars" / f"{module}-{revision}"
     if folder.is_dir():
         return folder
-    log.info("resolving %s %s (once) …", module, revision)
     folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # given back when the file is closed
+        if not folder.is_dir():
+            log.info("resolving %s %s (once) …", module, revision)
+            _download(organisation, module, revision, folder)
+    return folder
+
+
+def _download(organisation: str, module: str, revision: str, folder: Path) -> None:
+    """All of it or nothing: a kill leaves a hidden folder, and none that looks complete."""
     work = Path(tempfile.mkdtemp(prefix=f".{module}-", dir=folder.parent))
     try:
-        _retrieve(organisation, module, revision, work)
-        try:
-            work.rename(folder)
-        except OSError:
-            if not folder.is_dir():
-                raise
+        wait = wait_exponential(multiplier=_FIRST_WAIT_S)
+        for attempt in Retrying(stop=stop_after_attempt(_ATTEMPTS), wait=wait, reraise=True):
+            with attempt:
+                _retrieve(organisation, module, revision, work)
+        work.rename(folder)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    return folder
 
 
 def java() -> str:
