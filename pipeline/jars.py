@@ -11,11 +11,12 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
 import pyspark
-from tenacity import Retrying, stop_after_attempt, wait_exponential
+from tenacity import RetryCallState, Retrying, stop_after_attempt, wait_exponential
 
 from sources.errors import ConfigurationError
 
@@ -23,7 +24,7 @@ log = logging.getLogger(__name__)
 
 DELTA_ORGANISATION = "io.delta"
 DELTA_MODULE = "delta-spark_4.2_2.13"
-_ATTEMPTS, _FIRST_WAIT_S = 3, 1.0  # the second wait is twice the first
+_ATTEMPTS, _FIRST_WAIT_S = 5, 2.0  # each wait is twice the one before: a repository that is away for half a minute
 
 
 def cache_folder() -> Path:
@@ -61,15 +62,21 @@ def resolve(organisation: str, module: str, revision: str) -> Path:
 
 def _download(organisation: str, module: str, revision: str, folder: Path) -> None:
     """All of it or nothing: a kill leaves a hidden folder, and none that looks complete."""
+    ivy = [java(), "-cp", f"{_spark_jars()}/*", "org.apache.ivy.Main"]
+    ivy += ["-dependency", organisation, module, revision, "-confs", "default", "-types", "jar", "bundle"]
     work = Path(tempfile.mkdtemp(prefix=f".{module}-", dir=folder.parent))
     try:
-        wait = wait_exponential(multiplier=_FIRST_WAIT_S)
-        for attempt in Retrying(stop=stop_after_attempt(_ATTEMPTS), wait=wait, reraise=True):
+        stop, wait = stop_after_attempt(_ATTEMPTS), wait_exponential(multiplier=_FIRST_WAIT_S)
+        for attempt in Retrying(stop=stop, wait=wait, before_sleep=_say_again, reraise=True):
             with attempt:
-                _retrieve(organisation, module, revision, work)
+                _retrieve(ivy, work, f"{organisation}:{module}:{revision}")
         work.rename(folder)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _say_again(state: RetryCallState) -> None:
+    log.warning("not all files came; trying again in %.0f s", state.upcoming_sleep)
 
 
 def java() -> str:
@@ -83,15 +90,12 @@ def java() -> str:
     return found
 
 
-def _retrieve(organisation: str, module: str, revision: str, into: Path) -> None:
-    pattern = f"{into}/[artifact]-[revision](-[classifier]).[ext]"
-    command = [java(), "-cp", f"{_spark_jars()}/*", "org.apache.ivy.Main"]
-    command += ["-dependency", organisation, module, revision, "-confs", "default", "-types", "jar", "bundle"]
-    command += ["-retrieve", pattern]
+def _retrieve(ivy: Sequence[str], into: Path, name: str) -> None:
+    command = [*ivy, "-retrieve", f"{into}/[artifact]-[revision](-[classifier]).[ext]"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own arguments
     if done.returncode != 0 or not any(into.glob("*.jar")):
         raise ConfigurationError(
-            f"cannot resolve {organisation}:{module}:{revision}",
+            f"cannot resolve {name}",
             found=(done.stdout + done.stderr).strip()[-1500:],
             hint="Maven Central must be reachable, or named in Ivy's settings.",
         )

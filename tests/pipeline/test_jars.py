@@ -61,18 +61,18 @@ def test_what_is_there_is_not_asked_for_again(ivy: Ivy, tmp_path: Path) -> None:
     assert left(tmp_path) == {"some-1.0", ".lock"}
 
 
-def test_a_download_that_fails_twice_is_tried_a_third_time(ivy: Ivy) -> None:
-    ivy.fails(2)
+def test_a_download_that_fails_is_tried_again(ivy: Ivy) -> None:
+    ivy.fails(4)
     assert found() == ["some-1.0.jar"]
-    assert ivy.calls == 3
+    assert ivy.calls == 5
 
 
 def test_one_that_goes_on_failing_says_what_ivy_said_and_leaves_nothing(ivy: Ivy, tmp_path: Path) -> None:
-    ivy.fails(3)
+    ivy.fails(5)
     with pytest.raises(ConfigurationError, match=r"org\.some:some:1\.0") as caught:
         resolve("org.some", "some", "1.0")
     assert "Connection reset" in str(caught.value)
-    assert ivy.calls == 3
+    assert ivy.calls == 5
     assert left(tmp_path) == {".lock"}
     assert found() == ["some-1.0.jar"]
 
@@ -81,3 +81,12 @@ def test_who_asks_at_the_same_time_waits_for_the_one_download(ivy: Ivy) -> None:
     with ThreadPoolExecutor(4) as pool:
         assert [one.result() for one in [pool.submit(found) for _ in range(4)]] == [["some-1.0.jar"]] * 4
     assert ivy.calls == 1
+
+
+def test_where_there_is_no_java_nothing_is_tried_again(
+    ivy: Ivy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    monkeypatch.setattr(jars, "_FIRST_WAIT_S", 1000.0)
+    with pytest.raises(ConfigurationError, match="there is no Java"):
+        resolve("org.some", "some", "1.0")
