@@ -28,8 +28,8 @@ from pyspark.sql import SparkSession
 
 from bench.contest import Figure, Goal, Settings, by_turns
 from bench.payloads import FILE_BYTES, LOG_ID, rows, write_log
+from bench.peers import ON_CORES, plain_session
 from bench.ways import config_of, replicate, steady_records_per_s
-from pipeline.session import build_session
 from sinks.tables import LOG
 from sources.offsets import Offset
 from sources.rocketmq.commitlog import HEAD
@@ -67,11 +67,10 @@ def measure(settings: Settings) -> Iterator[Figure]:
             _await_ready(master, names, end)
             print(f"the master has {end:,} bytes and took {time.perf_counter() - started:.0f} s over them", flush=True)
             started = time.perf_counter()
-            spark = build_session({"spark.master": "local[2]"}, name="bench", log_file=settings.folder / "spark.log")
-            session_s = time.perf_counter() - started
-            contest = _Contest(spark, settings, names, master, end, records)
-            rounds = by_turns(settings.rounds, contest.logtwin, contest.slave)
-            spark.stop()
+            with plain_session(settings.folder, ON_CORES) as spark:
+                session_s = time.perf_counter() - started
+                contest = _Contest(spark, settings, names, master, end, records)
+                rounds = by_turns(settings.rounds, contest.logtwin, contest.slave)
     shutil.rmtree(master.home)
     shutil.rmtree(names.home)
     yield Figure(

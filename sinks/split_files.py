@@ -11,7 +11,6 @@ import hashlib
 import threading
 from concurrent.futures import Future
 from contextlib import ExitStack
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Final
 
@@ -45,7 +44,7 @@ class SplitFiles:
         self._files = ExitStack()
         self._stretch: _Stretch | None = None
         self._quarantine: FileWriter | None = None
-        self._written: list[_Finishing] = []
+        self._ended: list[tuple[_Stretch, Future[DataFile]]] = []  # whose files are not all complete yet
         self._damaged: list[Damaged] = []
 
     def __enter__(self) -> SplitFiles:
@@ -65,7 +64,7 @@ class SplitFiles:
         """Close the files and make them durable."""
         self._end_stretch()
         quarantined = None if self._quarantine is None else self._quarantine.finish()
-        written = tuple(stretch.result() for stretch in self._written)
+        written = tuple(stretch.written(file.result()) for stretch, file in self._ended)
         return SplitReport(split, batch, written, tuple(self._damaged), quarantined)
 
     def _add_records(self, chunk: Chunk) -> None:
@@ -95,7 +94,7 @@ class SplitFiles:
 
     def _end_stretch(self) -> None:
         if self._stretch is not None:
-            self._written.append(self._stretch.finishing())
+            self._ended.append((self._stretch, self._stretch.finishing()))
             self._stretch = None
 
 
@@ -126,11 +125,14 @@ class _Stretch:
         self._last_raw = bytes(chunk.raw[len(chunk.raw) - int(lengths[-1]) :])
         self._add_times(chunk.records.column("store_timestamp"))
 
-    def finishing(self) -> _Finishing:
+    def finishing(self) -> Future[DataFile]:
+        """Nothing more comes."""
+        return self._file.finishing()
+
+    def written(self, file: DataFile) -> Written:
         covered = Covered(OffsetRange(self._start, self._end), self._last_record.start)
         checksum, link = written(self._digest), Link.of(self._last_record, self._last_raw)
-        times = (self._first_store, self._last_store)
-        return _Finishing(covered, checksum, self.bytes, link, times, self._file.finishing())
+        return Written(covered, checksum, self.bytes, link, self._first_store, self._last_store, file)
 
     def _add_times(self, times: pa.Array) -> None:
         found = pc.min_max(times.cast(pa.int64())).as_py()
@@ -146,19 +148,3 @@ class _Stretch:
     def _check_bytes(self, chunk: Chunk, expected: int) -> None:
         if len(chunk.raw) != expected:
             raise failure("a chunk holds other bytes than its records", self._end, f"{expected} bytes", len(chunk.raw))
-
-
-@dataclass(frozen=True, slots=True)
-class _Finishing:
-    """A stretch whose end is known, and its file, which is not complete yet."""
-
-    covered: Covered
-    checksum: str
-    bytes: int
-    link: Link
-    times: tuple[int | None, int | None]
-    file: Future[DataFile]
-
-    def result(self) -> Written:
-        """Waits for the file. Raises as `FileWriter.finish`."""
-        return Written(self.covered, self.checksum, self.bytes, self.link, *self.times, self.file.result())

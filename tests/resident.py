@@ -37,10 +37,7 @@ def _anonymous_mib(process: psutil.Process) -> float:
     Pages of mapped files belong to the page cache. A JVM that is forking, as Hadoop's local file system makes it do,
     would otherwise count twice. `smaps_rollup` as proc(5) describes it (Linux).
     """
-    try:
-        lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()
-    except OSError as error:
-        raise psutil.NoSuchProcess(process.pid) from error
+    lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith("Pss_Anon:")) / 1024
 
 
@@ -53,7 +50,7 @@ def held_mib(pid: int) -> list[tuple[str, float]]:
     held: list[tuple[str, float]] = []
     try:
         for process in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]:
-            with contextlib.suppress(psutil.Error):
+            with contextlib.suppress(psutil.Error, OSError):
                 held.append((Path(process.exe()).name, _anonymous_mib(process)))
     except psutil.Error:
         return held
