@@ -4,10 +4,15 @@ Spark starts a daemon for each kind of Python worker, and forks one worker or se
 plans, one that reads, one for each task. What those import, pyarrow and this project, costs each of them most of a
 second of processor time. Here it is imported once, before the first fork. No thread is started by that.
 
+What was imported is kept from the garbage collector: a worker collects after each task, and would walk through all of
+it each time, 0.1 s of a processor, which also copies its pages out of what the forks share.
+
 In effect by ``spark.python.daemon.module``, where driver and workers share one installation (`pipeline.session`).
 """
 
 from __future__ import annotations
+
+import gc
 
 from pyspark.daemon import manager
 
@@ -15,4 +20,5 @@ import sinks.tasks  # noqa: F401  (for those that are forked)
 import sources.datasource  # noqa: F401
 
 if __name__ == "__main__":
+    gc.freeze()
     manager()

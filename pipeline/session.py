@@ -34,6 +34,10 @@ NEEDED = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
+    # The same of the versions that Kernel writes, and of their checksums: fifteen processes each. Neither store can do
+    # more on a local disk than look whether a version is there and then rename; ours are alone there anyway
+    # (`sinks/version_files.py`).
+    "spark.hadoop.io.delta.kernel.logStore.file.impl": "io.delta.storage.LocalLogStore",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }

@@ -56,6 +56,9 @@ _CONFLICTS = frozenset(
         _ALREADY_THERE,
     )
 )
+# Kernel's names of post-commit hooks.
+_CHECKPOINT = "CHECKPOINT"
+_CHECKSUM_OF_ALL = "CHECKSUM_FULL"
 _LISTED_EVERY = 100
 _TRUSTED_S = 60.0
 _log = logging.getLogger(__name__)
@@ -124,7 +127,7 @@ class Snapshot:
         """The metadata of every domain, by its name."""
         # Kernel's own map: its public API wants to know the names
         found = self.java.getActiveDomainMetadataMap()
-        return {str(name): str(found[name].getConfiguration()) for name in found}
+        return {str(name): str(found.get(name).getConfiguration()) for name in _each(found.keySet().iterator())}
 
     def transaction_version(self, app_id: str) -> int | None:
         """The last transaction version of an application."""
@@ -139,7 +142,8 @@ class Snapshot:
         return str(self.java.getSchema().toJson())
 
     def properties(self) -> dict[str, str]:
-        return dict(self.java.getTableProperties())
+        found = self.java.getTableProperties()
+        return {str(name): str(found.get(name)) for name in _each(found.keySet().iterator())}
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +180,9 @@ class KernelTable:
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self.path = path
-        self._jvm = cast(Any, spark._jvm)
-        self._kernel = _Package(self._jvm.io.delta.kernel)
+        jvm = cast(Any, spark._jvm)
+        self._kernel = _Package(jvm.io.delta.kernel)
+        self._java = _Package(jvm.java)
         self._engine = self._kernel.defaults.engine.DefaultEngine.create(spark._jsc.hadoopConfiguration())
         self._versions = VersionFiles(spark, path)
         self._hooks: list[Any] = []
@@ -206,7 +211,7 @@ class KernelTable:
     def oldest_version(self, on: Snapshot) -> int:
         """The first version that the Delta log still has all of."""
         with self._translated():
-            history, anywhere = self._kernel.internal.DeltaHistoryManager, self._jvm.java.util.Optional.empty()
+            history, anywhere = self._kernel.internal.DeltaHistoryManager, self._java.util.Optional.empty()
             return int(history.getEarliestRecreatableCommit(self._engine, on.java.getLogPath(), anywhere))
 
     def existing(self, log: object = None) -> Snapshot:
@@ -345,7 +350,7 @@ class KernelTable:
     def _commit(self, java: Any, actions: Any) -> int:
         with self._versions.alone():
             result = java.commit(self._engine, actions)
-        self._hooks.extend(result.getPostCommitHooks())
+        self._hooks.extend(_worth_it(result.getPostCommitHooks()))
         version = int(result.getVersion())
         self._versions.sync(version)
         self._own = self._own_commit(result, version)
@@ -392,9 +397,9 @@ class KernelTable:
     def _removed(self, files: Sequence[StoredFile], *, are_rows_gone: bool = True) -> Any:
         # Kernel's own actions: its public API only adds
         actions = self._kernel.internal.actions
-        single, add_file, none = actions.SingleAction, actions.AddFile, self._jvm.java.util.Optional.empty()
+        single, add_file, none = actions.SingleAction, actions.AddFile, self._java.util.Optional.empty()
         no_columns = self._kernel.types.StructType()
-        now = self._jvm.java.util.Optional.of(self._jvm.java.lang.System.currentTimeMillis())
+        now = self._java.util.Optional.of(self._java.lang.System.currentTimeMillis())
 
         def action(file: Any) -> Any:
             # Without its statistics: what is removed stays in every checkpoint until nobody may want the file any more.
@@ -406,7 +411,7 @@ class KernelTable:
 
     def _moved(self, on: Snapshot, schema: Any, partition: Partition, file: DataFile) -> Any:
         """The action that adds `file`, whose rows are not new: Kernel's public API takes all rows for new ones."""
-        actions, none = self._kernel.internal.actions, self._jvm.java.util.Optional.empty()
+        actions, none = self._kernel.internal.actions, self._java.util.Optional.empty()
         folder = self._kernel.internal.fs.Path(on.java.getPath()).toUri()
         values = self._map({name: self._literal(value) for name, value in partition.items()})
         status = self._status(on.java.getPath(), schema, file)
@@ -442,7 +447,7 @@ class KernelTable:
         return self._kernel.utils.DataFileStatus(uri, file.size_bytes, file.modified_ms, statistics)
 
     def _list(self, values: Iterator[Any]) -> Any:
-        java = self._jvm.java.util.ArrayList()
+        java = self._java.util.ArrayList()
         for value in values:
             java.add(value)
         return java
@@ -452,7 +457,7 @@ class KernelTable:
         return self._kernel.internal.util.Utils.toCloseableIterator(values.iterator())
 
     def _map(self, values: Mapping[str, Any]) -> Any:
-        java = self._jvm.java.util.HashMap()
+        java = self._java.util.HashMap()
         for key, value in values.items():
             java.put(key, value)
         return java
@@ -480,9 +485,21 @@ class KernelTable:
 
 
 def _each(iterator: Any) -> Iterator[Any]:
-    """What a Java iterator gives."""
+    """What a Java iterator gives. (Python's own way over it ends in an exception of the JVM, which costs 10 ms.)"""
     while iterator.hasNext():
         yield iterator.next()
+
+
+def _worth_it(hooks: Any) -> list[Any]:
+    """Of a commit's hooks those to be run: all, but a checksum made from all files of the table only with a checkpoint.
+
+    Kernel wants that where the version before has none, because another log's run wrote that one just now. A version
+    can do without, and the cost grows with the table.
+    """
+    found = {str(hook.getType()): hook for hook in _each(hooks.iterator())}
+    if _CHECKPOINT not in found:
+        found.pop(_CHECKSUM_OF_ALL, None)
+    return list(found.values())
 
 
 def _stored(action: Any, row: Any) -> StoredFile:

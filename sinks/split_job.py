@@ -14,7 +14,6 @@ from sinks.spark_jobs import job_failure
 from sinks.split_report import REPORT_SCHEMA, SplitReport
 from sinks.tables import LOG, QUARANTINE, spark_schema
 from sinks.tasks import SplitWriter
-from sources.master import RANGES_SCHEMA
 from sources.offsets import LogId, Offset
 
 
@@ -36,8 +35,7 @@ def collect_reports(
     Raises what a task raised, as what it was.
     """
     try:
-        frame = batch.select(*RANGES_SCHEMA.names)
-        rows = frame.mapInArrow(write, spark_schema(REPORT_SCHEMA)).collect()
+        rows = batch.mapInArrow(write, spark_schema(REPORT_SCHEMA)).collect()
     except (PySparkException, Py4JError) as error:
         raise job_failure(
             error,

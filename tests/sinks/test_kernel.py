@@ -6,6 +6,7 @@ import errno
 import json
 import shutil
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from py4j.protocol import Py4JError
@@ -79,6 +80,36 @@ def test_checkpoints_appear_when_the_hooks_run(table: KernelTable) -> None:
     assert [path.name for path in log.glob("*.checkpoint.parquet")] == [f"{10:020d}.checkpoint.parquet"]
     table.run_hooks()
     assert newest(table).transaction_version("app") == 10
+
+
+def checksummed(table: KernelTable) -> list[int]:
+    return sorted(int(path.stem) for path in Path(f"{table.path}/_delta_log").glob("0*.crc"))
+
+
+def test_each_version_of_a_run_that_is_alone_has_its_checksum(table: KernelTable) -> None:
+    for number in range(3):
+        table.commit(newest(table), transaction=("app", number + 1))
+        table.run_hooks()
+    assert checksummed(table) == [0, 1, 2, 3]
+
+
+def test_a_checksum_from_all_files_comes_with_a_checkpoint_only(spark: SparkSession, table: KernelTable) -> None:
+    tables = (table, KernelTable(spark, table.path))
+    for number in range(10):  # each version by another run, and no checksum before the next one
+        one = tables[number % 2]
+        one.commit(newest(one), [file_of(table.path, number, number + 1)], transaction=(f"app-{number % 2}", number))
+    for one in tables:
+        one.run_hooks()
+    assert checksummed(table) == [0, 1, 10]
+    written = json.loads(Path(f"{table.path}/_delta_log/{10:020d}.crc").read_text())
+    assert written["numFiles"] == 10
+
+
+def test_versions_on_a_local_disk_are_renamed_without_processes(spark: SparkSession) -> None:
+    jvm = cast(Any, spark._jvm)
+    stores = jvm.io.delta.kernel.defaults.internal.logstore.LogStoreProvider
+    store = stores.getLogStore(spark._jsc.hadoopConfiguration(), "file")
+    assert store.getClass().getSimpleName() == "LocalLogStore"  # the other one, HDFSLogStore, asks readlink each time
 
 
 def test_a_hook_that_fails_is_logged_and_no_more(table: KernelTable, caplog: pytest.LogCaptureFixture) -> None:
