@@ -3,13 +3,14 @@
 The masters are one process together with their producer (`bench.masters`), which sends 2,000 messages of 1 KB a second,
 to one master after the other. The job has its defaults, metadata too. Once every log has its first commit, 30 s pass;
 measured are the next 60 s: the records committed in them, how long after the master had stored a message it could be
-seen (`bench.freshness` says how), and what the job's processes took of the cores. Then nothing is sent for 10 s: what
-queries take that have nothing to do.
+seen (`bench.freshness` says how), and what the job's processes took of the cores and held of memory. Then nothing is
+sent for 10 s: what queries take that have nothing to do.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -33,7 +34,7 @@ from pipeline.progress import Phase, Progress
 from pipeline.replicate import Job
 from sinks.tables import LOG
 from sources.registry import open_log
-from tests.resident import PROJECT
+from tests.resident import PROJECT, held_mib
 
 RATE_PER_S = 2000
 WARM_UP_S, MEASURED_S, IDLE_S = 30, 60, 10
@@ -45,7 +46,9 @@ _LOOK_EVERY_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """What one run came to. `cores` are processor seconds a second, of each kind of process of the job."""
+    """What one run came to. `cores` are processor seconds a second, of each kind of process of the job; `held_mib` the
+    memory of all of a kind together, without mapped files, `processes` how many there are.
+    """
 
     records_per_s: float
     p50_ms: float
@@ -55,6 +58,8 @@ class Live:
     cores: Mapping[str, float]
     idle_cores: Mapping[str, float]
     step_ms: Mapping[str, float]
+    held_mib: Mapping[str, float]
+    processes: Mapping[str, int]
 
 
 class Running:
@@ -112,6 +117,7 @@ def live(spark: SparkSession, settings: Settings, count: int) -> Live:
             time.sleep(warm_up_s)
             begin_ms, before = time.time() * 1000, run.progress()
             cores = _cores_over(measured_s, masters.pid)
+            held = held_mib(os.getpid(), aside=masters.pid)
             end_ms, after = time.time() * 1000, run.progress()
             stored = _stop_sending(masters)
             run.until_at([open_log(one).bounds().end for one in config.logs])
@@ -126,11 +132,17 @@ def live(spark: SparkSession, settings: Settings, count: int) -> Live:
         cores=cores,
         idle_cores=idle_cores,
         step_ms=_step_ms(before, after),
+        held_mib={name: round(sum(mib for program, mib in held if program == name)) for name in _programs(held)},
+        processes=_programs(held),
         commits=sum(one.commits for one in after) - sum(one.commits for one in before),
         **_rates(found, begin_ms, end_ms),
     )
     print(f"many logs, live, {count}: {one}", flush=True)
     return one
+
+
+def _programs(held: list[tuple[str, float]]) -> dict[str, int]:
+    return dict(Counter(program for program, _ in held))
 
 
 def _config(lake: Path, addresses: list[tuple[str, str]]) -> Config:

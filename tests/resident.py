@@ -41,8 +41,8 @@ def _anonymous_mib(process: psutil.Process) -> float:
     return sum(int(line.split()[1]) for line in lines if line.startswith("Pss_Anon:")) / 1024
 
 
-def held_mib(pid: int) -> list[tuple[str, float]]:
-    """Program and memory of a process and each below it; none of one that has ended meanwhile.
+def held_mib(pid: int, aside: int | None = None) -> list[tuple[str, float]]:
+    """Program and memory of a process and each below it but `aside`; none of one that has ended meanwhile.
 
     The program is that of the executable: a process that the JVM is just forking has its memory, but the name of
     whichever thread forks it.
@@ -50,6 +50,8 @@ def held_mib(pid: int) -> list[tuple[str, float]]:
     held: list[tuple[str, float]] = []
     try:
         for process in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]:
+            if process.pid == aside:
+                continue
             with contextlib.suppress(psutil.Error, OSError):
                 held.append((Path(process.exe()).name, _anonymous_mib(process)))
     except psutil.Error:
