@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sources.address import Address
-from sources.dister.log import DisterLog
 from sources.errors import ConfigurationError
 from sources.master import MasterLog
 from sources.options import MasterOptions
 from sources.rocketmq.log import RocketMQLog
+
+if TYPE_CHECKING:
+    from sources.dister.log import DisterLog
 
 
 def open_log(options: MasterOptions) -> MasterLog:
@@ -55,6 +59,9 @@ def _dister(options: MasterOptions) -> DisterLog:
             f"{options.name_server}",
             hint="Give path, the folder that holds dister.entry.log.",
         )
+    # Here, as each log of a job has a process that imports this file, and few are dister's.
+    from sources.dister.log import DisterLog
+
     return DisterLog(
         log_id=options.log_id,
         path=options.path,
