@@ -15,6 +15,7 @@ A kill leaves files that no commit names; VACUUM takes them. A refused commit le
 from __future__ import annotations
 
 import json
+import threading
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ from sources.offsets import LogId
 
 _TICK = timedelta(microseconds=1)
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+_TURN = threading.Lock()
+"""The logs of a job write the same tables: all at once, most of what they read would be refused as old."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,8 @@ class MetadataTable:
             self._is_ensured = True
         rows = items.to_pylist()
         try:
-            return until_it_takes(lambda: self._record(rows, fetched_at, version))
+            with _TURN:
+                return until_it_takes(lambda: self._record(rows, fetched_at, version))
         except KernelConflict as error:
             raise self._failure(f"a conflict at each of {ATTEMPTS} attempts") from error
         except (OSError, pa.ArrowException) as error:

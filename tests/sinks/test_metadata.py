@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from sinks import retries
+from sinks import metadata, retries
 from sinks.kernel import KernelConflict, KernelTable
 from sinks.metadata import MetadataTable
 from sinks.tables import METADATA_TABLES, TableSpec, spark_schema
@@ -179,7 +179,10 @@ def test_two_logs_in_one_table_know_nothing_of_each_other(
 
 
 @pytest.mark.spark
-def test_logs_that_write_at_once_all_get_through(spark: SparkSession, tmp_path: Path) -> None:
+def test_logs_of_a_job_that_write_at_once_all_get_through_at_the_first_attempt(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata, "until_it_takes", lambda attempt: attempt())
     logs = [LogId("rocketmq", f"broker-{letter}") for letter in "abcd"]
     together = threading.Barrier(len(logs))
     failures: list[BaseException] = []
