@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -58,7 +58,7 @@ class Live:
     cores: Mapping[str, float]
     idle_cores: Mapping[str, float]
     step_ms: Mapping[str, float]
-    held_mib: Mapping[str, float]
+    held_mib: Mapping[str, int]
     processes: Mapping[str, int]
 
 
@@ -117,7 +117,7 @@ def live(spark: SparkSession, settings: Settings, count: int) -> Live:
             time.sleep(warm_up_s)
             begin_ms, before = time.time() * 1000, run.progress()
             cores = _cores_over(measured_s, masters.pid)
-            held = held_mib(os.getpid(), aside=masters.pid)
+            held, processes = _memory(masters.pid)
             end_ms, after = time.time() * 1000, run.progress()
             stored = _stop_sending(masters)
             run.until_at([open_log(one).bounds().end for one in config.logs])
@@ -132,8 +132,8 @@ def live(spark: SparkSession, settings: Settings, count: int) -> Live:
         cores=cores,
         idle_cores=idle_cores,
         step_ms=_step_ms(before, after),
-        held_mib={name: round(sum(mib for program, mib in held if program == name)) for name in _programs(held)},
-        processes=_programs(held),
+        held_mib=held,
+        processes=processes,
         commits=sum(one.commits for one in after) - sum(one.commits for one in before),
         **_rates(found, begin_ms, end_ms),
     )
@@ -141,8 +141,14 @@ def live(spark: SparkSession, settings: Settings, count: int) -> Live:
     return one
 
 
-def _programs(held: list[tuple[str, float]]) -> dict[str, int]:
-    return dict(Counter(program for program, _ in held))
+def _memory(aside: int) -> tuple[dict[str, int], dict[str, int]]:
+    """Of each program what its processes hold together, in MiB, and how many they are; without the process `aside`."""
+    mib: dict[str, float] = defaultdict(float)
+    processes: dict[str, int] = defaultdict(int)
+    for program, held in held_mib(os.getpid(), aside=aside):
+        mib[program] += held
+        processes[program] += 1
+    return {program: round(held) for program, held in mib.items()}, dict(processes)
 
 
 def _config(lake: Path, addresses: list[tuple[str, str]]) -> Config:

@@ -26,16 +26,16 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
-from typing import Any, cast
+from typing import Any
 from urllib.parse import unquote
 
-from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from sinks.files import DataFile
+from sinks.java_names import java_names
 from sinks.version_files import VersionFiles
 from sources.errors import ReplicaError
 from sources.offsets import OffsetRange
@@ -162,27 +162,13 @@ class _OwnCommit:
     made_at_s: float
 
 
-class _Package:
-    """A package of the JVM, of whose names each is looked up once: a look is a question to the JVM, and often three."""
-
-    def __init__(self, java: Any) -> None:
-        self._java = java
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._java, name)
-        known = _Package(found) if isinstance(found, JavaPackage) else found
-        setattr(self, name, known)
-        return known
-
-
 class KernelTable:
     """A Delta table at `path` (absolute, or a URI). Driver only; one thread at a time."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self.path = path
-        jvm = cast(Any, spark._jvm)
-        self._kernel = _Package(jvm.io.delta.kernel)
-        self._java = _Package(jvm.java)
+        names = java_names(spark)
+        self._kernel, self._java = names.io.delta.kernel, names.java
         self._engine = self._kernel.defaults.engine.DefaultEngine.create(spark._jsc.hadoopConfiguration())
         self._versions = VersionFiles(spark, path)
         self._hooks: list[Any] = []

@@ -10,13 +10,14 @@ import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from sinks.durable import sync
+from sinks.java_names import java_names
 
 LOCK_FILE = "_logtwin.lock"  # VACUUM leaves names alone that begin with an underscore
 _LOG_FOLDER = "_delta_log"
@@ -32,7 +33,7 @@ class VersionFiles:
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._path = path.rstrip("/")
         self._folder = local_folder(path)
-        self._jvm = cast(Any, spark._jvm)
+        self._names = java_names(spark)
         self._configuration = spark._jsc.hadoopConfiguration()
 
     @contextmanager
@@ -83,13 +84,13 @@ class VersionFiles:
         try:
             found = path.getFileSystem(self._configuration).getFileStatus(path)
         except Py4JJavaError as error:
-            if self._jvm.java.lang.Class.forName(_NOT_FOUND).isInstance(error.java_exception):
+            if self._names.java.lang.Class.forName(_NOT_FOUND).isInstance(error.java_exception):
                 return None
             raise
         return int(found.getModificationTime()), int(found.getLen())
 
     def _remote(self, version: int) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(f"{self._path}/{_LOG_FOLDER}/{_name(version)}")
+        return self._names.org.apache.hadoop.fs.Path(f"{self._path}/{_LOG_FOLDER}/{_name(version)}")
 
 
 def local_folder(path: str) -> Path | None:

@@ -1,0 +1,32 @@
+"""Packages and classes of the JVM, each looked up once: a look asks the JVM, which may search all its jars."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, cast
+
+from py4j.java_gateway import JavaPackage
+from pyspark.sql import SparkSession
+
+
+class JavaNames:
+    """A package, or what has them all. Its attributes are packages, as JavaNames, and classes, as py4j has them."""
+
+    def __init__(self, java: Any) -> None:
+        self._java = java
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._java, name)
+        known = JavaNames(found) if isinstance(found, JavaPackage) else found
+        setattr(self, name, known)
+        return known
+
+
+def java_names(spark: SparkSession) -> Any:
+    """All of the JVM of `spark`, the same for everybody who asks."""
+    return _names(cast(Any, spark._jvm))
+
+
+@lru_cache(maxsize=1)  # a process has one JVM at a time
+def _names(jvm: Any) -> JavaNames:
+    return JavaNames(jvm)
