@@ -19,7 +19,8 @@ import pandas  # type: ignore[import-untyped]  # noqa: F401  (pyarrow does, for 
 from pyspark.daemon import manager
 
 import sinks.tasks  # noqa: F401  (for those that are forked)
-import sources.datasource  # noqa: F401
+import sources.datasource
+import sources.rocketmq.loops  # noqa: F401  (compiled, or loaded)
 
 if __name__ == "__main__":
     gc.freeze()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -10,8 +11,10 @@ import pyarrow.compute as pc
 
 from sources.rocketmq.bodies import COMPRESSED, decompress
 from sources.rocketmq.layout import Limits
-from sources.rocketmq.scan import Messages
 from sources.spans import Ints, cut
+
+if TYPE_CHECKING:
+    from sources.rocketmq.loops import Messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,7 @@ class BodyColumns:
     def of(cls, view: memoryview, messages: Messages, limits: Limits) -> BodyColumns:
         """The bodies of `messages`, complete up to where the decompressed ones pass `limits.max_decompressed_bytes`."""
         buffer, starts, ends = pa.py_buffer(view), messages.body_starts, messages.body_ends
-        is_compressed = (messages.lead["sys_flag"] & COMPRESSED != 0) & (starts < ends)
+        is_compressed = (messages.sys_flag & COMPRESSED != 0) & (starts < ends)
         count = len(starts)
         if not is_compressed.any():
             return cls(cut(pa.binary(), buffer, starts, ends), pa.nulls(count, pa.binary()), count)
@@ -44,7 +47,7 @@ class BodyColumns:
 def _decompressed(view: memoryview, messages: Messages, rows: Ints, limits: Limits) -> list[bytes | None]:
     """The bodies of `rows` one by one, as many as the limit allows; of row 0 in any case."""
     spans = zip(messages.body_starts[rows].tolist(), messages.body_ends[rows].tolist(), strict=True)
-    flags = messages.lead["sys_flag"][rows].tolist()
+    flags = messages.sys_flag[rows].tolist()
     bodies: list[bytes | None] = []
     left_bytes = limits.max_decompressed_bytes
     for row, (start, end), sys_flag in zip(rows.tolist(), spans, flags, strict=True):

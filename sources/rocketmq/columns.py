@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -27,8 +28,11 @@ from sources.rocketmq.layout import BORN_HOST_IPV6, DEFAULT_LIMITS, HEAD, STORE_
 from sources.rocketmq.properties import DELAY, KEYS, SCHEDULE_TOPIC, TAGS, UNIQ_KEY, delay_ms, tags_code
 from sources.rocketmq.property_columns import PropertyColumns
 from sources.rocketmq.restore import encode
-from sources.rocketmq.scan import Heads, Messages, SuspectRecord, hop, scan
-from sources.spans import Ints, Rows, cut
+from sources.rocketmq.scan import Heads, SuspectRecord, hop, scan
+from sources.spans import Ints, cut
+
+if TYPE_CHECKING:
+    from sources.rocketmq.loops import Messages
 
 __all__ = ["Decoded", "decode", "encode"]
 
@@ -123,6 +127,18 @@ def _decode_rows(view: memoryview, start: Offset, heads: Heads, limits: Limits) 
 NO_ROWS = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in RECORD_SCHEMA], schema=RECORD_SCHEMA)
 
 
+_AS_STORED = (
+    "queue_id",
+    "queue_offset",
+    "magic",
+    "body_crc",
+    "flag",
+    "sys_flag",
+    "reconsume_times",
+    "prepared_transaction_offset",
+)
+
+
 def _records(view: memoryview, start: Offset, messages: Messages, bodies: BodyColumns) -> pa.RecordBatch:
     """RECORD_SCHEMA of messages only."""
     buffer, count = pa.py_buffer(view), len(messages.starts)
@@ -139,24 +155,23 @@ def _records(view: memoryview, start: Offset, messages: Messages, bodies: BodyCo
         "keys": _keys(properties.values_of(KEYS)),
         "unique_key": properties.values_of(UNIQ_KEY),
         "store_timestamp": _timestamps(messages.store_timestamp_ms),
-        "born_timestamp": _timestamps(messages.lead["born_timestamp"].astype(np.int64)),
+        "born_timestamp": _timestamps(messages.born_timestamp_ms),
         "body": bodies.body,
         "properties": properties.column(),
-        "born_host": host_column(view, messages.born_host_at, messages.lead["sys_flag"] & BORN_HOST_IPV6 != 0),
-        "store_host": host_column(view, messages.store_host_at, messages.lead["sys_flag"] & STORE_HOST_IPV6 != 0),
+        "born_host": _hosts(view, messages, "born_host", BORN_HOST_IPV6),
+        "store_host": _hosts(view, messages, "store_host", STORE_HOST_IPV6),
         "tags_code": _tags_codes(tags, topics, properties.values_of(DELAY), messages.store_timestamp_ms),
         "stored_properties": blocks,
         "stored_body": bodies.stored_body,
     }
-    for name in ("queue_id", "queue_offset", "magic", "body_crc", "flag", "sys_flag"):
-        columns[name] = _native(messages.lead[name])
-    for name in ("reconsume_times", "prepared_transaction_offset"):
-        columns[name] = _native(messages.tail[name])
+    for name in _AS_STORED:
+        columns[name] = pa.array(getattr(messages, name))
     return pa.RecordBatch.from_arrays([columns[name] for name in RECORD_SCHEMA.names], schema=RECORD_SCHEMA)
 
 
-def _native(values: Rows) -> pa.Array:
-    return pa.array(values.astype(values.dtype.newbyteorder("=")))
+def _hosts(view: memoryview, messages: Messages, name: str, ipv6: int) -> pa.Array:
+    at, differs = getattr(messages, f"{name}_at"), getattr(messages, f"{name}_differs")
+    return host_column(view, at, messages.sys_flag & ipv6 != 0, differs)
 
 
 def _timestamps(times_ms: Ints) -> pa.Array:
@@ -185,8 +200,8 @@ def _keys(values: pa.Array) -> pa.Array:
 def _tags_codes(tags: pa.Array, topics: pa.Array, delays: pa.Array, store_timestamp_ms: Ints) -> pa.Array:
     """What the consume queue holds: hash of the tags; of a parked delay message its delivery time."""
     codes = _per_distinct(tags, tags_code, 0)
-    is_parked = pc.and_(pc.equal(topics, SCHEDULE_TOPIC), delays.is_valid()).to_numpy(zero_copy_only=False)
-    if is_parked.any():
+    if delays.null_count < len(delays):
+        is_parked = pc.and_(pc.equal(topics, SCHEDULE_TOPIC), delays.is_valid()).to_numpy(zero_copy_only=False)
         delays_ms = _per_distinct(delays, lambda delay: _NO_DELAY if (ms := delay_ms(delay)) is None else ms, _NO_DELAY)
         codes = np.where(is_parked & (delays_ms != _NO_DELAY), store_timestamp_ms + delays_ms, codes)
     return pa.array(codes)

@@ -7,7 +7,10 @@ decoder can have made are left to `restore_rows`, which names the first of them.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,13 +18,30 @@ from sources.master import TIMESTAMP
 from sources.rocketmq.hosts import Host
 from sources.rocketmq.layout import BLANK, BORN_HOST_IPV6, PROPERTIES_LENGTH, STORE_HOST_IPV6, TOPIC_LENGTH, V1, V2
 from sources.rocketmq.restore_rows import COLUMNS, encode_rows
-from sources.rocketmq.scan import LEAD_FIELDS, TAIL_FIELDS, SuspectRecord
-from sources.spans import Ints, Rows
+from sources.rocketmq.scan import SuspectRecord
+from sources.spans import Ints
 
 __all__ = ["COLUMNS", "encode"]
 
+Rows = npt.NDArray[Any]  # of a structured dtype
+
 _BLANKS = -1
 _LENGTH_FIELDS = {1: ">i1", 2: ">i2"}
+# layout.LEAD, layout.TAIL and the length of the body after it, field by field.
+LEAD_FIELDS = np.dtype(
+    [
+        ("size", ">i4"),
+        ("magic", ">i4"),
+        ("body_crc", ">i4"),
+        ("queue_id", ">i4"),
+        ("flag", ">i4"),
+        ("queue_offset", ">i8"),
+        ("offset", ">i8"),
+        ("sys_flag", ">i4"),
+        ("born_timestamp", ">i8"),
+    ]
+)
+TAIL_FIELDS = np.dtype([("reconsume_times", ">i4"), ("prepared_transaction_offset", ">i8"), ("body_length", ">i4")])
 
 
 def encode(records: pa.RecordBatch) -> bytes:

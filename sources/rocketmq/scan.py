@@ -9,50 +9,20 @@ same words.
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from isal.isal_zlib import crc32
 
 from sources.errors import CorruptRecord
 from sources.offsets import Offset
-from sources.rocketmq.checks import MAX_TIMESTAMP_MS, check_head
-from sources.rocketmq.layout import (
-    BORN_HOST_IPV6,
-    HEAD,
-    IPV4_HOST_BYTES,
-    IPV6_HOST_BYTES,
-    LEAD,
-    PROPERTIES_LENGTH,
-    STORE_HOST_IPV6,
-    STORE_TIMESTAMP,
-    V1,
-    V2,
-    Limits,
-    minimum_size,
-)
-from sources.spans import Bytes, Flags, Ints, Rows, gather
+from sources.rocketmq.checks import check_head
+from sources.rocketmq.layout import HEAD, Limits, read_head
+from sources.spans import Flags, Ints, read_only
 
-# layout.LEAD, layout.TAIL and the length of the body after it, field by field.
-LEAD_FIELDS = np.dtype(
-    [
-        ("size", ">i4"),
-        ("magic", ">i4"),
-        ("body_crc", ">i4"),
-        ("queue_id", ">i4"),
-        ("flag", ">i4"),
-        ("queue_offset", ">i8"),
-        ("offset", ">i8"),
-        ("sys_flag", ">i4"),
-        ("born_timestamp", ">i8"),
-    ]
-)
-_HEAD_FIELDS = np.dtype(LEAD_FIELDS.descr[:2])
-TAIL_FIELDS = np.dtype([("reconsume_times", ">i4"), ("prepared_transaction_offset", ">i8"), ("body_length", ">i4")])
-_SIZE = struct.Struct(">I")  # of a sound head what ">i" is; of no head a way back
-_INT64 = np.dtype(">i8")
-_INT16 = np.dtype(">i2")
+if TYPE_CHECKING:
+    from sources.rocketmq.loops import Messages
 
 
 class SuspectRecord(Exception):
@@ -78,45 +48,20 @@ class Heads:
 
 def hop(view: memoryview, start: Offset, stop: Offset, limits: Limits) -> Heads:
     """The records of `view`, which begins with byte `start` of the log, that start before `stop`."""
-    places = _hops(view, min(stop - start, len(view) - HEAD.size + 1))
-    count = len(places) - 1
-    if not count:
-        return Heads(places[:0], np.zeros(0, np.bool_), 0, None)
-    heads = gather(np.frombuffer(view, np.uint8), places[:-1], _HEAD_FIELDS)
-    is_message, error = _is_message(heads["size"], heads["magic"], limits), None
+    from sources.rocketmq import loops
+
+    stop = Offset(min(stop, start + len(view) - HEAD.size + 1))
+    places, is_message = loops.hop(read_only(view), stop - start, limits.max_record_bytes)
+    count, error = len(is_message), None
     for number in np.flatnonzero(~is_message).tolist():
-        size, magic = heads[number].tolist()
-        error = _head_error(size, magic, start + int(places[number]), limits)
+        at = int(places[number])
+        error = _head_error(*read_head(view, at), start + at, limits)
         if error is not None:
             count = number
             break
-    if places[count] > len(view):
+    if count and places[count] > len(view):
         count -= 1
     return Heads(places[:count], ~is_message[:count], int(places[count]), error)
-
-
-def _hops(view: memoryview, stop: int) -> Ints:
-    """Where records start, below `stop`, and where the last one ends, if their sizes are true: nothing is checked yet.
-
-    A size below that of a head, which no record has, ends it.
-    """
-    unpack, at, size = _SIZE.unpack_from, 0, HEAD.size
-    places: list[int] = []
-    add = places.append
-    while at < stop and size >= HEAD.size:
-        add(at)
-        (size,) = unpack(view, at)
-        at += size
-    add(at)
-    return np.array(places, np.int64)
-
-
-def _is_message(sizes: Rows, magics: Rows, limits: Limits) -> Flags:
-    """Of which heads nothing more has to be asked. The others are blanks or wrong."""
-    is_v1 = magics == V1
-    least = np.where(is_v1, minimum_size(V1, 0), minimum_size(V2, 0))
-    is_message: Flags = (is_v1 | (magics == V2)) & (sizes >= least) & (sizes <= limits.max_record_bytes)
-    return is_message
 
 
 def _head_error(size: int, magic: int, offset: int, limits: Limits) -> CorruptRecord | None:
@@ -127,88 +72,17 @@ def _head_error(size: int, magic: int, offset: int, limits: Limits) -> CorruptRe
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Messages:
-    """The message records of a buffer, checked, as columns. Spans are indexes into the buffer, ends exclusive."""
-
-    starts: Ints
-    lead: Rows
-    tail: Rows
-    store_timestamp_ms: Ints
-    born_host_at: Ints
-    store_host_at: Ints
-    body_starts: Ints
-    body_ends: Ints
-    topic_starts: Ints
-    topic_ends: Ints
-    properties_starts: Ints
-    properties_ends: Ints
-
-
 def scan(view: memoryview, starts: Ints, ends: Ints, offset: Offset) -> Messages:
     """The message records of `view`, byte `offset` of the log, that lie at [starts, ends) and have checked heads.
 
-    There is at least one. Raises SuspectRecord where a record contradicts itself or its place.
+    Raises SuspectRecord where a record contradicts itself or its place.
     """
-    raw = np.frombuffer(view, np.uint8)
-    lead = gather(raw, starts, LEAD_FIELDS)
-    _require(lead["offset"] == offset + starts)
-    born_host_at = starts + LEAD.size
-    store_timestamp_at = born_host_at + _host_bytes(lead, BORN_HOST_IPV6)
-    store_host_at = store_timestamp_at + STORE_TIMESTAMP.size
-    tail_at = store_host_at + _host_bytes(lead, STORE_HOST_IPV6)
-    body_starts = tail_at + TAIL_FIELDS.itemsize
-    topic_length_bytes = 1 + (lead["magic"] == V2)
-    # What is left for body, topic and properties: everything but the fields of fixed size and the lengths.
-    room = ends - body_starts - topic_length_bytes - PROPERTIES_LENGTH.size
-    _require(room >= 0)
+    from sources.rocketmq.loops import read
 
-    tail = gather(raw, tail_at, TAIL_FIELDS)
-    body_ends = body_starts + _fitting(tail["body_length"], room)
-    room -= tail["body_length"]
-    topic_starts = body_ends + topic_length_bytes
-    topic_length = _fitting(_topic_length(raw, body_ends, topic_length_bytes), room)
-    topic_ends = topic_starts + topic_length
-    _require(gather(raw, topic_ends, _INT16) == room - topic_length)
-
-    store_timestamp_ms = gather(raw, store_timestamp_at, _INT64).astype(np.int64)
-    for times_ms in (store_timestamp_ms, lead["born_timestamp"]):
-        _require((times_ms >= -MAX_TIMESTAMP_MS) & (times_ms <= MAX_TIMESTAMP_MS))
-    _require(_body_crcs(view, body_starts, body_ends) == lead["body_crc"])
-    return Messages(
-        starts=starts,
-        lead=lead,
-        tail=tail,
-        store_timestamp_ms=store_timestamp_ms,
-        born_host_at=born_host_at,
-        store_host_at=store_host_at,
-        body_starts=body_starts,
-        body_ends=body_ends,
-        topic_starts=topic_starts,
-        topic_ends=topic_ends,
-        properties_starts=topic_ends + PROPERTIES_LENGTH.size,
-        properties_ends=ends,
-    )
-
-
-def _require(holds: Flags) -> None:
-    if not holds.all():
+    is_sound, messages = read(read_only(view), starts, ends, offset)
+    if not is_sound or (_body_crcs(view, messages.body_starts, messages.body_ends) != messages.body_crc).any():
         raise SuspectRecord
-
-
-def _host_bytes(lead: Rows, ipv6: int) -> Ints:
-    return np.where(lead["sys_flag"] & ipv6, IPV6_HOST_BYTES, IPV4_HOST_BYTES)
-
-
-def _fitting(lengths: Ints, room: Ints) -> Ints:
-    _require((lengths >= 0) & (lengths <= room))
-    return lengths
-
-
-def _topic_length(raw: Bytes, at: Ints, width: Ints) -> Ints:
-    """V1: one signed byte. V2: two."""
-    first = raw[at].view(np.int8).astype(np.int64)
-    return np.where(width == 1, first, first * 256 + raw[at + 1])
+    return messages
 
 
 def _body_crcs(view: memoryview, starts: Ints, ends: Ints) -> Ints:

@@ -10,10 +10,10 @@ from tests.resident import PROJECT
 PROGRAM = """
 import sys
 import sources.datasource
-print(*sorted({"pandas", "sources.dister.log", "sources.kafka.streaming"} & set(sys.modules)))
+print(*sorted({"numba", "pandas", "sources.dister.log", "sources.kafka.streaming"} & set(sys.modules)))
 """
 
 
-def test_planning_a_rocketmq_log_imports_neither_pandas_nor_other_masters() -> None:
+def test_planning_a_rocketmq_log_imports_neither_numba_nor_pandas_nor_other_masters() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=PROJECT, capture_output=True, text=True, check=True)
     assert done.stdout.split() == []

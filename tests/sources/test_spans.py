@@ -5,7 +5,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.spans import cut, cut_pairs
+from sources.spans import cut
 
 TEXT = b"name=value;;n=v tail"
 BUFFER = pa.py_buffer(TEXT)
@@ -21,13 +21,6 @@ def test_spans_in_order_are_cut_out(places: list[int], data: st.DataObject) -> N
     assert cut(pa.binary(), BUFFER, starts, ends, wanted).to_pylist() == expected
 
 
-def test_pairs_are_cut_at_one_byte() -> None:
-    starts, middles, ends = np.array([0, 12]), np.array([4, 13]), np.array([10, 15])
-    lefts, rights = cut_pairs(pa.string(), BUFFER, starts, middles, ends)
-    assert (lefts.to_pylist(), rights.to_pylist()) == (["name", "n"], ["value", "v"])
-
-
 def test_no_spans() -> None:
     none = np.array([], np.int64)
-    for part in (cut(pa.string(), BUFFER, none, none), *cut_pairs(pa.string(), BUFFER, none, none, none)):
-        assert part.equals(pa.array([], pa.string()))
+    assert cut(pa.string(), BUFFER, none, none).equals(pa.array([], pa.string()))

@@ -19,7 +19,8 @@ from sources.master import RECORD_SCHEMA
 from sources.offsets import Offset
 from sources.rocketmq import columns, commitlog, layout
 from sources.rocketmq.commitlog import V2, Blank, Compression, Host, Limits, Message
-from sources.rocketmq.scan import LEAD_FIELDS, TAIL_FIELDS, SuspectRecord
+from sources.rocketmq.restore import LEAD_FIELDS, TAIL_FIELDS
+from sources.rocketmq.scan import SuspectRecord
 from tests import truth
 from tests.sources.rocketmq import plain_decoder
 from tests.sources.rocketmq.plain_decoder import rows_of
