@@ -27,6 +27,9 @@ NEEDED = {
     # A task's arrays are a few megabytes each, made and dropped all the time. The C library keeps the pages, Arrow's
     # own pool gives them back and takes the faults again.
     "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
+    # Over TCP what Spark tells a Python worker comes in two pieces, of which the second waits 40 ms for the kernel's
+    # late acknowledgement of the first (Nagle's algorithm): for every task that begins.
+    "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     # The default renames through Hadoop's FileContext, which on a local disk runs readlink and chmod as processes, tens
     # for each batch. What it gives for that, a rename that is refused over a file, a checkpoint here can do without: it
