@@ -45,6 +45,13 @@ NEEDED = {
     "spark.ui.showConsoleProgress": "false",
 }
 
+# Rows never pass through the JVM, and a session often lasts for minutes: of these C2, its better compiler, took a tenth
+# of two cores for code that hardly ran again. Ten times its thresholds (of JDK 17 to 25) leave it the loops over many.
+COMPILE_LATER = (
+    "-XX:+IgnoreUnrecognizedVMOptions -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
+
 LOOPBACK = {
     # Driver and tasks of a local session talk over the loopback, whatever the host is called.
     "spark.driver.bindAddress": "127.0.0.1",
@@ -125,14 +132,15 @@ def _launch(properties: Mapping[str, str]) -> dict[str, str]:
     """What only the one who starts the JVM can say."""
     jars = [str(jar) for jar in delta_jars()]
     logging = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
+    options = f"{COMPILE_LATER} {logging}"
     if not properties.get("spark.master", "local").startswith("local"):
-        return {"spark.jars": ",".join(jars), "spark.driver.extraJavaOptions": logging}
+        return {"spark.jars": ",".join(jars), "spark.driver.extraJavaOptions": options}
     return {
         "spark.master": "local[*]",
         # Workers find this project where the driver does: those of a cluster may have it only after they have started.
         "spark.python.daemon.module": "pipeline.python_daemon",
         # On the class path of the only JVM there is; spark.jars would copy them for every session.
         "spark.driver.extraClassPath": ":".join(jars),
-        "spark.driver.extraJavaOptions": logging,
+        "spark.driver.extraJavaOptions": options,
         **LOOPBACK,
     }
