@@ -2,7 +2,8 @@
 
 A stretch ends where damage begins: what a file, and its row of the ledger, covers has no hole. It also ends where it is
 as long as a split is elsewhere, of a split that no one could cut: the next file is begun while the rest of this one
-is still being written, so that one connection keeps several cores busy with its writers.
+is still being written, so that one connection keeps several cores busy with its writers. The last file of such a split
+is a short one: what waits for a writer when all has been read waits for two.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ from sources.offsets import Offset, OffsetRange
 CHUNKS_AHEAD: Final = 8
 """May wait for their writers where there are several: what the file before still has to write when the next begins."""
 
+LAST_FILE_SHARE: Final = 4
+"""The last of several files is of a file's bytes by this: about as much as one writer is behind, 32 MiB of 128."""
+
 
 class SplitFiles:
     """What one split is written into. Use as a context manager: leaving it by an exception removes every file."""
@@ -38,7 +42,9 @@ class SplitFiles:
         self._log_id = master.log_id
         self._lengths = master.lengths
         self._file_bytes = master.split_bytes
-        self._room = threading.Semaphore(CHUNKS_AHEAD if owned.size > self._file_bytes else 1)
+        is_one_file = owned.size <= self._file_bytes
+        self._last_file = owned.end if is_one_file else Offset(owned.end - self._file_bytes // LAST_FILE_SHARE)
+        self._room = threading.Semaphore(1 if is_one_file else CHUNKS_AHEAD)
         self._epoch = epoch
         self._warehouse = warehouse
         self._files = ExitStack()
@@ -68,7 +74,9 @@ class SplitFiles:
         return SplitReport(split, batch, written, tuple(self._damaged), quarantined)
 
     def _add_records(self, chunk: Chunk) -> None:
-        if self._stretch is not None and self._stretch.bytes >= self._file_bytes:
+        if self._stretch is not None and (
+            self._stretch.bytes >= self._file_bytes or self._stretch.start < self._last_file <= chunk.covered.start
+        ):
             self._end_stretch()
         if self._stretch is None:
             start = chunk.covered.start
@@ -104,7 +112,7 @@ class _Stretch:
     def __init__(self, start: Offset, file: FileWriter, lengths: Lengths) -> None:
         self._lengths = lengths
         self.bytes = 0
-        self._start = start
+        self.start = start
         self._end = start
         self._file = file
         self._last_record = OffsetRange(start, start)
@@ -130,7 +138,7 @@ class _Stretch:
         return self._file.finishing()
 
     def written(self, file: DataFile) -> Written:
-        covered = Covered(OffsetRange(self._start, self._end), self._last_record.start)
+        covered = Covered(OffsetRange(self.start, self._end), self._last_record.start)
         checksum, link = written(self._digest), Link.of(self._last_record, self._last_raw)
         return Written(covered, checksum, self.bytes, link, self._first_store, self._last_store, file)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -13,7 +14,8 @@ from pipeline.session import COMPILE_LATER
 
 
 def _java(spark: SparkSession) -> psutil.Process:
-    return psutil.Process(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
+    jvm: Any = spark._jvm
+    return psutil.Process(jvm.java.lang.ProcessHandle.current().pid())
 
 
 @pytest.mark.spark
