@@ -8,7 +8,7 @@ fork, but a process that Spark starts by itself: it should import little, `sourc
 What was imported is kept from the garbage collector: a worker collects after each task, and would walk through all of
 it each time, 0.1 s of a processor, which also copies its pages out of what the forks share.
 
-In effect by ``spark.python.daemon.module``, where driver and workers share one installation (`pipeline.session`).
+In effect by ``spark.python.daemon.module`` (`pipeline.session`). On a cluster it comes with the submitted wheel.
 """
 
 from __future__ import annotations

@@ -30,6 +30,8 @@ NEEDED = {
     # Over TCP what Spark tells a Python worker comes in two pieces, of which the second waits 40 ms for the kernel's
     # late acknowledgement of the first (Nagle's algorithm): for every task that begins.
     "spark.python.unix.domain.socket.enabled": "true",
+    # Executors have this project before they start Python for the first time: installed, or by `_find_submitted_code`.
+    "spark.python.daemon.module": "pipeline.python_daemon",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     # The default renames through Hadoop's FileContext, which on a local disk runs readlink and chmod as processes, tens
     # for each batch. What it gives for that, a rename that is refused over a file, a checkpoint here can do without: it
@@ -137,8 +139,6 @@ def _launch(properties: Mapping[str, str]) -> dict[str, str]:
         return {"spark.jars": ",".join(jars), "spark.driver.extraJavaOptions": options}
     return {
         "spark.master": "local[*]",
-        # Workers find this project where the driver does: those of a cluster may have it only after they have started.
-        "spark.python.daemon.module": "pipeline.python_daemon",
         # On the class path of the only JVM there is; spark.jars would copy them for every session.
         "spark.driver.extraClassPath": ":".join(jars),
         "spark.driver.extraJavaOptions": options,

@@ -89,6 +89,14 @@ class Worker(Daemon):
                 found += executor.children(recursive=True)
         return found
 
+    def daemon_modules(self) -> set[str]:
+        """What forks them, by the name of a module."""
+        commands = []
+        for task in self.tasks():
+            with contextlib.suppress(psutil.Error):
+                commands.append(task.cmdline())
+        return {command[command.index("-m") + 1] for command in commands if "-m" in command}
+
     def connected_to(self) -> set[int]:
         """The ports at which its tasks have connections."""
         ports: set[int] = set()
@@ -219,8 +227,9 @@ def submitted(
 
 
 def _properties(to: Cluster) -> dict[str, str]:
+    of_delta = ("spark.sql.extensions", "spark.sql.catalog.spark_catalog")  # the README gives them, and no others
     return {
-        **NEEDED,
+        **{name: NEEDED[name] for name in of_delta},
         "spark.driver.host": DRIVER,
         "spark.driver.bindAddress": DRIVER,
         "spark.executor.memory": "512m",

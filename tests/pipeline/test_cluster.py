@@ -98,6 +98,7 @@ def replicate_while_workers_die(folder: Path, wheel: Path, log_bytes: int, momen
         with submitted(two, wheel, job_file(folder, masters)) as job:
             for number, moment in enumerate(moments):
                 wait_for_work(folder, job, two.workers[number], masters, round(moment * whole))
+                assert two.workers[number].daemon_modules() == {"pipeline.python_daemon"}
                 two.workers[number].kill()
                 assert sum(positions(folder)) < whole
                 if number + 1 < len(moments):
@@ -108,7 +109,7 @@ def replicate_while_workers_die(folder: Path, wheel: Path, log_bytes: int, momen
 
 
 def test_a_worker_dies(tmp_path: Path, wheel: Path) -> None:
-    replicate_while_workers_die(tmp_path, wheel, 5_000_000, [0.25])
+    replicate_while_workers_die(tmp_path, wheel, 15_000_000, [0.25])
 
 
 @pytest.mark.soak
