@@ -48,7 +48,8 @@ NEEDED = {
 }
 
 # Rows never pass through the JVM, and a session often lasts for minutes: of these C2, its better compiler, took a tenth
-# of two cores for code that hardly ran again. Ten times its thresholds (of JDK 17 to 25) leave it the loops over many.
+# of two cores for code that hardly ran again. Ten times its thresholds (JDK 17's) leave it the loops over many. A JVM
+# that does not know them starts nevertheless.
 COMPILE_LATER = (
     "-XX:+IgnoreUnrecognizedVMOptions -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"

@@ -32,7 +32,7 @@ CHUNKS_AHEAD: Final = 8
 """May wait for their writers where there are several: what the file before still has to write when the next begins."""
 
 LAST_FILE_SHARE: Final = 4
-"""The last of several files is of a file's bytes by this: about as much as one writer is behind, 32 MiB of 128."""
+"""The last of several files has this part of a file's bytes, 32 MiB of 128: about as much as one writer is behind."""
 
 
 class SplitFiles:
