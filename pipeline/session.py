@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.jars import cache_folder, delta_jars
 from sources.datasource import register
+from sources.options import MIB
 
 NEEDED = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -24,9 +25,12 @@ NEEDED = {
     "spark.sql.shuffle.partitions": "4",
     # What a task decodes lives outside the JVM: the driver's heap holds plans and the transaction log.
     "spark.driver.memory": "1g",
-    # A task's arrays are a few megabytes each, made and dropped all the time. The C library keeps the pages, Arrow's
-    # own pool gives them back and takes the faults again.
+    # A task's arrays are some megabytes each, made and dropped all the time. The C library keeps the pages, Arrow's
+    # own pool gives them back and takes the faults again. So does the C library itself, unless told the most it takes
+    # (32 MiB: what is larger is mapped and unmapped) and how much may lie free.
     "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 * MIB),
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(256 * MIB),
     # Over TCP what Spark tells a Python worker comes in two pieces, of which the second waits 40 ms for the kernel's
     # late acknowledgement of the first (Nagle's algorithm): for every task that begins.
     "spark.python.unix.domain.socket.enabled": "true",
@@ -80,6 +84,7 @@ def build_session(
     with _jvm_says_to(log_file):
         spark: SparkSession = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    _write_no_checksum_files(spark)
     _find_submitted_code(spark)
     register(spark)
     return spark
@@ -106,6 +111,17 @@ def _jvm_says_to(log_file: Path | None) -> Iterator[None]:
     finally:
         os.dup2(ours, 2)
         os.close(ours)
+
+
+def _write_no_checksum_files(spark: SparkSession) -> None:
+    """Let Hadoop write local files without a hidden ``.crc`` beside each, from now on, in this JVM.
+
+    Each file and each of these costs a process, `chmod`: twelve a batch, of four milliseconds. And of a file that a
+    power failure left whole it may leave half a checksum, so that nobody can read it. Checksums that others have
+    written are verified as ever, and go with the file that is written over.
+    """
+    hadoop = spark._jvm.org.apache.hadoop.fs.FileSystem  # type: ignore[union-attr]
+    hadoop.getLocal(spark._jsc.hadoopConfiguration()).setWriteChecksum(False)
 
 
 def _find_submitted_code(spark: SparkSession) -> None:

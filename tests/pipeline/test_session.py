@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -41,3 +45,61 @@ def test_a_jvm_that_has_other_compilers_starts_nevertheless(spark: SparkSession)
 def test_the_jvm_of_a_session_says_what_logtwin_lets_it_say(spark: SparkSession) -> None:
     [given] = [one for one in _java(spark).cmdline() if one.startswith("-Dlog4j2.configurationFile=file:")]
     assert Path(given.partition("file:")[2]).exists()
+
+
+@pytest.mark.spark
+def test_a_worker_keeps_the_pages_of_the_arrays_that_it_makes_again_and_again(spark: SparkSession) -> None:
+    array_bytes, arrays, turns = 8 << 20, 5, 8
+
+    def faults(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The page faults of each turn, one row each."""
+
+        def turn(_: int) -> int:
+            before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+            for buffer in [pa.allocate_buffer(array_bytes) for _ in range(arrays)]:
+                np.frombuffer(buffer, np.uint8)[:] = 1
+            return resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before
+
+        list(batches)
+        yield pa.RecordBatch.from_pydict({"faults": [turn(number) for number in range(turns)]})
+
+    found = [row.faults for row in spark.range(1, numPartitions=1).mapInArrow(faults, "faults long").collect()]
+    pages = array_bytes // resource.getpagesize()
+    assert len(found) == turns
+    assert found[0] >= arrays * pages // 2  # the first of them are new to the process
+    assert sum(found[turns // 2 :]) < pages
+
+
+@pytest.mark.spark
+def test_local_files_are_written_without_checksums_of_hadoops_and_those_of_others_stay_true(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    jvm: Any = spark._jvm
+    hadoop, configuration = jvm.org.apache.hadoop.fs, jvm.org.apache.hadoop.conf.Configuration
+    ours = hadoop.Path(str(tmp_path)).getFileSystem(spark._jsc.hadoopConfiguration())
+    others = hadoop.FileSystem.newInstanceLocal(configuration())  # as any other program has it
+
+    def write(files: Any, name: str, text: str) -> None:
+        out = files.create(hadoop.Path(str(tmp_path / name)), True)
+        out.write(text.encode())
+        out.close()
+
+    def read(name: str) -> str:
+        stream = others.open(hadoop.Path(str(tmp_path / name)))
+        return bytes(stream.readAllBytes()).decode()
+
+    for name in ("written over", "renamed over", "left alone"):
+        write(others, name, "theirs")
+    write(ours, "written over", "ours now")
+    write(ours, "new", "ours as well")
+    (tmp_path / "renamed over").unlink()  # what a store does that may not overwrite; the checksum stays behind
+    ours.rename(hadoop.Path(str(tmp_path / "new")), hadoop.Path(str(tmp_path / "renamed over")))
+    assert [read(name) for name in ("written over", "renamed over", "left alone")] == [
+        "ours now",
+        "ours as well",
+        "theirs",
+    ]
+    assert [path.name for path in tmp_path.glob(".*.crc")] == [".left alone.crc"]
+    (tmp_path / "left alone").write_text("broken")
+    with pytest.raises(Exception, match="Checksum"):
+        read("left alone")
