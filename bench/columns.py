@@ -15,7 +15,7 @@ from collections.abc import Callable
 from sources.offsets import Offset
 from sources.rocketmq import columns, commitlog, properties
 
-CHUNK_BYTES = 8 * 1024 * 1024  # what a task decodes at a time
+CHUNK_BYTES = 16 * 1024 * 1024  # what a task decodes at a time
 
 
 def make_log(messages: int, body_bytes: int) -> bytes:

@@ -40,7 +40,7 @@ def replicate(spark: SparkSession, config: Config, on_poll: Callable[[list[Progr
     """With logtwin, up to where the masters' logs end just now; the job, which has ended. `on_poll`: as `Job.run`."""
     job = Job(spark, config, available_now=True)
     job.start()
-    job.run(on_poll, poll_interval_s=0.02)
+    job.run(on_poll)
     return job
 
 

@@ -28,7 +28,7 @@ from sources.loss import condition_of
 from sources.master import Chunk, Damage, MasterLog
 from sources.offsets import Offset, OffsetRange
 
-CHUNKS_AHEAD: Final = 8
+CHUNKS_AHEAD: Final = 4
 """May wait for their writers where there are several: what the file before still has to write when the next begins."""
 
 LAST_FILE_SHARE: Final = 4

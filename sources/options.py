@@ -67,7 +67,7 @@ class MasterOptions(BaseModel):
         "batch is cut so that every core gets one; what one connection has to read goes into several files",
     )
     chunk_bytes: PositiveInt = Field(
-        8 * MIB, description="what is decoded at once; a task holds a few times this in memory"
+        16 * MIB, description="what is decoded at once; a task holds a few times this in memory"
     )
     parallel_reads: bool = Field(
         False,

@@ -52,7 +52,7 @@ class DisterLog:
     path: str
     peers: str | None = None
     split_bytes: int = 128 * MIB
-    chunk_bytes: int = 8 * MIB
+    chunk_bytes: int = 16 * MIB
     max_entries_per_trigger: int = MAX_ENTRIES_PER_TRIGGER
     check_and_fix: CheckAndFix = "safe"
     past_damage: bool = False

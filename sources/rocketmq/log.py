@@ -63,7 +63,7 @@ class RocketMQLog:
     name_servers: tuple[Address, ...] = ()
     path: str | None = None
     split_bytes: int = 128 * MIB
-    chunk_bytes: int = 8 * MIB
+    chunk_bytes: int = 16 * MIB
     parallel_reads: bool = False
     past_damage: bool = False
     connect_timeout_ms: int = 5000
