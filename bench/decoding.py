@@ -2,7 +2,7 @@
 
 Both loop over the same bytes in memory, on the same one core, to which either process is bound (with the JVM's compiler
 and collector), after a warm-up that does not count; one waits while the other is measured. Both check the CRC of each
-body and give each body and the properties. Ours decodes 16 MiB at once, as a task does, into all columns. Java's, called
+body and give each body and the properties. Ours decodes 16 MiB at once, as tasks do, into all columns. Java's, called
 with readBody and checkCRC (`java/Decode.java`), copies the body, makes the map of the properties and the message id at
 once; only the hosts it leaves as addresses, whose text it would make when asked. Neither reads a file meanwhile.
 The goal is for bodies of 1 KB; the other sizes are details.

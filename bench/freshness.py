@@ -38,7 +38,7 @@ from bench.contest import Figure, Goal, Round, Settings, by_turns, percentile
 from bench.payloads import create_topic
 from bench.peers import lone_broker, running_session
 from bench.steady_load import BODY_BYTES, RATE_PER_S, sent, steady_load
-from bench.ways import config_of, spark_kafka_stream
+from bench.ways import config_of, spark_kafka_stream, sparks_own_files
 from pipeline.config import Config
 from pipeline.kafka_broker import VERSION as KAFKA_VERSION
 from pipeline.replicate import Job
@@ -161,7 +161,7 @@ def over_own_kafka(spark: SparkSession, course: Course, folder: Path) -> Freshne
 
 def with_spark(spark: SparkSession, course: Course, folder: Path) -> Freshness:
     lake = folder / "lake"
-    with _kafka_load(spark, course, lake) as (server, watch):
+    with _kafka_load(spark, course, lake) as (server, watch), sparks_own_files(spark):
         query = spark_kafka_stream(spark, server, TOPIC, lake, {}).trigger(processingTime=TRIGGER).start()
         try:
             while not watch.is_done():

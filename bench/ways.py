@@ -7,7 +7,8 @@ table's Delta log: the first batches, in which JVM and Python workers get warm, 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from pipeline.config import Config, parse
 from pipeline.progress import Progress
 from pipeline.replicate import Job
 from sinks.files import ZSTD_LEVEL
+from sinks.java_names import java_names
 from sinks.kernel import KernelTable
 from sinks.tables import KAFKA_LOG
 from sinks.warehouse import ensure_table
@@ -88,9 +90,21 @@ def spark_kafka_replicate(
 ) -> StreamingQuery:
     """With Spark's own source, all that the topic has just now; the query, which has ended."""
     options = {"maxOffsetsPerTrigger": str(batch_records)}
-    query = spark_kafka_stream(spark, server, topic, lake, options).trigger(availableNow=True).start()
-    query.awaitTermination()
+    with sparks_own_files(spark):
+        query = spark_kafka_stream(spark, server, topic, lake, options).trigger(availableNow=True).start()
+        query.awaitTermination()
     return query
+
+
+@contextmanager
+def sparks_own_files(spark: SparkSession) -> Iterator[None]:
+    """Local files have Hadoop's checksums, as Spark is shipped; a session of logtwin's does without them."""
+    local = java_names(spark).org.apache.hadoop.fs.FileSystem.getLocal(spark._jsc.hadoopConfiguration())
+    local.setWriteChecksum(True)
+    try:
+        yield
+    finally:
+        local.setWriteChecksum(False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,8 +41,8 @@ class VersionFiles:
         """On a local disk: one commit at a time, also of other processes.
 
         Kernel writes a version there as Hadoop does, by a look whether the file exists, a rename of it, and a rename of
-        its checksum. Two writers in between leave one's file with the other's checksum, which nobody can read. Object
-        stores and HDFS put if absent by themselves.
+        its checksum, where it has one. Two writers in between leave one's file with the other's checksum, which nobody
+        can read. Object stores and HDFS put if absent by themselves.
         """
         if self._folder is None:
             yield
@@ -53,7 +53,7 @@ class VersionFiles:
             yield  # closing the file gives the lock back, as does a kill
 
     def sync(self, version: int) -> None:
-        """On a local disk: force the commit, and Hadoop's checksum of it, out before anybody is promised anything."""
+        """On a local disk: force the commit, and Hadoop's checksum if it has one, out before anything is promised."""
         if self._folder is None:
             return
         log = self._folder / _LOG_FOLDER

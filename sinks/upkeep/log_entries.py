@@ -1,7 +1,7 @@
 """Files of a Delta log that nobody needs any more: commits, checkpoints and checksums below an old checkpoint.
 
 Every start lists the whole folder, and each commit where others write too. On a local disk a second of that is some
-40,000 files: a day of one-second commits leaves eight times as many. Kernel's own clean-up, after each checkpoint, goes
+40,000 files: a day of one-second commits leaves four times as many. Kernel's own clean-up, after each checkpoint, goes
 by `delta.logRetentionDuration`, and leaves the checksums of versions (``N.crc``) behind for ever.
 
 What stays is one whole history: the newest checkpoint that is older than the horizon, and everything after it. So every
@@ -21,7 +21,8 @@ import pyarrow.fs as pafs
 from sinks.files import open_folder
 from sources.errors import ReplicaError
 
-# Hadoop's own checksums of local files are hidden files beside them: .N.json.crc, .N.crc.crc
+# Hadoop's own checksums of local files are hidden files beside them, .N.json.crc and .N.crc.crc. Others write them, and
+# so did we (`pipeline/session.py`).
 _VERSIONED = re.compile(r"\.?(?P<version>\d{20})\.(json|crc|checkpoint\.parquet)(\.crc)?")
 _CHECKSUM = re.compile(r"\.?\d{20}\.crc(\.crc)?")
 _CHECKPOINT = re.compile(r"(?P<version>\d{20})\.checkpoint\.parquet")

@@ -1,7 +1,7 @@
 """A day of one-second commits in seconds: the Delta log of a stream, written by hand.
 
-Every commit is made from the newest one, which Kernel wrote: the same actions with the next offsets, Hadoop's checksum
-of the file, and the version's checksum as Kernel's hook leaves it. Kernel and delta-rs read it like any other.
+Every commit is made from the newest one, which Kernel wrote: the same actions with the next offsets, and the version's
+checksum as Kernel's hook leaves it. Kernel and delta-rs read it like any other.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ import errno
 import json
 import os
 import shutil
-import struct
 import time
 import uuid
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,6 @@ from tests.sinks.long_log import RECORD_BYTES
 
 COMMIT_RECORDS = 5
 COMMIT_BYTES = COMMIT_RECORDS * RECORD_BYTES
-_CHUNK = 512  # bytes that Hadoop's local file system takes one CRC-32 of
 
 
 def add_commits(
@@ -95,10 +92,5 @@ def _grown(checksum: dict[str, Any], actions: list[dict[str, Any]], step: int) -
 
 
 def _write(path: Path, text: str, at: float) -> None:
-    data = text.encode()
-    sums = (zlib.crc32(data[start : start + _CHUNK]) for start in range(0, len(data), _CHUNK))
-    hadoops = path.with_name(f".{path.name}.crc")
-    path.write_bytes(data)
-    hadoops.write_bytes(b"crc\x00" + struct.pack(">i", _CHUNK) + b"".join(struct.pack(">I", one) for one in sums))
-    for one in (path, hadoops):
-        os.utime(one, (at, at))
+    path.write_text(text)
+    os.utime(path, (at, at))

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(7200)]
 
 GB = 1_000_000_000
 LARGEST_LIMIT_MIB = 300
-"""One process: Python with pyarrow and pandas is about 100 MiB, a chunk of 8 MiB is held a few times over."""
+"""One process: Python with pyarrow and pandas is about 100 MiB, a chunk of 16 MiB is held a few times over."""
 PYTHON_LIMIT_MIB = 1500
 """All of them: driver, planner, Spark's forking servers, and two workers (source, sink) for each of two cores."""
 JAVA_LIMIT_MIB = 1200
