@@ -99,7 +99,8 @@ def spark_kafka_replicate(
 @contextmanager
 def sparks_own_files(spark: SparkSession) -> Iterator[None]:
     """Local files have Hadoop's checksums, as Spark is shipped; a session of logtwin's does without them."""
-    local = java_names(spark).org.apache.hadoop.fs.FileSystem.getLocal(spark._jsc.hadoopConfiguration())
+    here = java_names(spark).org.apache.hadoop.fs.Path("file:///")
+    local = here.getFileSystem(spark._jsc.hadoopConfiguration())
     local.setWriteChecksum(True)
     try:
         yield

@@ -12,6 +12,7 @@ from pyspark import SparkConf, SparkContext, SparkFiles
 from pyspark.sql import SparkSession
 
 from pipeline.jars import cache_folder, delta_jars
+from sinks.java_names import java_names
 from sources.datasource import register
 from sources.options import MIB
 
@@ -120,8 +121,8 @@ def _write_no_checksum_files(spark: SparkSession) -> None:
     power failure left whole it may leave half a checksum, so that nobody can read it. Checksums that others have
     written are verified as ever, and go with the file that is written over.
     """
-    hadoop = spark._jvm.org.apache.hadoop.fs.FileSystem  # type: ignore[union-attr]
-    hadoop.getLocal(spark._jsc.hadoopConfiguration()).setWriteChecksum(False)
+    here = java_names(spark).org.apache.hadoop.fs.Path("file:///")
+    here.getFileSystem(spark._jsc.hadoopConfiguration()).setWriteChecksum(False)
 
 
 def _find_submitted_code(spark: SparkSession) -> None:
