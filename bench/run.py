@@ -1,6 +1,7 @@
 """A work in a process of its own: it may have one Spark session, and what ends it ends no other.
 
-It has a folder of its own, which is removed when the process has ended, however it ended. Each figure comes over as
+It has a folder of its own, which is removed when the process has ended, however it ended: also by SIGTERM, as from
+`timeout`, which ends both processes, and what they have started, by an exception. Each figure comes over as
 JSON as soon as it is measured, so that those before a failure are not lost, and one that JSON cannot hold is a failure
 of its work and not of the results.
 """
@@ -9,15 +10,18 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import signal
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing.connection import Connection
+from typing import Never
 
 from bench.contest import Figure, Settings
 from bench.results import figure_as_json, figure_from_json
 from bench.scratch import scratch_folder
+from pipeline.signals import stop_by_signal
 
 _SPAWN = multiprocessing.get_context("spawn")  # a fork of a process with threads, or with a JVM, is none of use
 _FIGURE, _ERROR = "figure", "error"
@@ -32,8 +36,8 @@ class Outcome:
 
 
 def run(module: str, *, rounds: int, scale: float) -> Outcome:
-    """Call the `measure` of `module` in a new process, with an empty folder."""
-    with scratch_folder() as folder:
+    """Call the `measure` of `module` in a new process, with an empty folder. Raises SystemExit when asked to end."""
+    with scratch_folder() as folder, stop_by_signal(_end):
         receiver, sender = _SPAWN.Pipe(duplex=False)
         settings = Settings(folder=folder, rounds=rounds, scale=scale)
         process = _SPAWN.Process(target=_measure, args=(module, settings, sender))
@@ -41,9 +45,16 @@ def run(module: str, *, rounds: int, scale: float) -> Outcome:
         sender.close()  # so that the end of the process is the end of what comes
         try:
             received = list(_received(receiver))
+        except SystemExit:
+            process.terminate()
+            raise
         finally:
             process.join()
         return _outcome(received, process.exitcode)
+
+
+def _end() -> Never:
+    raise SystemExit(128 + signal.SIGTERM)
 
 
 def _received(receiver: Connection) -> Iterator[tuple[str, str]]:
@@ -68,8 +79,9 @@ def _outcome(received: Sequence[tuple[str, str]], exit_code: int | None) -> Outc
 def _measure(module: str, settings: Settings, sender: Connection) -> None:
     """In the new process. Whatever a work raises, who started it hears of it in one line."""
     try:
-        for figure in import_module(module).measure(settings):
-            sender.send((_FIGURE, json.dumps(figure_as_json(figure), allow_nan=False)))
+        with stop_by_signal(_end):
+            for figure in import_module(module).measure(settings):
+                sender.send((_FIGURE, json.dumps(figure_as_json(figure), allow_nan=False)))
     except BaseException as error:  # noqa: BLE001 - whatever a work raises is the end of that work alone
         traceback.print_exc()
         sender.send((_ERROR, _in_one_line(error)))
