@@ -115,4 +115,4 @@ def test_a_worker_dies(tmp_path: Path, wheel: Path) -> None:
 @pytest.mark.soak
 def test_workers_die_one_after_the_other(tmp_path: Path, wheel: Path) -> None:
     moments = random.Random(9)
-    replicate_while_workers_die(tmp_path, wheel, 40_000_000, sorted(moments.uniform(0.05, 0.9) for _ in range(6)))
+    replicate_while_workers_die(tmp_path, wheel, 120_000_000, sorted(moments.uniform(0.05, 0.9) for _ in range(6)))
