@@ -7,7 +7,7 @@ table's Delta log: the first batches, in which JVM and Python workers get warm, 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pipeline.config import Config, parse
-from pipeline.progress import Progress
-from pipeline.replicate import Job
+from pipeline.replicate import Job, OnPoll
 from sinks.files import ZSTD_LEVEL
 from sinks.java_names import java_names
 from sinks.kernel import KernelTable
@@ -38,7 +37,7 @@ def config_of(lake: Path, *, metadata: bool = False, **lists: list[dict[str, Any
     return parse({"warehouse": str(lake), "metadata": {"enabled": metadata}, **lists}, where="bench")
 
 
-def replicate(spark: SparkSession, config: Config, on_poll: Callable[[list[Progress]], bool] | None = None) -> Job:
+def replicate(spark: SparkSession, config: Config, on_poll: OnPoll | None = None) -> Job:
     """With logtwin, up to where the masters' logs end just now; the job, which has ended. `on_poll`: as `Job.run`."""
     job = Job(spark, config, available_now=True)
     job.start()

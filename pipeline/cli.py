@@ -77,8 +77,12 @@ def replicate(
         warm_up(spark)
         job = Job(spark, settings, available_now=available_now, take_over=take_over)
         with stop_by_signal(job.request_stop), Display(err) as display:
-            job.start()
-            job.run(lambda logs: metrics.update(logs) and display(logs))
+
+            def look(logs: list[Progress]) -> bool:
+                return metrics.update(logs) and display(logs)
+
+            job.start(look)
+            job.run(look)
     for one in job.progress():
         out.print(
             f"{one.log_id}: {one.phase.value} at {_place(one)}, {one.records:,} records in this run, "

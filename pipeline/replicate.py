@@ -19,6 +19,9 @@ from sources.errors import ConfigurationError, LogtwinError
 
 log = logging.getLogger(__name__)
 
+OnPoll = Callable[[list[Progress]], bool]
+"""Is shown how every log stands, and says whether to go on."""
+
 
 class _Ways(TypedDict):
     """How each of them is to run."""
@@ -58,20 +61,31 @@ class Job:
             )
         self._stop = threading.Event()
 
-    def start(self) -> None:
-        """Start every log. One that cannot start does not keep the others; raises its LogtwinError if none can."""
+    def start(self, on_poll: OnPoll | None = None) -> None:
+        """Start every log, one after the other, until `request_stop` or `on_poll` says False, as in `run`.
+
+        Those that run already are looked after meanwhile: a hundred take minutes. One that cannot start does not keep
+        the others; raises its LogtwinError if none can.
+        """
+        has_started = False
         for one in self.logs:
+            if self._stop.is_set():
+                break
             try:
                 one.start()
+                has_started = True
             except LogtwinError as error:
                 # A job of one log has nothing to wait for: whoever started it should know at once.
                 one.fail(error, for_good=self.available_now or len(self.logs) == 1)
                 self._announce(one)
-        if all(one.phase is Phase.FAILED for one in self.logs):
+            self._poll()
+            if on_poll is not None and not on_poll(self.progress()):
+                break
+        if not has_started and all(one.phase is Phase.FAILED for one in self.logs):
             self.close()
             self._raise_first()
 
-    def run(self, on_poll: Callable[[list[Progress]], bool] | None = None, *, poll_interval_s: float = 0.25) -> None:
+    def run(self, on_poll: OnPoll | None = None, *, poll_interval_s: float = 0.25) -> None:
         """Until every log has ended, `on_poll` says False, or `request_stop`. Raises the first log's error, if any."""
         try:
             while not self._stop.is_set():

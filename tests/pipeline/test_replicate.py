@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.config import parse
+from pipeline.config import Config, parse
 from pipeline.progress import Phase, Progress
 from pipeline.replicate import Job
 from pipeline.run_state import RunFile
 from pipeline.status import log_statuses
+from sinks.kernel import KernelTable
 from sinks.steps import Step
+from sinks.tables import LOG
 from sources.datasource import register
 from sources.errors import ConfigurationError, CorruptRecord, MasterUnreachable
 from sources.rocketmq.workload import send_workload, workload
@@ -103,6 +105,59 @@ def test_a_stop_ends_between_two_batches(spark: SparkSession, fixture_550: Fixtu
     position = stopped.position
     assert position is not None
     assert_complete(spark, tmp_path / "lake", fixture_550.log[:position])
+
+
+def two_logs(lake: Path, log: Path) -> Config:
+    logs = [{"id": f"rocketmq/{name}", "path": str(log)} for name in ("first", "second")]
+    return parse({"warehouse": str(lake), "trigger_interval_s": 0.1, "logs": logs}, where="x")
+
+
+def test_logs_that_run_are_looked_after_while_others_start(
+    spark: SparkSession, fixture_550: Fixture, tmp_path: Path
+) -> None:
+    """A hundred logs take minutes to start; one that loses query or owner meanwhile should not wait for them."""
+    register(spark)
+    job = Job(spark, two_logs(tmp_path / "lake", fixture_550.commitlog_path), available_now=False)
+    _, second = job.logs
+    seen = []
+
+    def look(logs: list[Progress]) -> bool:
+        seen.append([one.phase for one in logs])
+        if second.phase is Phase.STARTING:
+            query = next(one for one in spark.streams.active if (one.name or "").startswith("rocketmq/first "))
+            query.stop()
+            query.awaitTermination()
+        return True
+
+    try:
+        job.start(look)
+        assert seen == [[Phase.RUNNING, Phase.STARTING], [Phase.STOPPED, Phase.RUNNING]]
+    finally:
+        job.close()
+
+
+@pytest.mark.parametrize("asked_by", ["request_stop", "on_poll"])
+def test_a_stop_while_logs_start_leaves_the_others_alone(
+    spark: SparkSession, fixture_550: Fixture, tmp_path: Path, asked_by: str
+) -> None:
+    register(spark)
+    lake = tmp_path / "lake"
+    job = Job(spark, two_logs(lake, fixture_550.commitlog_path), available_now=False)
+
+    def stop(_: list[Progress]) -> bool:
+        if asked_by == "request_stop":
+            job.request_stop()
+        return asked_by == "request_stop"
+
+    job.start(stop)
+    job.run(stop)
+    assert [one.phase for one in job.progress()] == [Phase.STOPPED, Phase.STOPPED]
+    table = KernelTable(spark, LOG.path(str(lake)))
+    snapshot = table.snapshot()
+    assert snapshot is not None
+    assert snapshot.domain("logtwin.rocketmq/first") is not None
+    assert snapshot.domain("logtwin.rocketmq/second") is None  # never claimed
+    assert RunFile(str(lake), "rocketmq/second").read() is None
 
 
 def test_its_progress_says_all_there_is_to_know(spark: SparkSession, tmp_path: Path) -> None:
