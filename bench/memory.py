@@ -2,7 +2,7 @@
 
 Measured is what driver, Spark's Python processes and JVM hold together at the worst moment, looked at five times a
 second: resident pages of their own, without those of mapped files (the log, which is page cache). Of pages that a
-forked process still shares each counts its part. Everything has its default: batches of 512 MiB, a heap of up to 1 GB.
+forked process still shares each counts its part. Everything has its default: batches of 1 GiB, a heap of up to 1 GB.
 Messages have 1 KB, half of it random. The shorter logs are the first files of the longest, by hard links.
 
 One round, whatever is asked for: a peak does not hang on the speed of the machine. The log of 1 GiB is measured first

@@ -41,8 +41,8 @@ from tests.peers.wire import Connection
 
 VERSION = "5.5.0"
 BODY_BYTES = 1024
-MESSAGES = 1_600_000  # 2 GB
-BATCH_BYTES = 512 * 1024 * 1024  # logtwin's default; a shorter log has smaller ones, so that it has some
+MESSAGES = 3_200_000  # 4 GB
+BATCH_BYTES = 1024 * 1024 * 1024  # logtwin's default; a shorter log has smaller ones, so that it has some
 LEFT_OUT = 1
 GOAL = Goal(least=1.0)
 LOOK_EVERY_S = 0.02

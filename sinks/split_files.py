@@ -1,9 +1,9 @@
 """The files of one split: one for each stretch of sound records, one for all bytes that are none. Runs in tasks.
 
-A stretch ends where damage begins: what a file, and its row of the ledger, covers has no hole. It also ends where it is
-as long as a split is elsewhere, of a split that no one could cut: the next file is begun while the rest of this one
-is still being written, so that one connection keeps several cores busy with its writers. The last file of such a split
-is a short one: what waits for a writer when all has been read waits for two.
+A stretch ends where damage begins: what a file, and its row of the ledger, covers has no hole. Of a split that no one
+could cut it also ends where it is half as long as a split is elsewhere: the next file is begun while the rest of this
+one is still being written, so that one connection keeps several cores busy with its writers. The last file of such a
+split is a short one: what waits for a writer when all has been read waits for two.
 """
 
 from __future__ import annotations
@@ -27,9 +27,15 @@ from sinks.tables import LOG, QUARANTINE, with_identity
 from sources.loss import condition_of
 from sources.master import Chunk, Damage, MasterLog
 from sources.offsets import Offset, OffsetRange
+from sources.splits import longest
 
 CHUNKS_AHEAD: Final = 4
 """May wait for their writers where there are several: what the file before still has to write when the next begins."""
+
+FILES_OF_A_SPLIT: Final = 2
+"""Where there are several each takes this part of what a split should be, 128 MiB of 256: two writers are at work only
+around the end of a file, so ends should come often.
+"""
 
 LAST_FILE_SHARE: Final = 4
 """The last of several files has this part of a file's bytes, 32 MiB of 128: about as much as one writer is behind."""
@@ -41,8 +47,8 @@ class SplitFiles:
     def __init__(self, master: MasterLog, epoch: int, warehouse: str, owned: OffsetRange) -> None:
         self._log_id = master.log_id
         self._lengths = master.lengths
-        self._file_bytes = master.split_bytes
-        is_one_file = owned.size <= self._file_bytes
+        is_one_file = owned.size <= longest(master.split_bytes)
+        self._file_bytes = owned.size if is_one_file else max(master.split_bytes // FILES_OF_A_SPLIT, 1)
         self._last_file = owned.end if is_one_file else Offset(owned.end - self._file_bytes // LAST_FILE_SHARE)
         self._room = threading.Semaphore(1 if is_one_file else CHUNKS_AHEAD)
         self._epoch = epoch

@@ -62,9 +62,9 @@ class MasterOptions(BaseModel):
         "where both agree, faithful to the one that dister's own rule finds, off stops",
     )
     split_bytes: PositiveInt = Field(
-        128 * MIB,
+        256 * MIB,
         description="what one task reads, and one file takes, at most; large enough to be worth the start of both. A "
-        "batch is cut so that every core gets one; what one connection has to read goes into several files",
+        "batch is cut so that every core gets one; what one connection has to read goes into files of half of it",
     )
     chunk_bytes: PositiveInt = Field(
         16 * MIB, description="what is decoded at once; a task holds a few times this in memory"
@@ -114,7 +114,7 @@ class ReadOptions(MasterOptions):
         EARLIEST, description="where a replica without a position starts: earliest, latest or an offset"
     )
     max_bytes_per_trigger: PositiveInt = Field(
-        512 * MIB, description="bounds a batch, and with it the work that a crash repeats"
+        1024 * MIB, description="bounds a batch, and with it the work that a crash repeats"
     )
 
     @field_validator("starting_offset", mode="before")

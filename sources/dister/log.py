@@ -51,7 +51,7 @@ class DisterLog:
     log_id: LogId
     path: str
     peers: str | None = None
-    split_bytes: int = 128 * MIB
+    split_bytes: int = 256 * MIB
     chunk_bytes: int = 16 * MIB
     max_entries_per_trigger: int = MAX_ENTRIES_PER_TRIGGER
     check_and_fix: CheckAndFix = "safe"

@@ -62,7 +62,7 @@ class RocketMQLog:
     remoting: Address | None = None
     name_servers: tuple[Address, ...] = ()
     path: str | None = None
-    split_bytes: int = 128 * MIB
+    split_bytes: int = 256 * MIB
     chunk_bytes: int = 16 * MIB
     parallel_reads: bool = False
     past_damage: bool = False

@@ -35,7 +35,7 @@ class MemoryMaster:
     log_id: LogId = BROKER_A
     topics: tuple[str, ...] = ("orders", "payments", "%RETRY%audit")
     chunk_records: int = 3
-    split_bytes: int = 128 * 1024 * 1024
+    split_bytes: int = 256 * 1024 * 1024
     cuts_at_records: bool = False
     retention: Retention | None = None
     place: str = "memory:10912"

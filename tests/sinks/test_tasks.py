@@ -118,8 +118,8 @@ def test_a_record_belongs_to_the_split_it_starts_in(warehouse: Path) -> None:
 
 
 def test_a_split_that_no_one_could_cut_is_several_files(warehouse: Path) -> None:
-    """One ends with the chunk in which it gets as long as a split should be at most: 10 + 90, 300, 5 + 5 + 90."""
-    master = MemoryMaster(SIZES, chunk_records=1, split_bytes=100)
+    """One ends with the chunk in which it gets half as long as a split should be at most: 10 + 90, 300, 5 + 5 + 90."""
+    master = MemoryMaster(SIZES, chunk_records=1, split_bytes=200)
     (report,) = reports(warehouse, splits((0, 500)), master)
     assert [piece.covered.range for piece in report.written] == [span(0, 100), span(100, 400), span(400, 500)]
     offsets = [pq.read_table(warehouse / "log" / piece.file.name)["offset"].to_pylist() for piece in report.written]
@@ -131,19 +131,19 @@ def test_a_split_that_no_one_could_cut_is_several_files(warehouse: Path) -> None
 
 
 def test_the_last_of_several_files_is_short(warehouse: Path) -> None:
-    """It begins with the first chunk in the last quarter of what a split should be at most."""
+    """It begins with the first chunk in the last eighth of what a split should be at most."""
     covered = {}
-    for split_bytes in (80, 100, 200):
+    for split_bytes in (160, 176, 180):
         master = MemoryMaster((40, 40, 40, 40, 15, 5, 20), chunk_records=1, split_bytes=split_bytes)
         (report,) = reports(warehouse, splits((0, 200)), master)
         covered[split_bytes] = [piece.covered.range for piece in report.written]
-    assert covered[80] == [span(0, 80), span(80, 160), span(160, 180), span(180, 200)]
-    assert covered[100] == [span(0, 120), span(120, 175), span(175, 200)]
-    assert covered[200] == [span(0, 200)]
+    assert covered[160] == [span(0, 80), span(80, 160), span(160, 180), span(180, 200)]
+    assert covered[176] == [span(0, 120), span(120, 180), span(180, 200)]
+    assert covered[180] == [span(0, 200)]
 
 
 def test_of_several_files_none_is_left_where_the_last_one_fails(warehouse: Path) -> None:
-    bad = FailingAt(SIZES, chunk_records=1, split_bytes=100, at=410, error=CorruptRecord("bad checksum", offset=410))
+    bad = FailingAt(SIZES, chunk_records=1, split_bytes=200, at=410, error=CorruptRecord("bad checksum", offset=410))
     assert failure(warehouse, splits((0, 500)), bad).offset == 410
 
 

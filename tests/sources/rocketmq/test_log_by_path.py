@@ -21,7 +21,7 @@ def test_a_whole_log_comes_from_its_files(fixture_log: Fixture) -> None:
 def test_files_are_cut_at_records(fixture_log: Fixture) -> None:
     log = RocketMQLog(log_id=LOG_ID, path=str(fixture_log.commitlog_path), split_bytes=200_000)
     starts = truth_between(fixture_log, 0, ALL)
-    count = -(-fixture_log.max_offset // 200_000)
+    count = -(-fixture_log.max_offset // 225_000)  # a split may be an eighth longer
     size_bytes = -(-fixture_log.max_offset // count)  # as large as each other
 
     pieces = log.plan(owned(0, fixture_log.max_offset))
