@@ -219,7 +219,7 @@ class MasterLog(Protocol):
 
     @property
     def split_bytes(self) -> int:
-        """How much of the log is worth a task, and a file where `plan` can cut. A task has more only where it cannot."""
+        """How much of the log is worth a task, and a file where `plan` can cut; where it cannot a task has more."""
 
     def plan(self, wanted: OffsetRange, *, cores: int = 1) -> tuple[OffsetRange, ...]:
         """`wanted` as the consecutive pieces that tasks may read side by side on `cores`, cut by `boundary_after`."""
