@@ -15,7 +15,7 @@ from pipeline.config import Config
 from pipeline.progress import Progress
 
 Parts = Mapping[str, float]
-"""The mean of the steady batches, by what the time was spent on."""
+"""Of a steady batch, by what its time was spent on: means of stages; medians of Spark's durations, as its last one waits."""
 
 
 class Breakdown:
@@ -63,7 +63,7 @@ class Breakdown:
     def _durations_ms(self, query: StreamingQuery | None) -> Parts:
         batches = [] if query is None else query.recentProgress
         steady = [one["durationMs"] for one in batches if one["batchId"] >= self._left_out and one["numInputRows"]]
-        return {part: statistics.mean(one.get(part, 0) for one in steady) for part in _parts(steady)}
+        return {part: statistics.median(one.get(part, 0) for one in steady) for part in _parts(steady)}
 
 
 def _stages(before: Progress | None, after: Progress) -> Parts:

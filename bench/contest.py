@@ -83,6 +83,12 @@ class Figure:
         return self.goal.is_met(self.ratio)
 
 
+def warmed_by_turns(rounds: int, ours: Callable[[int], float], against: Callable[[int], float]) -> tuple[Round, ...]:
+    """As `by_turns`, behind a round, -1, that does not count: a JVM compiles what each of them runs by and by."""
+    _round(-1, ours, against)
+    return by_turns(rounds, ours, against)
+
+
 def by_turns(rounds: int, ours: Callable[[int], float], against: Callable[[int], float]) -> tuple[Round, ...]:
     """`rounds` rounds of both, each told the number of its round; whoever went second goes first in the next."""
     return tuple(_round(number, ours, against) for number in range(rounds))

@@ -3,7 +3,8 @@
 A real broker holds records of 1 KB in six partitions, sent as producers send by default, in batches of 16 KiB: a topic
 that no codec makes smaller, not compressed, and one of JSON with lz4. Both ways read it in micro-batches of the same
 size into a table of the same columns and properties, Parquet with zstd, in one session of two cores. What is compared
-is the steady state: records/s by the times in each table's Delta log, without the first batches.
+is the steady state: records/s by the times in each table's Delta log, without the first batches and the last one,
+behind a round of each in which the JVM gets warm.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
 from bench.breakdown import Breakdown
-from bench.contest import Figure, Goal, Settings, by_turns
+from bench.contest import Figure, Goal, Settings, warmed_by_turns
 from bench.payloads import create_topic
 from bench.peers import CORES, lone_broker, running_session
 from bench.ways import config_of, steady_records_per_s
@@ -28,9 +29,10 @@ from pipeline.kafka_broker import VERSION
 from sinks.tables import KAFKA_LOG
 
 PARTITIONS = 6
-RECORDS = 400_000
-BATCHES = 8
+RECORDS = 432_000
+BATCHES = 9
 LEFT_OUT = 3  # batches, in which JVM and Python workers get warm
+END_LEFT_OUT = 1  # and the last one, where Spark's consumers wait for what does not come
 GOAL = Goal(least=1.5)
 _VALUE_BYTES = 1000
 _PIECE_BYTES = 100
@@ -86,11 +88,11 @@ class _Contest:
         self._breakdown = Breakdown(left_out=LEFT_OUT)
 
     def figure(self) -> Figure:
-        rounds = by_turns(self._settings.rounds, self._ours, self._spark_kafka)
+        rounds = warmed_by_turns(self._settings.rounds, self._ours, self._spark_kafka)
         sizes = {
             "records": self._batch_records * BATCHES,
             "records in a batch": self._batch_records,
-            "batches left out": LEFT_OUT,
+            "batches left out": [LEFT_OUT, END_LEFT_OUT],
             "bytes of a value": _VALUE_BYTES,
             "partitions": PARTITIONS,
             "cores": CORES,
@@ -122,7 +124,9 @@ class _Contest:
 
     def _ended(self, number: int, name: str) -> float:
         records = self._batch_records * BATCHES
-        rate = steady_records_per_s(Path(KAFKA_LOG.path(str(self._lake))), records, left_out=LEFT_OUT)
+        rate = steady_records_per_s(
+            Path(KAFKA_LOG.path(str(self._lake))), records, left_out=LEFT_OUT, end_left_out=END_LEFT_OUT
+        )
         print(f"{self._topic}, round {number + 1}: {name} {rate:,.0f} records/s", flush=True)
         shutil.rmtree(self._lake)
         return rate

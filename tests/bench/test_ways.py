@@ -41,6 +41,16 @@ def test_other_records_than_expected_or_no_commit_left_is_no_speed(table: Path, 
         steady_records_per_s(table, records, left_out=left_out)
 
 
+def test_the_last_batch_can_be_left_out_and_with_it_a_rest_behind_it(table: Path) -> None:
+    assert steady_records_per_s(table, 700, left_out=1, end_left_out=1) == 300 / 2
+    commit(table, 5, 20_000, 149)  # less than half of the largest
+    assert steady_records_per_s(table, 849, left_out=1, end_left_out=1) == 300 / 2
+    commit(table, 6, 21_000, 150)
+    assert steady_records_per_s(table, 999, left_out=1, end_left_out=1) == 749 / 11
+    with pytest.raises(SystemExit, match="no steady state"):
+        steady_records_per_s(table, 999, left_out=3, end_left_out=2)
+
+
 def test_metadata_is_replicated_only_where_it_is_asked_for(tmp_path: Path) -> None:
     logs = [{"id": "rocketmq/bench", "path": str(tmp_path)}]
     assert not config_of(tmp_path, logs=logs).metadata.enabled
