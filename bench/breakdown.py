@@ -15,7 +15,7 @@ from pipeline.config import Config
 from pipeline.progress import Progress
 
 Parts = Mapping[str, float]
-"""Of a steady batch, by what its time was spent on: means of stages; medians of Spark's durations, as its last one waits."""
+"""Of a steady batch, by what its time was spent on: means of stages, medians of durations; Spark's last batch waits."""
 
 
 class Breakdown:
