@@ -15,18 +15,20 @@ from pipeline.config import Config
 from pipeline.progress import Progress
 
 Parts = Mapping[str, float]
-"""Of a steady batch, by what its time was spent on: means of stages, medians of durations; Spark's last batch waits."""
+"""The mean of the steady batches, by what the time was spent on."""
 
 
 class Breakdown:
-    """Runs either way and keeps, run by run, the parts of the batches behind the first `left_out`.
+    """Runs either way and keeps, run by run, the parts of the batches behind the first `left_out`; of durations also
+    without the last `end_left_out`, as `ways.without_end`.
 
     Stages are logtwin's: files (read, decoded, written, synced in tasks), commit, acknowledge, ledger. Durations are
     those that Spark gives for a micro-batch of either way; addBatch is the work, and of logtwin's has the stages in it.
     """
 
-    def __init__(self, *, left_out: int) -> None:
+    def __init__(self, *, left_out: int, end_left_out: int) -> None:
         self._left_out = left_out
+        self._end_left_out = end_left_out
         self._stages: list[Parts] = []
         self._our_durations: list[Parts] = []
         self._their_durations: list[Parts] = []
@@ -61,9 +63,10 @@ class Breakdown:
         return {name: _medians(runs) for name, runs in found.items() if runs}
 
     def _durations_ms(self, query: StreamingQuery | None) -> Parts:
-        batches = [] if query is None else query.recentProgress
-        steady = [one["durationMs"] for one in batches if one["batchId"] >= self._left_out and one["numInputRows"]]
-        return {part: statistics.median(one.get(part, 0) for one in steady) for part in _parts(steady)}
+        batches = [] if query is None else [one for one in query.recentProgress if one["numInputRows"]]
+        kept = ways.without_end(batches, [one["numInputRows"] for one in batches], self._end_left_out)
+        steady = [one["durationMs"] for one in kept if one["batchId"] >= self._left_out]
+        return {part: statistics.mean(one.get(part, 0) for one in steady) for part in _parts(steady)}
 
 
 def _stages(before: Progress | None, after: Progress) -> Parts:

@@ -5,9 +5,9 @@ The one reads segment files; the other a real broker, which takes its share of t
 producers send by default, in batches of 16 KiB. Files and topic are in the page cache. Both ways go by micro-batches of
 as many records, in one session of two cores, into Parquet with zstd. What is compared is the steady state: records/s by
 the times in each table's Delta log, without the first batch and the last one, behind a round of each in which the JVM
-gets warm. logtwin's rows have every field of a message, and are
-summed, synced and entered in its ledger; the topic's have Kafka's columns. Neither log nor topic has compressed bodies,
-which RocketMQ's producers would send of 64 KB: what it takes to decompress them is left out.
+gets warm. logtwin's rows have every field of a message, and are summed, synced and entered in its ledger; the topic's
+have Kafka's columns. Neither log nor topic has compressed bodies, which RocketMQ's producers would send of 64 KB: what
+it takes to decompress them is left out.
 
 Then the ceiling, for messages of 1 KB: `bench.ceiling` writes the rows of the same log.
 """
@@ -102,7 +102,7 @@ class _Contest:
         self._settings = settings
         self._log = log
         self._lake = settings.folder / "lake"
-        self._breakdown = Breakdown(left_out=LEFT_OUT)
+        self._breakdown = Breakdown(left_out=LEFT_OUT, end_left_out=END_LEFT_OUT)
 
     def against_spark(self, server: str) -> Figure:
         size, topic = self._log.size, f"bodies-{self._log.size.body_bytes}"

@@ -85,7 +85,7 @@ class _Contest:
         self._settings = settings
         self._batch_records = batch_records
         self._lake = settings.folder / "lake"
-        self._breakdown = Breakdown(left_out=LEFT_OUT)
+        self._breakdown = Breakdown(left_out=LEFT_OUT, end_left_out=END_LEFT_OUT)
 
     def figure(self) -> Figure:
         rounds = warmed_by_turns(self._settings.rounds, self._ours, self._spark_kafka)

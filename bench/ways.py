@@ -7,11 +7,11 @@ table's Delta log: the first batches, in which JVM and Python workers get warm, 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -24,6 +24,8 @@ from sinks.java_names import java_names
 from sinks.kernel import KernelTable
 from sinks.tables import KAFKA_LOG
 from sinks.warehouse import ensure_table
+
+T = TypeVar("T")
 
 CODEC = {
     "spark.sql.parquet.compression.codec": "zstd",
@@ -122,22 +124,27 @@ def commits(table: Path) -> list[Added]:
 
 
 def steady_records_per_s(table: Path, records: int, *, left_out: int, end_left_out: int = 0) -> float:
-    """Over the commits without the first `left_out` and the last `end_left_out`.
+    """Over the commits without the first `left_out` and, as `without_end`, the last `end_left_out`.
 
-    Of a topic the last batch is to be left out: Spark's consumers wait there for records that do not come. With it goes
-    what is no batch but a rest behind the last one, less than half as large as others. Raises SystemExit where the
-    table has not exactly `records`, or no commit is left.
+    Raises SystemExit where the table has not exactly `records`, or no commit is left.
     """
     made = commits(table)
     there = sum(one.rows for one in made)
-    if there != records or len(made) <= left_out:
-        raise SystemExit(f"{table} has {there:,} records in {len(made)} commits, not {records:,}")
-    if end_left_out:
-        is_rest = 2 * made[-1].rows < max(one.rows for one in made)
-        made = made[: -end_left_out - is_rest]
-    if len(made) <= left_out:
-        raise SystemExit(f"{table} has no steady state: {there:,} records in too few commits")
-    return sum(one.rows for one in made[left_out:]) / (made[-1].at_ms - made[left_out - 1].at_ms) * 1000
+    kept = without_end(made, [one.rows for one in made], end_left_out)
+    if there != records or len(kept) <= left_out:
+        raise SystemExit(f"{table} has {there:,} records in {len(made)} commits, no steady state of {records:,}")
+    return sum(one.rows for one in kept[left_out:]) / (kept[-1].at_ms - kept[left_out - 1].at_ms) * 1000
+
+
+def without_end(batches: Sequence[T], rows: Sequence[int], left_out: int) -> Sequence[T]:
+    """Without the last `left_out`, if any, and a rest behind them, which has less than half as many `rows` as others.
+
+    Of a topic the last batch is to be left out: Spark's consumers wait there for records that do not come.
+    """
+    if not left_out or not batches:
+        return batches
+    is_rest = 2 * rows[-1] < max(rows)
+    return batches[: -left_out - is_rest]
 
 
 def _added(path: Path) -> Added:
