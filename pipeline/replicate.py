@@ -78,8 +78,7 @@ class Job:
                 # A job of one log has nothing to wait for: whoever started it should know at once.
                 one.fail(error, for_good=self.available_now or len(self.logs) == 1)
                 self._announce(one)
-            self._poll()
-            if on_poll is not None and not on_poll(self.progress()):
+            if not self._look(on_poll):
                 break
         if not has_started and all(one.phase is Phase.FAILED for one in self.logs):
             self.close()
@@ -88,15 +87,17 @@ class Job:
     def run(self, on_poll: OnPoll | None = None, *, poll_interval_s: float = 0.25) -> None:
         """Until every log has ended, `on_poll` says False, or `request_stop`. Raises the first log's error, if any."""
         try:
-            while not self._stop.is_set():
-                all_ended = self._poll()
-                go_on = on_poll is None or on_poll(self.progress())
-                if not go_on or all_ended:
-                    break
+            while not self._stop.is_set() and self._look(on_poll):
                 self._stop.wait(poll_interval_s)
         finally:
             self.close()
         self._raise_first()
+
+    def _look(self, on_poll: OnPoll | None) -> bool:
+        """Look at every log and show them; whether there is a reason to go on."""
+        all_ended = self._poll()
+        is_wanted = on_poll is None or on_poll(self.progress())
+        return is_wanted and not all_ended
 
     def _poll(self) -> bool:
         """Look at every log; whether all of them have ended. Says at once what ended one while others go on."""
