@@ -33,8 +33,8 @@ CHUNKS_AHEAD: Final = 4
 """May wait for their writers where there are several: what the file before still has to write when the next begins."""
 
 FILES_OF_A_SPLIT: Final = 2
-"""Where there are several each takes this part of what a split should be, 128 MiB of 256: two writers are at work only
-around the end of a file, so ends should come often.
+"""Where batches are not cut each takes this part of what a split should be, 128 MiB of 256: two writers are at
+work only around the end of a file, so ends should come often.
 """
 
 LAST_FILE_SHARE: Final = 4
@@ -47,8 +47,9 @@ class SplitFiles:
     def __init__(self, master: MasterLog, epoch: int, warehouse: str, owned: OffsetRange) -> None:
         self._log_id = master.log_id
         self._lengths = master.lengths
-        is_one_file = owned.size <= longest(master.split_bytes)
-        self._file_bytes = owned.size if is_one_file else max(master.split_bytes // FILES_OF_A_SPLIT, 1)
+        most_bytes = master.split_bytes if master.cuts_batches else master.split_bytes // FILES_OF_A_SPLIT
+        is_one_file = owned.size <= longest(most_bytes)
+        self._file_bytes = owned.size if is_one_file else most_bytes
         self._last_file = owned.end if is_one_file else Offset(owned.end - self._file_bytes // LAST_FILE_SHARE)
         self._room = threading.Semaphore(1 if is_one_file else CHUNKS_AHEAD)
         self._epoch = epoch

@@ -219,7 +219,11 @@ class MasterLog(Protocol):
 
     @property
     def split_bytes(self) -> int:
-        """How much of the log is worth a task, and a file where `plan` can cut; where it cannot a task has more."""
+        """How much of the log is worth a task."""
+
+    @property
+    def cuts_batches(self) -> bool:
+        """Whether `plan` cuts by `split_bytes`. Otherwise a batch is one piece, however long."""
 
     def plan(self, wanted: OffsetRange, *, cores: int = 1) -> tuple[OffsetRange, ...]:
         """`wanted` as the consecutive pieces that tasks may read side by side on `cores`, cut by `boundary_after`."""

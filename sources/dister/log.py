@@ -87,6 +87,10 @@ class DisterLog:
     def cuts_at_records(self) -> bool:
         return True
 
+    @property
+    def cuts_batches(self) -> bool:
+        return False
+
     def boundary_after(self, offset: Offset, maximum: Offset) -> Offset:
         with naming(self.log_id):
             return self._entries().boundary_after(offset, maximum)

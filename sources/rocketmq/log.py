@@ -140,14 +140,18 @@ class RocketMQLog:
             return maximum
         return self.boundary_after(Offset(start + max_bytes), maximum)
 
+    @property
+    def cuts_batches(self) -> bool:
+        return self.path is not None or self.parallel_reads
+
     def plan(self, wanted: OffsetRange, *, cores: int = 1) -> tuple[OffsetRange, ...]:
+        if not self.cuts_batches:
+            return () if wanted.is_empty else (wanted,)
         size_bytes = split_bytes(wanted.size, most_bytes=self.split_bytes, cores=cores)
         if self.path is not None:
             with naming(self.log_id):
                 return tuple(self._segments().pieces(wanted, size_bytes))
-        if self.parallel_reads:
-            return wanted.in_pieces(size_bytes)
-        return () if wanted.is_empty else (wanted,)
+        return wanted.in_pieces(size_bytes)
 
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
         if owned.is_empty:

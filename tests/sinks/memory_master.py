@@ -37,6 +37,7 @@ class MemoryMaster:
     chunk_records: int = 3
     split_bytes: int = 256 * 1024 * 1024
     cuts_at_records: bool = False
+    cuts_batches: bool = False
     retention: Retention | None = None
     place: str = "memory:10912"
     role: str = "slave"

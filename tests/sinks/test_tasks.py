@@ -133,13 +133,22 @@ def test_a_split_that_no_one_could_cut_is_several_files(warehouse: Path) -> None
 def test_the_last_of_several_files_is_short(warehouse: Path) -> None:
     """It begins with the first chunk in the last eighth of what a split should be at most."""
     covered = {}
-    for split_bytes in (160, 176, 180):
+    for split_bytes in (160, 176, 360):
         master = MemoryMaster((40, 40, 40, 40, 15, 5, 20), chunk_records=1, split_bytes=split_bytes)
         (report,) = reports(warehouse, splits((0, 200)), master)
         covered[split_bytes] = [piece.covered.range for piece in report.written]
     assert covered[160] == [span(0, 80), span(80, 160), span(160, 180), span(180, 200)]
     assert covered[176] == [span(0, 120), span(120, 180), span(180, 200)]
-    assert covered[180] == [span(0, 200)]
+    assert covered[360] == [span(0, 200)]
+
+
+def test_a_split_that_was_cut_is_one_file_also_where_it_is_an_eighth_longer(warehouse: Path) -> None:
+    for master, ranges in (
+        (MemoryMaster((20,) * 9, chunk_records=1, split_bytes=160, cuts_batches=True), [span(0, 180)]),
+        (MemoryMaster((20,) * 9, chunk_records=1, split_bytes=160), [span(0, 80), span(80, 160), span(160, 180)]),
+    ):
+        (report,) = reports(warehouse, splits((0, 180)), master)
+        assert [piece.covered.range for piece in report.written] == ranges
 
 
 def test_of_several_files_none_is_left_where_the_last_one_fails(warehouse: Path) -> None:

@@ -414,6 +414,7 @@ def test_a_boundary_is_the_end_of_an_entry(tmp_path: Path) -> None:
     assert log.boundary_after(Offset(10_009), Offset(15_000)) == 15_000
     assert log.cuts_at_records
     assert log.plan(owned(0, 30_006)) == (owned(0, 30_006),)
+    assert not log.cuts_batches
 
 
 def test_a_leader_that_wrote_its_log_anew_while_it_is_read(tmp_path: Path) -> None:

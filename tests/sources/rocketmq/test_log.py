@@ -164,6 +164,7 @@ def test_over_ha_a_range_is_one_piece_unless_nobody_waits() -> None:
     assert alone.plan(owned(0, 25)) == (owned(0, 25),)
     assert parallel.plan(owned(0, 25)) == pieces
     assert [log.cuts_at_records for log in (alone, parallel)] == [False, False]
+    assert [log.cuts_batches for log in (alone, parallel)] == [False, True]
     assert parallel.boundary_after(Offset(7), Offset(25)) == 7
     assert alone.plan(owned(7, 7)) == parallel.plan(owned(7, 7)) == ()
 

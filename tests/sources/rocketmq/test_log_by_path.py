@@ -27,6 +27,7 @@ def test_files_are_cut_at_records(fixture_log: Fixture) -> None:
     pieces = log.plan(owned(0, fixture_log.max_offset))
 
     assert log.cuts_at_records
+    assert log.cuts_batches
     cut, expected = 0, []
     while cut < fixture_log.max_offset:
         end = min((start for start in starts if start >= cut + size_bytes), default=fixture_log.max_offset)
