@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 
-import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -13,6 +12,7 @@ from sinks.files import discard
 from sinks.spark_jobs import job_failure
 from sinks.split_report import REPORT_SCHEMA, SplitReport
 from sinks.tables import LOG, QUARANTINE, spark_schema
+from sinks.task_memory import GivingBack, Task
 from sinks.tasks import SplitWriter
 from sources.offsets import LogId, Offset
 
@@ -25,7 +25,7 @@ def run_splits(batch: DataFrame, write: SplitWriter) -> list[SplitReport]:
 
 def collect_reports(
     batch: DataFrame,
-    write: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    write: Task,
     *,
     log: LogId,
     position: Offset | None = None,
@@ -35,7 +35,7 @@ def collect_reports(
     Raises what a task raised, as what it was.
     """
     try:
-        rows = batch.mapInArrow(write, spark_schema(REPORT_SCHEMA)).collect()
+        rows = batch.mapInArrow(GivingBack(write), spark_schema(REPORT_SCHEMA)).collect()
     except (PySparkException, Py4JError) as error:
         raise job_failure(
             error,

@@ -29,6 +29,7 @@ from sinks.files import DataFile
 from sinks.kernel import KernelConflict, KernelTable, Partition, Snapshot, StoredFile
 from sinks.spark_jobs import job_failure
 from sinks.tables import IS_CURRENT, LOG_ID, TableSpec, spark_schema
+from sinks.task_memory import GivingBack
 from sinks.upkeep.merge import MERGED_SCHEMA, MERGES_SCHEMA, Merging, unpack
 from sources.offsets import LogId
 
@@ -169,7 +170,7 @@ class Compactor:
             [sum(one.records for one in group) for group in part],
             [[one.path for one in group] for group in part],
         ]
-        merge = Merging(self._spec, self._table.path, self._partition)
+        merge = GivingBack(Merging(self._spec, self._table.path, self._partition))
         try:
             frame = self._spark.createDataFrame(pa.table(columns, schema=MERGES_SCHEMA))
             rows = frame.repartition(len(part)).mapInArrow(merge, spark_schema(MERGED_SCHEMA)).collect()
