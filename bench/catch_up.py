@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 from bench.breakdown import Breakdown
 from bench.ceiling import written_rows_per_s
 from bench.contest import Figure, Goal, Round, Settings, by_turns, warmed_by_turns
-from bench.payloads import LOG_ID, fill_topic, rows, write_log
+from bench.payloads import LOG_ID, delete_topic, fill_topic, rows, write_log
 from bench.peers import CORES, lone_broker, running_session
 from bench.ways import config_of, steady_records_per_s
 from sinks.tables import KAFKA_LOG, LOG
@@ -63,6 +63,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
         for size in SIZES:
             log = _Log.written(settings, size)
             yield _Contest(spark, settings, log).against_spark(server)
+            yield _Contest(spark, settings, log).against_spark(server, has_properties=True)
             if size is CEILING_SIZE:
                 yield _Contest(spark, settings, log).against_ceiling()
             shutil.rmtree(log.folder)
@@ -104,13 +105,16 @@ class _Contest:
         self._lake = settings.folder / "lake"
         self._breakdown = Breakdown(left_out=LEFT_OUT, end_left_out=END_LEFT_OUT)
 
-    def against_spark(self, server: str) -> Figure:
-        size, topic = self._log.size, f"bodies-{self._log.size.body_bytes}"
-        fill_topic(server, topic, self._log.folder, PARTITIONS, count=self._log.topic_records)
+    def against_spark(self, server: str, *, has_properties: bool = False) -> Figure:
+        size, topic = self._log.size, f"bodies-{self._log.size.body_bytes}{'-properties' * has_properties}"
+        count = self._log.topic_records
+        fill_topic(server, topic, self._log.folder, PARTITIONS, count=count, has_properties=has_properties)
         rounds = warmed_by_turns(
             self._settings.rounds, self._ours, lambda number: self._spark_kafka(number, server, topic)
         )
-        return self._figure(f"catch-up, messages of {size.name}", "Spark's Kafka source → Delta", rounds, size.goal)
+        delete_topic(server, topic)
+        work = f"catch-up, messages of {size.name}{', properties as headers' * has_properties}"
+        return self._figure(work, "Spark's Kafka source → Delta", rounds, size.goal)
 
     def against_ceiling(self) -> Figure:
         rounds = by_turns(self._settings.rounds, self._ours, self._ceiling)

@@ -14,10 +14,11 @@ from contextlib import closing
 from pathlib import Path
 
 import numpy as np
+import pyarrow.compute as pc
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient
 
-from sources.master import Damage
+from sources.master import MESSAGE, Damage
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.rocketmq.commitlog import BLANK, HEAD, V1, Host, Message, body_crc, encode
 from sources.rocketmq.log import RocketMQLog
@@ -173,6 +174,11 @@ def create_topic(server: str, topic: str, partitions: int, configs: Mapping[str,
         admin.create_topics({topic: one}, wait_for_metadata=True)
 
 
+def delete_topic(server: str, topic: str) -> None:
+    with closing(KafkaAdminClient(bootstrap_servers=server)) as admin:
+        admin.delete_topics([topic])
+
+
 def fill_topic(
     server: str,
     topic: str,
@@ -180,11 +186,12 @@ def fill_topic(
     partitions: int,
     *,
     count: int | None = None,
-    compression: str | None = None,
+    has_properties: bool = False,
 ) -> None:
     """A new topic with the first `count` messages of a log, or all: body, KEYS as the key, and one small header.
 
-    They go to the partitions in turn, from two processes, which is why their order there is not exactly the log's.
+    With `has_properties` the headers are the message's other properties, all seven. Messages go to the partitions in
+    turn, from two processes, which is why their order there is not exactly the log's.
     """
     create_topic(server, topic, partitions)
     log = opened(log_folder)
@@ -192,7 +199,9 @@ def fill_topic(
     context = multiprocessing.get_context("spawn")  # whoever calls may have threads
     with ProcessPoolExecutor(_SENDERS, mp_context=context) as pool:
         parts = [pieces[sender::_SENDERS] for sender in range(_SENDERS)]
-        sent = [pool.submit(_send, server, topic, log_folder, part, partitions, count, compression) for part in parts]
+        sent = [
+            pool.submit(_send, server, topic, log_folder, part, partitions, count, has_properties) for part in parts
+        ]
         for one in sent:
             one.result()
 
@@ -204,25 +213,28 @@ def _send(
     pieces: Sequence[OffsetRange],
     partitions: int,
     count: int | None,
-    compression: str | None,
+    has_properties: bool,
 ) -> None:
-    producer = KafkaProducer(
-        bootstrap_servers=server, compression_type=compression, linger_ms=5, batch_size=_SENT_BATCH_BYTES
-    )
+    producer = KafkaProducer(bootstrap_servers=server, linger_ms=5, batch_size=_SENT_BATCH_BYTES)
+    headers = [("channel", b"web")]
     with closing(producer):
-        for key, body in _messages(log_folder, pieces):
+        for properties, body in _messages(log_folder, pieces):
+            key = properties.pop("KEYS").encode()
             number = int(key[-_DIGITS:])
             if count is not None and number >= count:
                 break
-            producer.send(topic, body, key, headers=[("channel", b"web")], partition=number % partitions)
+            if has_properties:
+                headers = [(name, value.encode()) for name, value in properties.items()]
+            producer.send(topic, body, key, headers=headers, partition=number % partitions)
 
 
-def _messages(folder: Path, pieces: Sequence[OffsetRange]) -> Iterator[tuple[bytes, bytes]]:
-    """KEYS and body of each message in `pieces` of the log, in order."""
+def _messages(folder: Path, pieces: Sequence[OffsetRange]) -> Iterator[tuple[dict[str, str], bytes]]:
+    """Properties and body of each message in `pieces` of the log, in order."""
     log = opened(folder)
     for piece in pieces:
         for chunk in log.read(piece, committed=None, boundary=True):
             if isinstance(chunk, Damage):
                 raise chunk.error
-            keys, bodies = chunk.records.column("keys").to_pylist(), chunk.records.column("body").to_pylist()
-            yield from ((key[0].encode(), body) for key, body in zip(keys, bodies, strict=True) if key)
+            records = chunk.records.filter(pc.equal(chunk.records.column("kind"), MESSAGE))
+            properties, bodies = records.column("properties").to_pylist(), records.column("body").to_pylist()
+            yield from zip(map(dict, properties), bodies, strict=True)
