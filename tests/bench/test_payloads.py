@@ -51,7 +51,7 @@ def messages(log: Path) -> Held:
 def records(server: str, topic: str) -> Held:
     given = {"auto_offset_reset": "earliest", "group_id": None, "consumer_timeout_ms": 20_000}
     with closing(KafkaConsumer(topic, bootstrap_servers=server, **given)) as consumer:
-        found = [record for record, _ in zip(consumer, range(TAKEN), strict=False)]
+        found = [record for _, record in zip(range(TAKEN), consumer, strict=False)]
         assert not any(consumer.poll(500).values())
     assert {record.partition for record in found} == set(range(PARTITIONS))
     texts = [(record, {name: value.decode() for name, value in record.headers}) for record in found]
