@@ -7,14 +7,17 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from kafka import KafkaConsumer
 from kafka.admin import KafkaAdminClient
 
 from bench.payloads import delete_topic, fill_topic, write_log
-from pipeline.kafka_broker import running_broker
+from pipeline.kafka_broker import VERSION
+from sources.kafka.isolation import Isolation
 from sources.offsets import Offset
 from sources.rocketmq import commitlog, properties
 from sources.rocketmq.commitlog import Message
+from tests.patience import wait_until
+from tests.peers.kafka import KafkaBroker
+from tests.peers.kafka_reading import COLUMNS, consumed
 
 COUNT, TAKEN, PARTITIONS = 90, 70, 3
 Held = dict[str, tuple[bytes, dict[str, str]]]
@@ -22,9 +25,9 @@ Held = dict[str, tuple[bytes, dict[str, str]]]
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_broker(tmp_path_factory.mktemp("kafka") / "broker") as server:
-        yield server
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    with KafkaBroker(VERSION, tmp_path_factory.mktemp("kafka") / "broker") as broker:
+        yield broker
 
 
 @pytest.fixture(scope="module")
@@ -48,32 +51,34 @@ def messages(log: Path) -> Held:
     return found
 
 
-def records(server: str, topic: str) -> Held:
-    given = {"auto_offset_reset": "earliest", "group_id": None, "consumer_timeout_ms": 20_000}
-    with closing(KafkaConsumer(topic, bootstrap_servers=server, **given)) as consumer:
-        found = [record for _, record in zip(range(TAKEN), consumer, strict=False)]
-        assert not any(consumer.poll(500).values())
-    assert {record.partition for record in found} == set(range(PARTITIONS))
-    texts = [(record, {name: value.decode() for name, value in record.headers}) for record in found]
-    return {record.key.decode(): (record.value, headers) for record, headers in texts}
+def records(broker: KafkaBroker, topic: str) -> Held:
+    """Of a topic with TAKEN records, some in each partition."""
+    found = [consumed(broker, topic, Isolation.READ_COMMITTED, partition) for partition in range(PARTITIONS)]
+    assert all(found)
+    assert sum(map(len, found)) == TAKEN
+    held = [dict(zip(COLUMNS, row, strict=True)) for rows in found for row in rows]
+    return {
+        one["key"].decode(): (one["value"], {name: value.decode() for name, value in one["headers"]}) for one in held
+    }
 
 
 @pytest.mark.peer
 @pytest.mark.parametrize("has_properties", [False, True])
-def test_a_topic_has_the_first_messages_of_the_log(server: str, log: Path, has_properties: bool) -> None:
+def test_a_topic_has_the_first_messages_of_the_log(broker: KafkaBroker, log: Path, has_properties: bool) -> None:
     topic = f"bodies-{has_properties}"
-    fill_topic(server, topic, log, PARTITIONS, count=TAKEN, has_properties=has_properties)
+    fill_topic(broker.server, topic, log, PARTITIONS, count=TAKEN, has_properties=has_properties)
     first = sorted(messages(log).items())[:TAKEN]
     small = {"channel": "web"}
     expected = {key: (body, own if has_properties else small) for key, (body, own) in first}
     assert len(expected) == TAKEN
     assert all(len(own) == 7 for _, (_, own) in first)
-    assert records(server, topic) == expected
+    assert records(broker, topic) == expected
 
 
 @pytest.mark.peer
-def test_a_topic_that_was_deleted_is_not_there(server: str, log: Path) -> None:
-    fill_topic(server, "gone", log, PARTITIONS)
-    delete_topic(server, "gone")
-    with closing(KafkaAdminClient(bootstrap_servers=server)) as admin:
-        assert "gone" not in admin.list_topics()
+def test_a_topic_that_was_deleted_is_not_there(broker: KafkaBroker, log: Path) -> None:
+    fill_topic(broker.server, "gone", log, PARTITIONS)
+    with closing(KafkaAdminClient(bootstrap_servers=broker.server)) as admin:
+        assert "gone" in admin.list_topics()
+        delete_topic(broker.server, "gone")
+        wait_until(lambda: "gone" not in admin.list_topics(), "the topic's end")
