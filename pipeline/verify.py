@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
@@ -30,7 +28,7 @@ from pipeline.verification.summary import Summary, Tally, incident_of
 from pipeline.verification.task import SectionComparer
 from sinks.incidents import IncidentsTable
 from sinks.proof.verdicts import Compared, Verdict
-from sinks.spark_jobs import job_failure
+from sinks.spark_jobs import JobFacts, run_tasks
 from sources.errors import ConfigurationError, LogError
 from sources.offsets import OffsetRange
 from sources.options import ReadOptions
@@ -186,9 +184,8 @@ class _Verification:
 
     def _jobs(self, waiting: Sequence[Section]) -> Iterator[list[tuple[Section, list[Compared]]]]:
         """One Spark job after the other, and what it found. Over HA a single task: connections count as replicas."""
-        context = self._spark.sparkContext
         reads_at_once = self._options.parallel_reads or self._master.cuts_at_records
-        cores = context.defaultParallelism if reads_at_once else 1
+        cores = self._spark.sparkContext.defaultParallelism if reads_at_once else 1
         count = cores * (_SECTIONS_A_TASK if self._scope.max_mb_per_s is None else 1)
         compare = SectionComparer(
             master=self._master,
@@ -196,16 +193,14 @@ class _Verification:
             position=self._accounts.position,
             bytes_per_s=None if self._scope.max_mb_per_s is None else self._scope.max_mb_per_s * _MB / cores,
         )
+        facts = JobFacts(
+            problem="the Spark job that compares failed",
+            log=self._options.log_id,
+            hint="What was compared before is remembered: run it again.",
+        )
         for at in range(0, len(waiting), count):
             together = waiting[at : at + count]
-            job = context.parallelize(together, min(cores, len(together))).mapPartitions(compare)
-            try:
-                results = job.collect()
-            except (PySparkException, Py4JError) as error:
-                hint = "What was compared before is remembered: run it again."
-                problem = "the Spark job that compares failed"
-                raise job_failure(error, problem, log=self._options.log_id, hint=hint) from error
-            yield results
+            yield run_tasks(self._spark, compare, together, facts, tasks=cores)
 
     def _record(self, found: Sequence[Compared]) -> None:
         incidents = (incident_of(one, self._accounts.position) for one in found)

@@ -25,7 +25,7 @@ from sinks.ledger import LedgerRow
 from sinks.log_state import LogState, Writer
 from sinks.master_proof import prove_master
 from sinks.position import Held, LogTable
-from sinks.split_job import discard_files, run_splits
+from sinks.split_job import discard_files, planned, run_splits
 from sinks.split_report import SplitReport
 from sinks.steps import BatchResult, Clock, Step, no_step
 from sinks.tables import LOG
@@ -158,7 +158,8 @@ class Replica:
         clock = Clock()
         with self._session.reading():
             write = SplitWriter(self._master, mine.epoch, mine.offset, mine.link, self._warehouse)
-            reports = run_splits(batch, write)
+            splits = planned(batch, self._master.log_id)
+            reports = run_splits(batch.sparkSession, splits, write)
         proven = self._prove(reports, mine.offset)
         if proven is None:
             self._acknowledge_again(mine.offset)

@@ -1,10 +1,15 @@
-"""What ended a Spark job: the error that a task raised, or what Spark itself says; and that in few words."""
+"""Spark jobs of Python tasks; what ended one: the error that a task raised, or what Spark itself says, in few words."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from sources.errors import LogtwinError, ReplicaError, WorkerLost, find_error
 
@@ -15,12 +20,56 @@ _WORKER_LOST = (
     "java.io.IOException: Stream closed",
 )
 
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 
-def job_failure(error: Exception, problem: str, *, log: object, hint: str, offset: int | None = None) -> LogtwinError:
-    """Of the `error` that collecting raised: a task's own, as what it was, or a ReplicaError that says `problem`."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFacts:
+    """What to say where Spark ends a job: what failed, in which log and from which offset on, and what to do."""
+
+    problem: str
+    log: object
+    hint: str
+    offset: int | None = None
+
+
+def run_tasks(
+    spark: SparkSession,
+    work: Callable[[Iterable[Given]], Iterable[Made]],
+    given: Sequence[Given],
+    facts: JobFacts,
+    *,
+    tasks: int | None = None,
+) -> list[Made]:
+    """One Spark job: what `work`, which must pickle, makes of `given`, in order. A task for each, or `tasks` at most.
+
+    Raises what a task raised, as what it was, or else what `facts` say.
+    """
+    if not given:
+        return []
+    with failing_as(facts):
+        shares = spark.sparkContext.parallelize(given, min(tasks or len(given), len(given)))
+        made: list[Made] = shares.mapPartitions(work).collect()
+    return made
+
+
+@contextmanager
+def failing_as(facts: JobFacts) -> Iterator[None]:
+    """A Spark job that fails within raises what a task raised, as what it was, or else what `facts` say."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise job_failure(error, facts) from error
+
+
+def job_failure(error: Exception, facts: JobFacts) -> LogtwinError:
+    """Of the `error` that collecting raised: a task's own, as what it was, or a ReplicaError that says `facts`."""
     text = str(error)
-    found = find_error(text) or lost_worker(text, log=log, offset=offset)
-    return found or ReplicaError(problem, log=log, offset=offset, found=_last_line(text), hint=hint)
+    found = find_error(text) or lost_worker(text, log=facts.log, offset=facts.offset)
+    return found or ReplicaError(
+        facts.problem, log=facts.log, offset=facts.offset, found=_last_line(text), hint=facts.hint
+    )
 
 
 def lost_worker(text: str, *, log: object, offset: int | None = None) -> WorkerLost | None:

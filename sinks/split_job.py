@@ -1,50 +1,44 @@
-"""The Spark job that reads, writes and reports the splits of one batch."""
+"""The Spark jobs of one batch: what its splits are, and the one that reads, writes and reports them.
+
+They are two, though Spark could do both in one: each task would then have two Python workers, one of the data source
+and one of the sink, by turns either, and all of them would come to hold the memory that only half of them work with.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from sinks.files import discard
-from sinks.spark_jobs import job_failure
-from sinks.split_report import REPORT_SCHEMA, SplitReport
-from sinks.tables import LOG, QUARANTINE, spark_schema
-from sinks.task_memory import GivingBack, Task
+from sinks.spark_jobs import JobFacts, failing_as, run_tasks
+from sinks.split_report import SplitReport
+from sinks.tables import LOG, QUARANTINE
 from sinks.tasks import SplitWriter
+from sources.master import PlannedSplit
 from sources.offsets import LogId, Offset
 
 
-def run_splits(batch: DataFrame, write: SplitWriter) -> list[SplitReport]:
-    """One job: `write` for each row of `batch` (RANGES_SCHEMA). Raises what a task raised, as what it was."""
-    reports = collect_reports(batch, write, log=write.master.log_id, position=write.position)
-    return [SplitReport.from_json(report) for report in reports]
+def planned(batch: DataFrame, log: LogId) -> list[PlannedSplit]:
+    """The splits of `batch` (RANGES_SCHEMA), in order."""
+    with failing_as(_facts("the Spark job that plans the batch failed", log)):
+        return [PlannedSplit.from_row(row) for row in batch.collect()]
 
 
-def collect_reports(
-    batch: DataFrame,
-    write: Task,
-    *,
-    log: LogId,
-    position: Offset | None = None,
-) -> list[str]:
-    """What `write` makes (REPORT_SCHEMA) of each partition of `batch`; log and position are for what Spark says.
+def run_splits(spark: SparkSession, splits: Sequence[PlannedSplit], write: SplitWriter) -> list[SplitReport]:
+    """`write` for each of `splits`, a task each. Raises what a task raised, as what it was."""
+    facts = write_facts(write.master.log_id, write.position)
+    return [SplitReport.from_json(report) for report in run_tasks(spark, write, splits, facts)]
 
-    Raises what a task raised, as what it was.
-    """
-    try:
-        rows = batch.mapInArrow(GivingBack(write), spark_schema(REPORT_SCHEMA)).collect()
-    except (PySparkException, Py4JError) as error:
-        raise job_failure(
-            error,
-            "the Spark job that writes the batch failed",
-            log=log,
-            offset=position,
-            hint="Nothing was committed; the batch is done again at the next start.",
-        ) from error
-    return [row["report"] for row in rows]
+
+def write_facts(log: LogId, position: Offset | None = None) -> JobFacts:
+    """What to say where Spark ends the job that writes."""
+    return _facts("the Spark job that writes the batch failed", log, position)
+
+
+def _facts(problem: str, log: LogId, position: Offset | None = None) -> JobFacts:
+    hint = "Nothing was committed; the batch is done again at the next start."
+    return JobFacts(problem=problem, log=log, offset=position, hint=hint)
 
 
 def discard_files(warehouse: str, reports: Iterable[SplitReport]) -> None:

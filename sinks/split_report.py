@@ -9,16 +9,12 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import pyarrow as pa
-
 from sinks.continuity import Link
 from sinks.coverage import Covered
 from sinks.files import DataFile
 from sources.errors import LogtwinError, error_from
 from sources.loss import Condition
 from sources.offsets import OffsetRange
-
-REPORT_SCHEMA = pa.schema([("report", pa.string())])
 
 
 @dataclass(frozen=True, slots=True)

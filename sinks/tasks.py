@@ -1,7 +1,7 @@
-"""What a task does with its splits: read, write files, report. Runs in Spark's Python workers, by `mapInArrow`.
+"""What a task does with its splits: read, write files, report. Runs in Spark's Python workers, by `mapPartitions`.
 
-In comes one row for each split (RANGES_SCHEMA), out goes one small row for each (REPORT_SCHEMA): what was covered, the
-files, their statistics, the checksums of the master's bytes. Rows of the log never pass through the JVM.
+In comes what is planned of each split, out goes a small report of it, in JSON: what was covered, the files, their
+statistics, the checksums of the master's bytes. Rows of the log never pass through the JVM.
 
 The split that begins at the position is read from one record earlier, the link: on the very connection that brings the
 batch the master proves that this continues what is committed. Of that record nothing is written.
@@ -14,16 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
-
-import pyarrow as pa
 
 from sinks.continuity import Link, first_behind
 from sinks.handshake import Append, clip, decide
 from sinks.split_files import SplitFiles
-from sinks.split_report import REPORT_SCHEMA, SplitReport
+from sinks.split_report import SplitReport
 from sources.errors import BelowMinimum, LogtwinError, ReplicaError
-from sources.master import Chunk, Damage, MasterLog
+from sources.master import Chunk, Damage, MasterLog, PlannedSplit
 from sources.offsets import Offset, OffsetRange
 
 
@@ -40,18 +37,16 @@ class SplitWriter:
     link: Link | None
     warehouse: str
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """`mapInArrow`'s shape: RANGES_SCHEMA in, REPORT_SCHEMA out."""
-        for batch in batches:
-            for row in batch.to_pylist():
-                yield pa.RecordBatch.from_pylist([{"report": self._report(row).as_json()}], schema=REPORT_SCHEMA)
+    def __call__(self, splits: Iterable[PlannedSplit]) -> Iterator[str]:
+        """`mapPartitions`' shape: a report of each split, as JSON."""
+        for split in splits:
+            yield self._report(split).as_json()
 
-    def _report(self, row: dict[str, Any]) -> SplitReport:
-        split = OffsetRange(row["split_start"], row["split_end"])
-        batch = OffsetRange(row["batch_start"], row["batch_end"])
+    def _report(self, planned: PlannedSplit) -> SplitReport:
+        split, batch = planned.owned, planned.batch
         try:
-            if row["log_id"] != str(self.master.log_id):
-                raise ReplicaError("a batch of another log", expected=self.master.log_id, found=row["log_id"])
+            if planned.log_id != str(self.master.log_id):
+                raise ReplicaError("a batch of another log", expected=self.master.log_id, found=planned.log_id)
             return self.write_split(split, batch)
         except LogtwinError as error:
             named = error.at(self.master.log_id)

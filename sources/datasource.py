@@ -34,7 +34,7 @@ from pyspark.sql.types import StructType
 
 from sources.bounds import check_within
 from sources.errors import ConfigurationError, across_processes
-from sources.master import RANGES_SCHEMA, RECORD_SCHEMA, Damage, MasterLog, range_row
+from sources.master import RANGES_SCHEMA, RECORD_SCHEMA, Damage, MasterLog, PlannedSplit
 from sources.offsets import Offset, OffsetRange
 from sources.options import EARLIEST, LATEST, ReadOptions, StartingOffset, offset_or_name, parse_options
 from sources.registry import open_log
@@ -244,7 +244,7 @@ def _emit(log: MasterLog, options: SourceOptions, partition: InputPartition) -> 
     if not isinstance(partition, SplitPartition):
         raise TypeError(f"not a split of this source: {partition!r}")
     if options.emit == "ranges":
-        yield range_row(log.log_id, partition.batch, partition.owned)
+        yield PlannedSplit(str(log.log_id), partition.batch, partition.owned).as_row()
         return
     with across_processes():
         for piece in log.read(partition.owned, committed=partition.committed, boundary=partition.boundary):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -79,10 +79,23 @@ RANGES_SCHEMA = pa.schema(
 """What is to be read, one row a split: what the data source hands to the sink instead of records."""
 
 
-def range_row(log: LogId, batch: OffsetRange, split: OffsetRange) -> pa.RecordBatch:
-    """One row of RANGES_SCHEMA."""
-    row = [str(log), batch.start, batch.end, split.start, split.end]
-    return pa.record_batch([[value] for value in row], schema=RANGES_SCHEMA)
+@dataclass(frozen=True, slots=True)
+class PlannedSplit:
+    """A row of RANGES_SCHEMA: one task reads the records of `log_id` that start in `owned`, which is of `batch`."""
+
+    log_id: str
+    batch: OffsetRange
+    owned: OffsetRange
+
+    def as_row(self) -> pa.RecordBatch:
+        row = [self.log_id, self.batch.start, self.batch.end, self.owned.start, self.owned.end]
+        return pa.record_batch([[value] for value in row], schema=RANGES_SCHEMA)
+
+    @classmethod
+    def from_row(cls, row: Sequence[Any]) -> Self:
+        """Of the values in the schema's order."""
+        log_id, batch_start, batch_end, start, end = row
+        return cls(log_id, OffsetRange(batch_start, batch_end), OffsetRange(start, end))
 
 
 @dataclass(frozen=True, slots=True)

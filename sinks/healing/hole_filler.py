@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from sinks.batch_proof import ProvenBatch, prove_batch
 from sinks.continuity import Link
@@ -27,11 +27,11 @@ from sinks.ledger import BACKFILL, Ledger, LedgerRow
 from sinks.position import Held, LogTable
 from sinks.split_job import discard_files, discard_quarantined, run_splits
 from sinks.split_report import SplitReport
-from sinks.tables import LEDGER, LOG, spark_schema
+from sinks.tables import LEDGER, LOG
 from sinks.tasks import SplitWriter
 from sinks.warehouse import absolute
 from sources.errors import CoverageError, LogtwinError
-from sources.master import RANGES_SCHEMA, MasterLog
+from sources.master import MasterLog, PlannedSplit
 from sources.offsets import LogId, OffsetRange
 
 
@@ -96,8 +96,9 @@ class HoleFiller:
         """
         hole = next(hole for hole in held.holes.ranges if batch.start in hole)
         write = SplitWriter(source, held.epoch, batch.start, link, self._warehouse)
-        splits = source.plan(batch, cores=self._spark.sparkContext.defaultParallelism)
-        reports = run_splits(self._splits(splits, batch), write)
+        pieces = source.plan(batch, cores=self._spark.sparkContext.defaultParallelism)
+        splits = [PlannedSplit(str(self._log_id), batch, piece) for piece in pieces]
+        reports = run_splits(self._spark, splits, write)
         try:
             proven = self._prove(reports, batch, hole)
         except LogtwinError as error:
@@ -115,12 +116,6 @@ class HoleFiller:
             bytes=sum(row.bytes for row in rows),
             link=proven.link,
         )
-
-    def _splits(self, splits: Sequence[OffsetRange], batch: OffsetRange) -> DataFrame:
-        """RANGES_SCHEMA, one partition a split."""
-        rows = [(str(self._log_id), batch.start, batch.end, split.start, split.end) for split in splits]
-        context = self._spark.sparkContext
-        return self._spark.createDataFrame(context.parallelize(rows, len(rows)), spark_schema(RANGES_SCHEMA))
 
     def _prove(self, reports: Sequence[SplitReport], batch: OffsetRange, hole: OffsetRange) -> ProvenBatch:
         proven = prove_batch(reports, batch.start)

@@ -27,6 +27,7 @@ from sinks.kafka.tasks import Held, TopicWriter
 from sinks.kernel import KernelTable
 from sinks.log_state import Writer
 from sinks.owned import Found
+from sinks.split_job import planned
 from sinks.steps import BatchResult, Clock, Step, no_step
 from sinks.tables import KAFKA_LOG
 from sinks.warehouse import absolute, ensure_table, ensure_tables
@@ -141,7 +142,8 @@ class TopicReplica:
         found = self._found()
         clock = Clock()
         held = {number: _held(one) for number, one in mine.partitions.items()}
-        reports = run_topic_splits(batch, TopicWriter(self._topic, topic_id, held, _held(ADDED_LATER), self._warehouse))
+        write = TopicWriter(self._topic, topic_id, held, _held(ADDED_LATER), self._warehouse)
+        reports = run_topic_splits(batch.sparkSession, planned(batch, self._topic.log_id), write)
         proven = self._prove(reports, held)
         if proven is None:
             self._acknowledge_again(mine)

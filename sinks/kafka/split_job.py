@@ -1,25 +1,28 @@
-"""The Spark job that reads, writes and reports the splits of one batch of a topic."""
+"""The Spark job that reads, writes and reports the splits of one batch of a topic, which `sinks.split_job` planned."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from pyspark.sql import DataFrame
+from pyspark.sql import SparkSession
 
 from sinks.files import discard
 from sinks.kafka.split_report import TopicReport
 from sinks.kafka.tasks import TopicWriter
-from sinks.split_job import collect_reports
+from sinks.spark_jobs import run_tasks
+from sinks.split_job import write_facts
 from sinks.tables import KAFKA_LOG
+from sources.master import PlannedSplit
 
 
-def run_topic_splits(batch: DataFrame, write: TopicWriter) -> list[TopicReport]:
-    """One job: `write` for the rows of `batch` (RANGES_SCHEMA), in no more tasks than run at once, a file each.
+def run_topic_splits(spark: SparkSession, splits: Sequence[PlannedSplit], write: TopicWriter) -> list[TopicReport]:
+    """`write` for all of `splits`, in no more tasks than run at once, a file each.
 
     Raises what a task raised, as what it was.
     """
-    tasks = batch.coalesce(batch.sparkSession.sparkContext.defaultParallelism)
-    return [TopicReport.from_json(report) for report in collect_reports(tasks, write, log=write.topic.log_id)]
+    cores = spark.sparkContext.defaultParallelism
+    reports = run_tasks(spark, write, splits, write_facts(write.topic.log_id), tasks=cores)
+    return [TopicReport.from_json(report) for report in reports]
 
 
 def discard_files(warehouse: str, reports: Iterable[TopicReport]) -> None:

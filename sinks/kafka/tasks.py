@@ -1,7 +1,7 @@
-"""What a task does with its splits of a topic: read, write one file, report. By `mapInArrow`, as in `sinks/tasks.py`.
+"""What a task does with its splits of a topic: read, write one file, report. As in `sinks/tasks.py`.
 
-In comes one row for each split (RANGES_SCHEMA), of any partitions, out goes one small row for all of them
-(REPORT_SCHEMA). The split that begins at a partition's position is read with the leader epoch of what lies before it,
+In comes what is planned of each split, of any partitions, out goes one small report of all of them, in JSON. The split
+that begins at a partition's position is read with the leader epoch of what lies before it,
 so the broker itself says whether what comes continues what is committed.
 
 An error that a retry can help is raised, so that Spark runs the task again; any other one travels in the report.
@@ -12,16 +12,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import pyarrow as pa
 
 from sinks.handshake import Append, clip, decide
 from sinks.kafka.split_files import Answers, TopicFile
 from sinks.kafka.split_report import Answered, TopicReport
-from sinks.split_report import REPORT_SCHEMA
 from sinks.tables import KAFKA_LOG, with_identity
 from sources.errors import LogtwinError, ReplicaError, naming
+from sources.master import PlannedSplit
 from sources.master_topic import MasterPartition, MasterTopic, PartitionPosition
 from sources.offsets import Offset, OffsetRange
 
@@ -62,27 +59,26 @@ class TopicWriter:
     default: Held
     warehouse: str
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """`mapInArrow`'s shape: RANGES_SCHEMA in, REPORT_SCHEMA out."""
-        rows = [row for batch in batches for row in batch.to_pylist()]
-        if rows:
-            yield pa.RecordBatch.from_pylist([{"report": self._report(rows).as_json()}], schema=REPORT_SCHEMA)
+    def __call__(self, splits: Iterable[PlannedSplit]) -> Iterator[str]:
+        """`mapPartitions`' shape: one report of all splits, as JSON; of none nothing."""
+        given = list(splits)
+        if given:
+            yield self._report(given).as_json()
 
-    def _report(self, rows: Iterable[dict[str, Any]]) -> TopicReport:
+    def _report(self, splits: Iterable[PlannedSplit]) -> TopicReport:
         try:
-            return self._write(sorted(map(self._split, rows)))
+            return self._write(sorted(map(self._split, splits)))
         except LogtwinError as error:
             named = error.at(self.topic.log_id)
             if named.is_transient:
                 raise RuntimeError(named.token()) from error
             return TopicReport(log_id=self.topic.log_id, error=named)
 
-    def _split(self, row: dict[str, Any]) -> _Split:
-        topic, _, partition = row["log_id"].rpartition("/")
+    def _split(self, planned: PlannedSplit) -> _Split:
+        topic, _, partition = planned.log_id.rpartition("/")
         if topic != str(self.topic.log_id) or not partition.isdecimal():
-            raise ReplicaError("a batch of another topic", expected=f"{self.topic.log_id}/…", found=row["log_id"])
-        split, batch = (OffsetRange(row[f"{name}_start"], row[f"{name}_end"]) for name in ("split", "batch"))
-        return _Split(int(partition), split, batch)
+            raise ReplicaError("a batch of another topic", expected=f"{self.topic.log_id}/…", found=planned.log_id)
+        return _Split(int(partition), planned.owned, planned.batch)
 
     def _write(self, splits: Sequence[_Split]) -> TopicReport:
         batches = dict.fromkeys((split.partition, split.batch) for split in splits)

@@ -19,19 +19,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sinks.file_statistics import lower_bound, upper_bound
 from sinks.files import DataFile
 from sinks.kernel import KernelConflict, KernelTable, Partition, Snapshot, StoredFile
-from sinks.spark_jobs import job_failure
-from sinks.tables import IS_CURRENT, LOG_ID, TableSpec, spark_schema
-from sinks.task_memory import GivingBack
-from sinks.upkeep.merge import MERGED_SCHEMA, MERGES_SCHEMA, Merging, unpack
-from sources.offsets import LogId
+from sinks.spark_jobs import JobFacts, run_tasks
+from sinks.tables import IS_CURRENT, LOG_ID, TableSpec
+from sinks.upkeep.merge import Merge, Merging, unpack
+from sources.offsets import LogId, Offset
 
 _ORDERS = ("offset", "start", "valid_to")
 """A table is in the order of the first of these that it has statistics of."""
@@ -164,20 +160,13 @@ class Compactor:
 
     def _merge(self, part: Sequence[Group]) -> list[DataFile]:
         """One Spark job: a task a group. Raises what a task reported."""
-        columns = [
-            list(range(len(part))),
-            [group[0].first if isinstance(group[0].first, int) else 0 for group in part],
-            [sum(one.records for one in group) for group in part],
-            [[one.path for one in group] for group in part],
-        ]
-        merge = GivingBack(Merging(self._spec, self._table.path, self._partition))
-        try:
-            frame = self._spark.createDataFrame(pa.table(columns, schema=MERGES_SCHEMA))
-            rows = frame.repartition(len(part)).mapInArrow(merge, spark_schema(MERGED_SCHEMA)).collect()
-            return [unpack(row.asDict()) for row in sorted(rows, key=lambda row: row["number"])]
-        except (PySparkException, Py4JError) as error:
-            problem = f"the Spark job that merges files of {self._table.path} failed"
-            raise job_failure(error, problem, log=self._log_id, hint="Nothing was changed; run it again.") from error
+        facts = JobFacts(
+            problem=f"the Spark job that merges files of {self._table.path} failed",
+            log=self._log_id,
+            hint="Nothing was changed; run it again.",
+        )
+        merge = Merging(self._spec, self._table.path, self._partition)
+        return [unpack(made) for made in run_tasks(self._spark, merge, [_merge_of(group) for group in part], facts)]
 
     def _commit(self, files: _Found, part: Sequence[Group], written: Sequence[DataFile]) -> bool:
         merged = [files.by_path[one.path] for group in part for one in group]
@@ -194,6 +183,12 @@ class Compactor:
 class _Found:
     snapshot: Snapshot
     by_path: dict[str, StoredFile]
+
+
+def _merge_of(group: Group) -> Merge:
+    first = group[0].first
+    start = first if isinstance(first, int) else 0  # of a topic's it is no offset
+    return Merge(Offset(start), sum(one.records for one in group), [one.path for one in group])
 
 
 def _tally(part: Sequence[Group], written: Sequence[DataFile] = ()) -> Compaction:

@@ -1,16 +1,14 @@
 """What a task does to make one file of many: read them one after the other, write their rows. pyarrow only, no JVM.
 
-In comes one row for each file to write, with what to read (MERGES_SCHEMA); out goes one for each that is written
-(MERGED_SCHEMA). Rows stay in the order of the files and within them. A file that cannot be read, or that has another
-number of rows than the Delta log says, makes no new file: an error travels in its place.
+Rows stay in the order of the files and within them. A file that cannot be read, or that has another number of rows
+than the Delta log says, makes no new file: an error travels in its place.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -20,23 +18,21 @@ from sinks.tables import TableSpec
 from sources.errors import LogtwinError, ReplicaError, error_from
 from sources.offsets import Offset
 
-MERGES_SCHEMA = pa.schema(
-    [("number", pa.int32()), ("start", pa.int64()), ("records", pa.int64()), ("paths", pa.list_(pa.string()))]
-)
-MERGED_SCHEMA = pa.schema(
-    [
-        ("number", pa.int32()),
-        ("name", pa.string()),
-        ("size_bytes", pa.int64()),
-        ("modified_ms", pa.int64()),
-        ("records", pa.int64()),
-        ("statistics", pa.string()),
-        # JSON of LogtwinError.facts; nothing else but the number is set then
-        ("error", pa.string()),
-    ]
-)
 _ROWS_AT_ONCE = 16_384
 _ROW_GROUP_BYTES = 16 << 20  # of Arrow columns: what a reader holds at once
+
+
+Facts: TypeAlias = dict[str, Any]
+"""Of an error, as `LogtwinError.facts`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Files that become one: their paths in order, all their rows, and what the new one is named by (`new_name`)."""
+
+    start: Offset
+    records: int
+    paths: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,28 +43,24 @@ class Merging:
     folder: str
     partition: Partition
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """`mapInArrow`'s shape: MERGES_SCHEMA in, MERGED_SCHEMA out."""
-        for batch in batches:
-            for row in batch.to_pylist():
-                yield pa.RecordBatch.from_pylist([self._report(row)], schema=MERGED_SCHEMA)
+    def __call__(self, merges: Iterable[Merge]) -> Iterator[DataFile | Facts]:
+        """`mapPartitions`' shape: a file of each merge, or why there is none."""
+        for one in merges:
+            try:
+                yield self.merge(one)
+            except LogtwinError as error:
+                yield error.facts()
 
-    def _report(self, row: dict[str, Any]) -> dict[str, Any]:
-        try:
-            merged = self.merge(row["paths"], row["records"], row["start"])
-        except LogtwinError as error:
-            return {"number": row["number"], "error": json.dumps(error.facts())}
-        return {"number": row["number"], **asdict(merged)}
-
-    def merge(self, paths: Sequence[str], records: int, start: Offset) -> DataFile:
-        """One file with the rows of `paths`, which are `records`. Raises ReplicaError."""
-        batches = (batch for path in paths for batch in self._read(path))
-        with FileWriter(self.spec, self.folder, new_name(start)) as writer:
-            for group in row_groups(batches):
-                writer.write(group)
+    def merge(self, what: Merge) -> DataFile:
+        """One file with the rows of `what`. Raises ReplicaError."""
+        batches = (batch for path in what.paths for batch in self._read(path))
+        with FileWriter(self.spec, self.folder, new_name(what.start)) as writer:
+            for rows in row_groups(batches):
+                writer.write(rows)
             merged = writer.finish()
-            if merged.records != records:
-                raise self._failure(", ".join(paths[:1]), f"{records} rows in {len(paths)} files", merged.records)
+            if merged.records != what.records:
+                expected = f"{what.records} rows in {len(what.paths)} files"
+                raise self._failure(", ".join(what.paths[:1]), expected, merged.records)
         return merged
 
     def _read(self, path: str) -> Iterator[pa.RecordBatch]:
@@ -101,7 +93,7 @@ class Merging:
 
 
 def row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows, in batches of a size that is worth a row group."""
+    """The same rows, in batches of a size that is worth a row what."""
     held: list[pa.RecordBatch] = []
     held_bytes = 0
     for batch in batches:
@@ -114,8 +106,8 @@ def row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.concat_batches(held)
 
 
-def unpack(row: dict[str, Any]) -> DataFile:
-    """The file that a row of MERGED_SCHEMA reports. Raises the error that it carries."""
-    if row["error"] is not None:
-        raise error_from(json.loads(row["error"]))
-    return DataFile(row["name"], row["size_bytes"], row["modified_ms"], row["records"], row["statistics"])
+def unpack(made: DataFile | Facts) -> DataFile:
+    """What a task made of a merge. Raises the error that it found instead."""
+    if isinstance(made, DataFile):
+        return made
+    raise error_from(made)

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.progress import Phase
 from pipeline.replicate import Job
-from sinks.spark_jobs import job_failure, lost_worker
+from sinks.spark_jobs import JobFacts, job_failure, lost_worker
 from sources.datasource import register
 from sources.errors import ReplicaError, WorkerLost
 from sources.rocketmq.workload import send_workload, workload
@@ -33,8 +33,9 @@ def test_what_spark_says_of_a_worker_is_worth_a_retry() -> None:
 
 def test_a_job_failure_is_that_of_its_worker() -> None:
     died = Py4JError("Python worker exited unexpectedly (crashed)")
-    assert type(job_failure(died, "the job failed", log="rocketmq/a", hint="")) is WorkerLost
-    assert type(job_failure(Py4JError("no space"), "the job failed", log="rocketmq/a", hint="")) is ReplicaError
+    facts = JobFacts(problem="the job failed", log="rocketmq/a", hint="")
+    assert type(job_failure(died, facts)) is WorkerLost
+    assert type(job_failure(Py4JError("no space"), facts)) is ReplicaError
 
 
 @pytest.fixture

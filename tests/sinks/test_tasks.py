@@ -7,7 +7,6 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -28,7 +27,7 @@ from sources.errors import (
     find_error,
 )
 from sources.loss import Condition
-from sources.master import RANGES_SCHEMA
+from sources.master import PlannedSplit
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.memory_master import (
     Damaged,
@@ -52,25 +51,28 @@ def warehouse(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def splits(*pieces: tuple[int, int], batch: tuple[int, int] = (0, 500), log_id: str = "rocketmq/broker-a") -> Any:
-    rows = [dict(zip(RANGES_SCHEMA.names, (log_id, *batch, start, end), strict=True)) for start, end in pieces]
-    return [pa.RecordBatch.from_pylist(rows, schema=RANGES_SCHEMA)]
+def splits(
+    *pieces: tuple[int, int], batch: tuple[int, int] = (0, 500), log_id: str = "rocketmq/broker-a"
+) -> list[PlannedSplit]:
+    return [PlannedSplit(log_id, span(*batch), span(*piece)) for piece in pieces]
 
 
 def reports(
     warehouse: Path,
-    batches: Any,
+    planned: list[PlannedSplit],
     master: MemoryMaster = MASTER,
     position: int | None = None,
     link: Link | None = None,
 ) -> list[SplitReport]:
     write = SplitWriter(master, 0, None if position is None else Offset(position), link, str(warehouse))
-    rows = [row for batch in pickle.loads(pickle.dumps(write))(batches) for row in batch.to_pylist()]  # noqa: S301 - ours
-    return [SplitReport.from_json(row["report"]) for row in rows]
+    travelled = pickle.loads(pickle.dumps(write))  # noqa: S301 - ours
+    return [SplitReport.from_json(report) for report in travelled(planned)]
 
 
-def one(warehouse: Path, batches: Any, master: MemoryMaster = MASTER, position: int | None = None) -> Written | None:
-    (report,) = reports(warehouse, batches, master, position)
+def one(
+    warehouse: Path, planned: list[PlannedSplit], master: MemoryMaster = MASTER, position: int | None = None
+) -> Written | None:
+    (report,) = reports(warehouse, planned, master, position)
     if report.error is not None:
         raise report.error
     (written,) = report.written or (None,)
@@ -311,8 +313,8 @@ def test_an_error_after_damage_leaves_no_file_at_all(warehouse: Path) -> None:
             raise ChecksumMismatch("and on it goes", offset=500)
 
     write = SplitWriter(BreakingOff(SIZES, bad=(100,)), 0, None, None, str(warehouse))
-    (batch,) = write(splits((0, 500)))
-    assert SplitReport.from_json(batch.to_pylist()[0]["report"]).error is not None
+    (report,) = write(splits((0, 500)))
+    assert SplitReport.from_json(report).error is not None
     assert files(warehouse) == []
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from sinks.kafka.batch_proof import prove_topic_batch
 from sinks.kafka.split_job import discard_files, run_topic_splits
 from sinks.kafka.tasks import Held, TopicWriter
 from sinks.tables import KAFKA_LOG, spark_schema
 from sources.errors import MasterSilent, ReplicaError
-from sources.master import RANGES_SCHEMA
+from sources.master import PlannedSplit
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.kafka.memory_topic import ORDERS, TOPIC_ID, FailingPartition, MemoryTopic, with_partition
 
@@ -32,10 +32,9 @@ def warehouse(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def frame(spark: SparkSession, numbers: Sequence[int], split: int) -> DataFrame:
-    """All of these partitions in splits of so many offsets, each in a partition of Spark's."""
-    rows = [(f"{ORDERS}/{number}", 0, 40, one.start, one.end) for number in numbers for one in ALL.in_pieces(split)]
-    return spark.createDataFrame(spark.sparkContext.parallelize(rows, len(rows)), spark_schema(RANGES_SCHEMA))
+def splits(numbers: Sequence[int], split: int) -> list[PlannedSplit]:
+    """All of these partitions in splits of so many offsets."""
+    return [PlannedSplit(f"{ORDERS}/{number}", ALL, one) for number in numbers for one in ALL.in_pieces(split)]
 
 
 def writer(warehouse: Path, topic: MemoryTopic = TOPIC) -> TopicWriter:
@@ -47,7 +46,7 @@ def names(warehouse: Path) -> set[str]:
 
 
 def test_a_file_for_each_task_and_no_more_tasks_than_run_at_once(spark: SparkSession, warehouse: Path) -> None:
-    reports = run_topic_splits(frame(spark, (0, 1, 2), split=10), writer(warehouse))
+    reports = run_topic_splits(spark, splits((0, 1, 2), split=10), writer(warehouse))
     files = [report.file.name for report in reports if report.file is not None]
     assert len(reports) == len(files) == CORES
     assert names(warehouse) == set(files)
@@ -83,7 +82,7 @@ def in_table(spark: SparkSession, warehouse: Path) -> list[Any]:
 
 
 def test_no_file_for_holes(spark: SparkSession, warehouse: Path) -> None:
-    reports = run_topic_splits(frame(spark, [1], split=4), writer(warehouse))
+    reports = run_topic_splits(spark, splits([1], split=4), writer(warehouse))
     assert [report.file for report in reports] == [None] * CORES
     assert names(warehouse) == set()
     batch = prove_topic_batch(reports, {}, FRESH)
@@ -94,7 +93,7 @@ def test_no_file_for_holes(spark: SparkSession, warehouse: Path) -> None:
 
 
 def test_one_split_is_one_task(spark: SparkSession, warehouse: Path) -> None:
-    (report,) = run_topic_splits(frame(spark, [2], split=40), writer(warehouse))
+    (report,) = run_topic_splits(spark, splits([2], split=40), writer(warehouse))
     assert report.file is not None
     assert names(warehouse) == {report.file.name}
 
@@ -103,13 +102,13 @@ def test_what_a_task_raises_is_raised(spark: SparkSession, warehouse: Path) -> N
     given = TOPIC.partitions[0]
     failing = FailingPartition(given.log_id, 0, given.offsets, 40, error=MasterSilent("nothing comes", offset=4))
     with pytest.raises(MasterSilent) as caught:
-        run_topic_splits(frame(spark, [0], split=40), writer(warehouse, with_partition(TOPIC, failing)))
+        run_topic_splits(spark, splits([0], split=40), writer(warehouse, with_partition(TOPIC, failing)))
     assert (caught.value.log, caught.value.offset) == ("kafka/prod/orders/0", 4)
     assert names(warehouse) == set()
 
 
 def test_what_spark_says_names_the_topic(spark: SparkSession, warehouse: Path) -> None:
     with pytest.raises(ReplicaError) as caught:
-        run_topic_splits(frame(spark, [0], split=40), writer(warehouse / "gone"))
+        run_topic_splits(spark, splits([0], split=40), writer(warehouse / "gone"))
     assert caught.value.log == "kafka/prod/orders"
     assert "No such file or directory" in str(caught.value)

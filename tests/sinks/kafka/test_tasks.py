@@ -32,7 +32,7 @@ from sources.errors import (
     Rewritten,
     find_error,
 )
-from sources.master import RANGES_SCHEMA
+from sources.master import PlannedSplit
 from sources.master_topic import PartitionChunk, PartitionPosition
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.kafka.memory_topic import (
@@ -66,11 +66,9 @@ def at(offset: int, leader_epoch: int | None = None, epoch: int = 0) -> Held:
     return Held(epoch, PartitionPosition(Offset(offset), leader_epoch))
 
 
-def rows_in(*splits: Split) -> Iterable[pa.RecordBatch]:
-    """A batch of rows each: partition, split, its batch."""
-    for number, split, batch in splits:
-        row = dict(zip(RANGES_SCHEMA.names, (f"{ORDERS}/{number}", *batch, *split), strict=True))
-        yield pa.RecordBatch.from_pylist([row], schema=RANGES_SCHEMA)
+def planned(*splits: Split) -> list[PlannedSplit]:
+    """Of each: partition, split, its batch."""
+    return [PlannedSplit(f"{ORDERS}/{number}", span(*batch), span(*split)) for number, split, batch in splits]
 
 
 def whole(number: int, start: int = 0, end: int = 40) -> Split:
@@ -79,19 +77,19 @@ def whole(number: int, start: int = 0, end: int = 40) -> Split:
 
 def reports(
     warehouse: Path,
-    splits: Iterable[pa.RecordBatch],
+    splits: Iterable[PlannedSplit],
     topic: MemoryTopic = TOPIC,
     held: dict[int, Held] | None = None,
     topic_id: uuid.UUID = TOPIC_ID,
 ) -> list[TopicReport]:
     write = TopicWriter(topic, topic_id, held or {}, FRESH, str(warehouse))
-    return [TopicReport.from_json(row["report"]) for batch in write(splits) for row in batch.to_pylist()]
+    return [TopicReport.from_json(report) for report in write(splits)]
 
 
 def one(
     warehouse: Path, *splits: Split, topic: MemoryTopic = TOPIC, held: dict[int, Held] | None = None
 ) -> TopicReport:
-    (report,) = reports(warehouse, rows_in(*splits), topic, held)
+    (report,) = reports(warehouse, planned(*splits), topic, held)
     if report.error is not None:
         raise report.error
     return report
@@ -178,13 +176,11 @@ def test_holes_alone_leave_no_file(warehouse: Path) -> None:
 
 def test_it_travels_to_the_tasks(warehouse: Path) -> None:
     write = pickle.loads(pickle.dumps(TopicWriter(TOPIC, TOPIC_ID, {0: at(0)}, FRESH, str(warehouse))))  # noqa: S301 - ours
-    assert [batch.num_rows for batch in write(rows_in(whole(0), whole(1)))] == [1]
+    assert len(list(write(planned(whole(0), whole(1))))) == 1
     assert len(stored(warehouse)) == 49
 
 
 def test_a_task_without_a_split_says_nothing(warehouse: Path) -> None:
-    empty = pa.RecordBatch.from_pylist([], schema=RANGES_SCHEMA)
-    assert reports(warehouse, [empty]) == []
     assert reports(warehouse, []) == []
 
 
@@ -249,15 +245,15 @@ def test_a_gap_travels_as_a_value(warehouse: Path) -> None:
     ["kafka/prod/payments/1", "kafka/prod/1", "kafka/prod/orders/0/1", "kafka/prod/orders/all", "rocketmq/orders"],
 )
 def test_a_batch_of_another_topic_is_refused(warehouse: Path, log: str) -> None:
-    row = pa.RecordBatch.from_pylist([dict.fromkeys(RANGES_SCHEMA.names, 0) | {"log_id": log}], schema=RANGES_SCHEMA)
-    (report,) = reports(warehouse, [*rows_in(whole(0)), row])
+    other = PlannedSplit(log, span(0, 0), span(0, 0))
+    (report,) = reports(warehouse, [*planned(whole(0)), other])
     assert (type(report.error), getattr(report.error, "log", None)) == (ReplicaError, "kafka/prod/orders")
     assert f"found {log}" in str(report.error)
     assert stored(warehouse) == []
 
 
 def test_a_topic_of_another_id_is_not_read(warehouse: Path) -> None:
-    (report,) = reports(warehouse, rows_in(whole(0)), topic_id=uuid.uuid4())
+    (report,) = reports(warehouse, planned(whole(0)), topic_id=uuid.uuid4())
     assert isinstance(report.error, Recreated)
 
 
@@ -286,7 +282,7 @@ def test_what_retention_took_is_below_the_minimum(warehouse: Path) -> None:
 
 def test_what_a_retry_can_help_is_raised_for_spark_to_retry(warehouse: Path) -> None:
     with pytest.raises(RuntimeError) as caught:
-        reports(warehouse, rows_in(whole(0), whole(1)), failing(MasterSilent("nothing comes")))
+        reports(warehouse, planned(whole(0), whole(1)), failing(MasterSilent("nothing comes")))
     error = find_error(str(caught.value))
     assert isinstance(error, MasterSilent)
     assert error.log == "kafka/prod/orders/1"
