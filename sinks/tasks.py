@@ -1,4 +1,4 @@
-"""What a task does with its splits: read, write files, report. Runs in Spark's Python workers, by `mapPartitions`.
+"""What a task does with its splits: read, write files, report. Runs in Spark's Python workers (`spark_jobs.run_tasks`).
 
 In comes what is planned of each split, out goes a small report of it, in JSON: what was covered, the files, their
 statistics, the checksums of the master's bytes. Rows of the log never pass through the JVM.
@@ -38,7 +38,7 @@ class SplitWriter:
     warehouse: str
 
     def __call__(self, splits: Iterable[PlannedSplit]) -> Iterator[str]:
-        """`mapPartitions`' shape: a report of each split, as JSON."""
+        """A report of each split, as JSON."""
         for split in splits:
             yield self._report(split).as_json()
 

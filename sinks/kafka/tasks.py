@@ -60,7 +60,7 @@ class TopicWriter:
     warehouse: str
 
     def __call__(self, splits: Iterable[PlannedSplit]) -> Iterator[str]:
-        """`mapPartitions`' shape: one report of all splits, as JSON; of none nothing."""
+        """One report of all splits, as JSON; of none nothing."""
         given = list(splits)
         if given:
             yield self._report(given).as_json()

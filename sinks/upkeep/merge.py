@@ -44,7 +44,7 @@ class Merging:
     partition: Partition
 
     def __call__(self, merges: Iterable[Merge]) -> Iterator[DataFile | Facts]:
-        """`mapPartitions`' shape: a file of each merge, or why there is none."""
+        """A file of each merge, or why there is none."""
         for one in merges:
             try:
                 yield self.merge(one)
@@ -93,7 +93,7 @@ class Merging:
 
 
 def row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows, in batches of a size that is worth a row what."""
+    """The same rows, in batches of a size that is worth a row group."""
     held: list[pa.RecordBatch] = []
     held_bytes = 0
     for batch in batches:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from sources.datasource import register
 from sources.errors import ReplicaError, WorkerLost
 from sources.rocketmq.workload import send_workload, workload
 from tests.pipeline.masters import embedded_master
+from tests.pipeline.python_workers import daemons, workers
 from tests.pipeline.running import assert_complete, job_config, run_until
 
 DID_NOT_START = "org.apache.spark.SparkException: Python worker failed to connect back.\n\tat org.apache.spark.api…"
@@ -56,23 +56,9 @@ def session(spark: SparkSession) -> Iterator[SparkSession]:
     raise AssertionError("workers go on failing")
 
 
-def workers() -> list[psutil.Process]:
-    """The processes that Spark's daemons of this session have forked for tasks."""
-    below = psutil.Process(os.getpid()).children(recursive=True)
-    parents = {process.pid: process.ppid() for process in below if _is_daemon(process)}
-    return [process for process in below if parents.get(process.pid) in parents]
-
-
-def _is_daemon(process: psutil.Process) -> bool:
-    """Whether a process is the daemon or, forked, a worker of it; one that has ended is neither, waited for or not."""
-    try:
-        return "pipeline.python_daemon" in " ".join(process.cmdline())
-    except psutil.NoSuchProcess:  # a zombie is one too
-        return False
-
-
 def kill_workers() -> None:
-    killed = workers()
+    """And what would fork others at once."""
+    killed = [*workers(), *daemons()]
     assert killed
     for process in killed:
         process.kill()

@@ -1,14 +1,22 @@
-"""A worker of Spark has what tasks import before its first task, and is told what to do without delay."""
+"""Spark's workers have what tasks import before their first task, are told what to do without delay, and are few."""
 
 from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import psutil
 import pytest
 from pyspark.sql import SparkSession
+
+from sources.datasource import register
+from tests import truth
+from tests.pipeline.python_workers import workers
+from tests.pipeline.running import job_config, replicate_now
+
+CORES = 2  # of the session
 
 
 @pytest.mark.spark
@@ -38,3 +46,28 @@ def test_no_connection_between_spark_and_a_worker_waits_for_late_acknowledgement
     [(local, over_tcp)] = spark.sparkContext.parallelize([0], 1).mapPartitions(sockets).collect()
     assert local > 0
     assert over_tcp == 0
+
+
+@pytest.fixture
+def own_workers(spark: SparkSession) -> Iterator[Callable[[], list[psutil.Process]]]:
+    """Workers that no other test has, by the environment they are asked for with; those there are."""
+    environment = spark.sparkContext.environment
+    environment["LOGTWIN_TEST"] = "its own workers"
+    yield lambda: [process for process in workers() if "LOGTWIN_TEST" in process.environ()]
+    del environment["LOGTWIN_TEST"]
+    register(spark)  # which keeps the environment, too
+
+
+@pytest.mark.spark
+def test_a_core_has_one_worker(
+    spark: SparkSession,
+    tmp_path: Path,
+    fixture_550: truth.Fixture,
+    own_workers: Callable[[], list[psutil.Process]],
+) -> None:
+    """And not one that reads what is to be done beside one that does it: by turns either, both would take memory."""
+    config = job_config(
+        tmp_path, path=str(fixture_550.commitlog_path), max_bytes_per_trigger=1_000_000, split_bytes=100_000
+    )
+    replicate_now(spark, config)
+    assert 1 <= len(own_workers()) <= CORES
