@@ -18,6 +18,7 @@ import gc
 import pandas  # type: ignore[import-untyped]  # noqa: F401  (pyarrow does, for any list)
 from pyspark.daemon import manager
 
+import sinks.spark_jobs
 import sinks.tasks  # noqa: F401  (for those that are forked)
 import sources.datasource
 import sources.rocketmq.loops  # noqa: F401  (compiled, or loaded)

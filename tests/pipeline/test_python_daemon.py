@@ -21,7 +21,15 @@ CORES = 2  # of the session
 
 @pytest.mark.spark
 def test_a_worker_has_imported_what_tasks_need(spark: SparkSession) -> None:
-    wanted = ("numba", "pandas", "pyarrow", "sources.datasource", "sources.rocketmq.loops", "sinks.tasks")
+    wanted = (
+        "numba",
+        "pandas",
+        "pyarrow",
+        "sources.datasource",
+        "sources.rocketmq.loops",
+        "sinks.spark_jobs",
+        "sinks.tasks",
+    )
     missing = spark.sparkContext.parallelize([wanted], 1).map(lambda names: [n for n in names if n not in sys.modules])
     assert missing.collect() == [[]]
 
