@@ -29,8 +29,7 @@ NEEDED = {
     # A task's arrays are some megabytes each, made and dropped all the time. The C library keeps the pages, Arrow's
     # own pool gives them back and takes the faults again. So does the C library itself, unless told the most it takes
     # (32 MiB: what is larger is mapped and unmapped) and how much may lie free. Two arenas, for the threads that decode
-    # and those that write: in more of them the pieces that lie free add up. When a task ends it gives back what lies
-    # free (`sinks/task_memory.py`).
+    # and those that write: in more of them the pieces that lie free add up.
     "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 * MIB),
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(64 * MIB),
