@@ -1,9 +1,9 @@
 """Spark's Python daemon with the imports already done: what it forks begins to work at once.
 
-Spark starts a daemon for each kind of Python worker, and forks one worker or several from it for every query: one that
-reads, one for each task. What those import, pyarrow and this project, costs each of them most of a second of processor
-time. Here it is imported once, before the first fork. No thread is started by that. (The one that plans a stream is no
-fork, but a process that Spark starts by itself: it should import little, `sources/registry.py`.)
+Spark starts a daemon for each kind of Python worker, and forks one for each task that runs at the same time. What those
+import, pyarrow and this project, costs each of them most of a second of processor time. Here it is imported once,
+before the first fork. No thread is started by that. (The one that plans a stream is no fork, but a process that Spark
+starts by itself: it should import little, `sources/registry.py`.)
 
 What was imported is kept from the garbage collector: a worker collects after each task, and would walk through all of
 it each time, 0.1 s of a processor, which also copies its pages out of what the forks share.
