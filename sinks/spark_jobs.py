@@ -22,9 +22,6 @@ _WORKER_LOST = (
     "java.io.IOException: Stream closed",
 )
 
-Given = TypeVar("Given")
-Made = TypeVar("Made")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFacts:
@@ -34,6 +31,10 @@ class JobFacts:
     log: object
     hint: str
     offset: int | None = None
+
+
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 
 
 def run_tasks(
