@@ -156,9 +156,9 @@ class Replica:
         held = self._table.read()
         self._table.check(held, mine)
         clock = Clock()
+        write = SplitWriter(self._master, mine.epoch, mine.offset, mine.link, self._warehouse)
+        splits = planned(batch, self._master.log_id, mine.offset)
         with self._session.reading():
-            write = SplitWriter(self._master, mine.epoch, mine.offset, mine.link, self._warehouse)
-            splits = planned(batch, self._master.log_id)
             reports = run_splits(batch.sparkSession, splits, write)
         proven = self._prove(reports, mine.offset)
         if proven is None:

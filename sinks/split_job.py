@@ -19,9 +19,9 @@ from sources.master import PlannedSplit
 from sources.offsets import LogId, Offset
 
 
-def planned(batch: DataFrame, log: LogId) -> list[PlannedSplit]:
-    """The splits of `batch` (RANGES_SCHEMA), in order."""
-    with failing_as(_facts("the Spark job that plans the batch failed", log)):
+def planned(batch: DataFrame, log: LogId, position: Offset | None = None) -> list[PlannedSplit]:
+    """The splits of `batch` (RANGES_SCHEMA), in order; log and position are for what Spark says."""
+    with failing_as(_facts("the Spark job that plans the batch failed", log, position)):
         return [PlannedSplit.from_row(row) for row in batch.collect()]
 
 
@@ -36,7 +36,7 @@ def write_facts(log: LogId, position: Offset | None = None) -> JobFacts:
     return _facts("the Spark job that writes the batch failed", log, position)
 
 
-def _facts(problem: str, log: LogId, position: Offset | None = None) -> JobFacts:
+def _facts(problem: str, log: LogId, position: Offset | None) -> JobFacts:
     hint = "Nothing was committed; the batch is done again at the next start."
     return JobFacts(problem=problem, log=log, offset=position, hint=hint)
 

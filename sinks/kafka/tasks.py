@@ -1,8 +1,8 @@
 """What a task does with its splits of a topic: read, write one file, report. As in `sinks/tasks.py`.
 
 In comes what is planned of each split, of any partitions, out goes one small report of all of them, in JSON. The split
-that begins at a partition's position is read with the leader epoch of what lies before it,
-so the broker itself says whether what comes continues what is committed.
+that begins at a partition's position is read with the leader epoch of what lies before it, so the broker itself says
+whether what comes continues what is committed.
 
 An error that a retry can help is raised, so that Spark runs the task again; any other one travels in the report.
 """

@@ -21,7 +21,6 @@ from sources.offsets import Offset
 _ROWS_AT_ONCE = 16_384
 _ROW_GROUP_BYTES = 16 << 20  # of Arrow columns: what a reader holds at once
 
-
 Facts: TypeAlias = dict[str, Any]
 """Of an error, as `LogtwinError.facts`."""
 
