@@ -21,6 +21,7 @@ from pyspark.daemon import manager
 import sinks.spark_jobs
 import sinks.tasks  # noqa: F401  (for those that are forked)
 import sources.datasource
+import sources.rocketmq.body_crcs
 import sources.rocketmq.loops  # noqa: F401  (compiled, or loaded)
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from isal.isal_zlib import crc32
 
 from sources.errors import CorruptRecord
 from sources.offsets import Offset
@@ -77,14 +76,11 @@ def scan(view: memoryview, starts: Ints, ends: Ints, offset: Offset) -> Messages
 
     Raises SuspectRecord where a record contradicts itself or its place.
     """
+    from sources.rocketmq.body_crcs import body_crcs
     from sources.rocketmq.loops import read
 
-    is_sound, messages = read(read_only(view), starts, ends, offset)
-    if not is_sound or (_body_crcs(view, messages.body_starts, messages.body_ends) != messages.body_crc).any():
+    raw = read_only(view)
+    is_sound, messages = read(raw, starts, ends, offset)
+    if not is_sound or (body_crcs(raw, messages.body_starts, messages.body_ends) != messages.body_crc).any():
         raise SuspectRecord
     return messages
-
-
-def _body_crcs(view: memoryview, starts: Ints, ends: Ints) -> Ints:
-    crcs = [crc32(view[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-    return np.array(crcs, np.int64) & 0x7FFFFFFF

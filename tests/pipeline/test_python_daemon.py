@@ -26,6 +26,7 @@ def test_a_worker_has_imported_what_tasks_need(spark: SparkSession) -> None:
         "pandas",
         "pyarrow",
         "sources.datasource",
+        "sources.rocketmq.body_crcs",
         "sources.rocketmq.loops",
         "sinks.spark_jobs",
         "sinks.tasks",
