@@ -22,6 +22,7 @@ class Work(StrEnum):
     """The modules that have a `measure`, in the order in which they are run."""
 
     CATCH_UP = auto()
+    CEILING = auto()
     OVER_HA = auto()
     DECODING = auto()
     KAFKA = auto()

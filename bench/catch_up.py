@@ -10,8 +10,6 @@ have Kafka's columns. That is measured with two topics: the records of one have 
 message's properties as headers, all but KEYS, so that both tables hold the same of a message where there is a column
 for it. Neither log nor topic has compressed bodies, which RocketMQ's producers would send of 64 KB: what it takes to
 decompress them is left out.
-
-Then the ceiling, for messages of 1 KB: `bench.ceiling` writes the rows of the same log.
 """
 
 from __future__ import annotations
@@ -27,8 +25,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from bench.breakdown import Breakdown
-from bench.ceiling import written_rows_per_s
-from bench.contest import Figure, Goal, Round, Settings, by_turns, warmed_by_turns
+from bench.contest import Figure, Goal, Round, Settings, warmed_by_turns
 from bench.payloads import LOG_ID, delete_topic, fill_topic, rows, write_log
 from bench.peers import CORES, lone_broker, running_session
 from bench.ways import config_of, steady_records_per_s
@@ -57,29 +54,40 @@ SIZES = (
     Size("128 B", 128, 1_200_000, Goal(least=3)),
     Size("64 KB", 64 * 1024, 12_000, Goal(least=3)),
 )
-CEILING_SIZE, CEILING = SIZES[0], Goal(least=0.6)
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
     with running_session(settings.folder) as spark, lone_broker(settings.folder) as server:
         for size in SIZES:
-            log = _Log.written(settings, size)
-            yield _Contest(spark, settings, log).against_spark(server)
-            yield _Contest(spark, settings, log).against_spark(server, has_properties=True)
-            if size is CEILING_SIZE:
-                yield _Contest(spark, settings, log).against_ceiling()
+            log = Log.written(settings, size)
+            yield _against_spark(Contest(spark, settings, log), server)
+            yield _against_spark(Contest(spark, settings, log), server, has_properties=True)
             shutil.rmtree(log.folder)
 
 
+def _against_spark(contest: Contest, server: str, *, has_properties: bool = False) -> Figure:
+    log = contest.log
+    topic = f"bodies-{log.size.body_bytes}{'-properties' * has_properties}"
+    fill_topic(server, topic, log.folder, PARTITIONS, count=log.topic_records, has_properties=has_properties)
+    rounds = warmed_by_turns(
+        contest.settings.rounds, contest.ours, lambda number: contest.spark_kafka(number, server, topic)
+    )
+    delete_topic(server, topic)
+    work = f"catch-up, messages of {log.size.name}{', properties as headers' * has_properties}"
+    return contest.figure(work, "Spark's Kafka source → Delta", rounds, log.size.goal)
+
+
 @dataclass(frozen=True, slots=True)
-class _Log:
+class Log:
+    """The segment files of a size, LOG_BATCHES of `batch_records`, up to the offset `end`."""
+
     size: Size
     folder: Path
     batch_records: int
     end: int
 
     @classmethod
-    def written(cls, settings: Settings, size: Size) -> _Log:
+    def written(cls, settings: Settings, size: Size) -> Log:
         folder = settings.folder / f"log-{size.body_bytes}"
         batch_records = settings.scaled(size.batch_records, least=200)
         return cls(size, folder, batch_records, write_log(folder, size.body_bytes, batch_records * LOG_BATCHES))
@@ -97,60 +105,41 @@ class _Log:
         return -(-self.end // LOG_BATCHES)
 
 
-class _Contest:
-    """One figure in the making: the ways over one log, and how long their batches took."""
+class Contest:
+    """One figure in the making: logtwin, and who is beside it, over one log; each is told the number of its round."""
 
-    def __init__(self, spark: SparkSession, settings: Settings, log: _Log) -> None:
+    def __init__(self, spark: SparkSession, settings: Settings, log: Log) -> None:
+        self.settings = settings
+        self.log = log
+        self.lake = settings.folder / "lake"
+        """Whoever's turn it is finds nothing there; `ended` removes it."""
         self._spark = spark
-        self._settings = settings
-        self._log = log
-        self._lake = settings.folder / "lake"
         self._breakdown = Breakdown(left_out=LEFT_OUT, end_left_out=END_LEFT_OUT)
 
-    def against_spark(self, server: str, *, has_properties: bool = False) -> Figure:
-        size, topic = self._log.size, f"bodies-{self._log.size.body_bytes}{'-properties' * has_properties}"
-        count = self._log.topic_records
-        fill_topic(server, topic, self._log.folder, PARTITIONS, count=count, has_properties=has_properties)
-        rounds = warmed_by_turns(
-            self._settings.rounds, self._ours, lambda number: self._spark_kafka(number, server, topic)
-        )
-        delete_topic(server, topic)
-        work = f"catch-up, messages of {size.name}{', properties as headers' * has_properties}"
-        return self._figure(work, "Spark's Kafka source → Delta", rounds, size.goal)
-
-    def against_ceiling(self) -> Figure:
-        rounds = by_turns(self._settings.rounds, self._ours, self._ceiling)
-        work = f"catch-up, messages of {self._log.size.name}, against the ceiling"
-        return self._figure(work, f"pyarrow writes decoded rows, {CORES} processes", rounds, CEILING)
-
-    def _ours(self, number: int) -> float:
+    def ours(self, number: int) -> float:
         os.sync()  # what the other one left to be written is not ours to wait for
-        log = {"id": str(LOG_ID), "path": str(self._log.folder), "max_bytes_per_trigger": self._log.batch_bytes}
-        self._breakdown.replicate(self._spark, config_of(self._lake, logs=[log]))
-        records = rows(self._log.folder, self._log.records)
+        log = {"id": str(LOG_ID), "path": str(self.log.folder), "max_bytes_per_trigger": self.log.batch_bytes}
+        self._breakdown.replicate(self._spark, config_of(self.lake, logs=[log]))
+        records = rows(self.log.folder, self.log.records)
         rate = steady_records_per_s(
-            Path(LOG.path(str(self._lake))), records, left_out=LEFT_OUT, end_left_out=END_LEFT_OUT
+            Path(LOG.path(str(self.lake))), records, left_out=LEFT_OUT, end_left_out=END_LEFT_OUT
         )
-        return self._ended(number, "logtwin", rate)
+        return self.ended(number, "logtwin", rate)
 
-    def _spark_kafka(self, number: int, server: str, topic: str) -> float:
+    def spark_kafka(self, number: int, server: str, topic: str) -> float:
         os.sync()
-        batch_records = self._log.batch_records
-        self._breakdown.spark_kafka_replicate(self._spark, server, topic, self._lake, batch_records=batch_records)
-        table = Path(KAFKA_LOG.path(str(self._lake)))
-        rate = steady_records_per_s(table, self._log.topic_records, left_out=LEFT_OUT, end_left_out=END_LEFT_OUT)
-        return self._ended(number, "Spark's Kafka source", rate)
+        batch_records = self.log.batch_records
+        self._breakdown.spark_kafka_replicate(self._spark, server, topic, self.lake, batch_records=batch_records)
+        table = Path(KAFKA_LOG.path(str(self.lake)))
+        rate = steady_records_per_s(table, self.log.topic_records, left_out=LEFT_OUT, end_left_out=END_LEFT_OUT)
+        return self.ended(number, "Spark's Kafka source", rate)
 
-    def _ceiling(self, number: int) -> float:
-        os.sync()
-        return self._ended(number, "pyarrow", written_rows_per_s(self._log.folder, self._lake, processes=CORES))
-
-    def _ended(self, number: int, name: str, rate: float) -> float:
-        print(f"{self._log.size.name}, round {number + 1}: {name} {rate:,.0f} records/s", flush=True)
-        shutil.rmtree(self._lake)
+    def ended(self, number: int, name: str, rate: float) -> float:
+        print(f"{self.log.size.name}, round {number + 1}: {name} {rate:,.0f} records/s", flush=True)
+        shutil.rmtree(self.lake)
         return rate
 
-    def _figure(self, work: str, against: str, rounds: tuple[Round, ...], goal: Goal) -> Figure:
+    def figure(self, work: str, against: str, rounds: tuple[Round, ...], goal: Goal) -> Figure:
         return Figure(
             work=work,
             ours=OURS,
@@ -162,7 +151,7 @@ class _Contest:
         )
 
     def _sizes(self) -> dict[str, Any]:
-        log = self._log
+        log = self.log
         return {
             "body bytes": log.size.body_bytes,
             "bytes of a message in the log": round(log.end / log.records),
@@ -177,9 +166,9 @@ class _Contest:
         """Medians."""
         ours = statistics.median(one.ours for one in rounds)
         against = statistics.median(one.against for one in rounds)
-        body_mb = self._log.size.body_bytes / 1e6
+        body_mb = self.log.size.body_bytes / 1e6
         return {
-            "ours, MB/s of the log": round(ours * self._log.end / self._log.records / 1e6, 1),
+            "ours, MB/s of the log": round(ours * self.log.end / self.log.records / 1e6, 1),
             "ours, MB/s of bodies": round(ours * body_mb, 1),
             "against, MB/s of bodies": round(against * body_mb, 1),
         }

@@ -13,7 +13,18 @@ from bench.results import Results, read_results
 from bench.run import Outcome
 from tests.bench.figures import figure
 
-IN_ORDER = ["catch_up", "over_ha", "decoding", "kafka", "freshness", "commits", "memory", "many_logs", "cluster"]
+IN_ORDER = [
+    "catch_up",
+    "ceiling",
+    "over_ha",
+    "decoding",
+    "kafka",
+    "freshness",
+    "commits",
+    "memory",
+    "many_logs",
+    "cluster",
+]
 
 
 @pytest.fixture
