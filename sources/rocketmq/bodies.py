@@ -22,7 +22,7 @@ import lz4.frame
 import zstandard
 from isal.isal_zlib import crc32
 
-from sources.rocketmq.layout import DEFAULT_LIMITS, Limits
+from sources.rocketmq.layout import CRC_BITS, DEFAULT_LIMITS, Limits
 
 COMPRESSED = 0x1
 _KIND_MASK = 0x700
@@ -47,7 +47,7 @@ class Compression(enum.IntEnum):
 
 def body_crc(body: bytes | memoryview) -> int:
     """CRC-32 of the stored body with the top bit cleared, as brokers store it."""
-    return crc32(body) & 0x7FFFFFFF
+    return crc32(body) & CRC_BITS
 
 
 def compress(body: bytes, kind: Compression) -> bytes:

@@ -16,13 +16,13 @@ from isal import isal_zlib
 
 from sources.compiled import BYTES, INTS, compiled, types
 from sources.rocketmq.bodies import body_crc
+from sources.rocketmq.layout import CRC_BITS
 from sources.spans import Bytes, Ints
 
 # uint32_t crc32_gzip_refl(uint32_t init_crc, const unsigned char *buf, uint64_t len): isa-l, include/crc.h
 _NAME: Final = "crc32_gzip_refl"
 _SIGNATURE: Final = types.uint32(types.uint32, types.uintp, types.uint64)
 _CHECKED, _ITS_CRC = b"123456789", 0xCBF43926  # the check value of CRC-32
-_STORED_BITS: Final = 0x7FFFFFFF
 
 
 class CFunction(types.WrapperAddressProtocol):  # type: ignore[misc]  # numba has no types
@@ -57,7 +57,7 @@ def _crcs(crc32: CFunction, raw: Bytes, starts: Ints, ends: Ints) -> Ints:
     first = raw.ctypes.data
     for row in range(len(starts)):
         crc = crc32(np.uint32(0), np.uintp(first + starts[row]), np.uint64(ends[row] - starts[row]))
-        crcs[row] = np.int64(crc) & _STORED_BITS
+        crcs[row] = np.int64(crc) & CRC_BITS
     return crcs
 
 

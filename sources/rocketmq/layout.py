@@ -44,6 +44,7 @@ V2: Final = -626843477  # 0xDAA320AB
 BLANK: Final = -875286124  # 0xCBD43194
 BORN_HOST_IPV6: Final = 0x10
 STORE_HOST_IPV6: Final = 0x20
+CRC_BITS: Final = 0x7FFFFFFF  # of a CRC-32, of a body or a record: a broker clears the top one
 
 DEFAULT_MAX_RECORD_BYTES: Final = 16 * 1024 * 1024  # brokers refuse more than maxMessageSize, 4 MiB by default
 

@@ -15,7 +15,7 @@ from isal.isal_zlib import crc32
 
 from sources.offsets import Offset
 from sources.rocketmq.commitlog import Message, decode, encode
-from sources.rocketmq.layout import LEAD
+from sources.rocketmq.layout import CRC_BITS, LEAD
 from sources.rocketmq.properties import CRC32, PROPERTY_SEPARATOR
 
 _RECORD_CRC = re.compile(CRC32.encode() + rb"\x01(\d{10})\x02")
@@ -40,4 +40,4 @@ def verify_record_crc(record: bytes | memoryview) -> bool | None:
 
 
 def _crc_digits(record: bytes | memoryview) -> bytes:
-    return f"{crc32(record) & 0x7FFFFFFF:010d}"[::-1].encode()
+    return f"{crc32(record) & CRC_BITS:010d}"[::-1].encode()
