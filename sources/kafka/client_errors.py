@@ -14,6 +14,7 @@ import kafka.errors as kafka_errors
 from sources.errors import ConfigurationError, LogtwinError, MasterSilent, MasterUnreachable, ProtocolViolation
 from sources.kafka.codes import refusal
 from sources.kafka.settings import Security
+from sources.tls import is_refusal, no_tls
 
 ASKING: Final = (kafka_errors.KafkaError, OSError)
 """What kafka-python raises where a request fails."""
@@ -28,15 +29,13 @@ _AUTHENTICATION: Final = (
 )
 _TIMEOUTS: Final = (kafka_errors.KafkaTimeoutError, kafka_errors.RequestTimedOutError)
 _TOO_OLD: Final = (kafka_errors.IncompatibleBrokerVersion, kafka_errors.UnsupportedVersionError)
-_BROKEN_OFF: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
-"""The broker went away; it may be one that ends, or no TLS listener."""
 
 
 def meaning(error: Exception, server: str, security: Security) -> LogtwinError:
     """Our error for one of kafka-python's while connecting to `server`, or asking it."""
     tls = _tls_error(error)
-    if tls is not None and not isinstance(tls, _BROKEN_OFF):
-        return _no_tls(tls, server)
+    if tls is not None and is_refusal(tls):
+        return no_tls(tls, server)
     if isinstance(error, _AUTHENTICATION) or (security.with_sasl and type(error) is ValueError):
         return _not_authenticated(error, server, security)
     if isinstance(error, _TIMEOUTS):
@@ -56,20 +55,6 @@ def _tls_error(error: Exception) -> ssl.SSLError | None:
     """kafka-python wraps it: one of the handshake is what its own was raised in, a later one its argument."""
     wrapped = (error, error.__context__, *error.args)
     return next((one for one in wrapped if isinstance(one, ssl.SSLError)), None)
-
-
-def _no_tls(error: ssl.SSLError, server: str) -> ConfigurationError:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return ConfigurationError(
-            f"the certificate of {server} is not trusted",
-            found=error.verify_message,
-            hint="Give the file of those who signed it as ca_file, and name the servers as the certificate does.",
-        )
-    return ConfigurationError(
-        f"no TLS with {server}",
-        found=str(error),
-        hint="Does this listener speak TLS, and does it ask for a client's certificate (certificate_file)?",
-    )
 
 
 def _not_authenticated(error: Exception, server: str, security: Security) -> ConfigurationError:

@@ -22,7 +22,7 @@ from sources.errors import LogtwinError, MasterRefused
 from sources.kafka.client_errors import ASKING, CONNECTING, meaning
 from sources.kafka.retries import may_pass
 from sources.kafka.settings import KafkaSettings, Security
-from sources.kafka.tls import tls_context
+from sources.tls import tls_context
 
 MAX_ANSWER_BYTES: Final = 256 * 1024 * 1024
 """An answer that claims more is garbage. The largest is a fetch: what was asked for, or one batch that is larger."""
@@ -173,7 +173,7 @@ def _options(settings: KafkaSettings) -> dict[str, Any]:
 def _credentials(security: Security) -> dict[str, Any]:
     return {
         "security_protocol": security.protocol,
-        "ssl_context": tls_context(security) if security.with_tls else None,
+        "ssl_context": None if security.tls is None else tls_context(security.tls),
         "sasl_mechanism": security.mechanism,
         "sasl_plain_username": security.username and security.username.reveal(),
         "sasl_plain_password": security.password and security.password.reveal(),

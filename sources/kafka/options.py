@@ -15,11 +15,12 @@ from pydantic.alias_generators import to_camel
 
 from sources.errors import ConfigurationError
 from sources.kafka.isolation import Isolation
-from sources.kafka.settings import KafkaSettings, Mechanism, Protocol, Secret, Security
+from sources.kafka.settings import KafkaSettings, Mechanism, Protocol, Security
 from sources.kafka.topic_offsets import TopicOffsets
 from sources.loss import OnLoss
 from sources.offsets import LogId
 from sources.options import EARLIEST, LATEST, MIB, parse_options
+from sources.secrets import Secret, place_of
 
 
 class TopicOptions(BaseModel):
@@ -113,11 +114,7 @@ class TopicOptions(BaseModel):
     @field_validator("sasl_username", "sasl_password", "ssl_key_password", mode="before")
     @classmethod
     def _place(cls, given: object, info: ValidationInfo) -> Secret:
-        try:
-            return Secret(str(given))
-        except ConfigurationError as error:
-            key = to_camel(str(info.field_name))
-            raise ConfigurationError(f"{key} is {error.problem}", expected=error.expected, hint=error.hint) from error
+        return place_of(given, to_camel(str(info.field_name)))
 
     @property
     def cluster(self) -> str:

@@ -1,57 +1,20 @@
 """How to reach a Kafka cluster: its servers, how long to wait for them, who we are to them.
 
-What must hold: a secret is named, never kept. These values travel to tasks, into logs and errors; in all of them a
-secret is the place where it is found ("env:NAME", "file:PATH"), and it is read there when a connection is made.
+These values travel to tasks, into logs and errors: a secret is the place where it is found (`sources.secrets`).
 """
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Literal, get_args
 
 from sources.address import Address
 from sources.errors import ConfigurationError
+from sources.secrets import Secret
+from sources.tls import Tls
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
-
-_WHERE: Final = "Set the variable, or write the file, where the tasks run, too."
-
-
-@dataclass(frozen=True, slots=True)
-class Secret:
-    """Where a secret is found: an environment variable, or a file that holds nothing else.
-
-    Raises ConfigurationError where `reference` is neither, without repeating it: it could be the secret itself.
-    """
-
-    reference: str
-
-    def __post_init__(self) -> None:
-        kind, _, where = self.reference.partition(":")
-        if kind not in ("env", "file") or not where:
-            raise ConfigurationError(
-                "not the place of a secret", expected="env:NAME or file:PATH", hint="Never write the secret itself."
-            )
-
-    def __str__(self) -> str:
-        return self.reference
-
-    def reveal(self) -> str:
-        """The secret, of a file without the line's end. Raises ConfigurationError where there is none."""
-        kind, _, where = self.reference.partition(":")
-        try:
-            secret = os.environb.get(os.fsencode(where), b"") if kind == "env" else Path(where).read_bytes()
-            text = secret.decode().rstrip("\r\n")
-        except OSError as error:
-            raise ConfigurationError(f"cannot read the secret in {self}", found=error.strerror, hint=_WHERE) from error
-        except UnicodeDecodeError:  # which knows the secret, so that it must not be seen beside ours
-            raise ConfigurationError(f"the secret in {self} is no text", expected="UTF-8") from None
-        if not text:
-            raise ConfigurationError(f"there is no secret in {self}", hint=_WHERE)
-        return text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +56,19 @@ class Security:
     @property
     def with_tls(self) -> bool:
         return self.protocol.endswith("SSL")
+
+    @property
+    def tls(self) -> Tls | None:
+        """None where the protocol has none."""
+        if not self.with_tls:
+            return None
+        return Tls(
+            ca_file=self.ca_file,
+            certificate_file=self.certificate_file,
+            key_file=self.key_file,
+            key_password=self.key_password,
+            check_hostname=self.check_hostname,
+        )
 
     @property
     def with_sasl(self) -> bool:

@@ -24,7 +24,8 @@ from sources.errors import (
     ProtocolViolation,
 )
 from sources.kafka.connection import Cluster, connected
-from sources.kafka.settings import KafkaSettings, Mechanism, Secret, Security
+from sources.kafka.settings import KafkaSettings, Mechanism, Security
+from sources.secrets import Secret
 from tests.patience import wait_until
 from tests.peers.kafka import VERSIONS, KafkaBroker, kafka_cluster
 from tests.peers.kafka_security import SecureListeners

@@ -16,7 +16,8 @@ from sources.errors import (
     ProtocolViolation,
 )
 from sources.kafka.client_errors import meaning
-from sources.kafka.settings import Secret, Security
+from sources.kafka.settings import Security
+from sources.secrets import Secret
 
 SERVER = "broker-a:9093"
 PLAINTEXT = Security()

@@ -16,7 +16,8 @@ import trustme
 from pipeline.ports import free_port
 from sources.errors import ConfigurationError, LogtwinError, MasterSilent, MasterUnreachable, ProtocolViolation
 from sources.kafka.connection import connected
-from sources.kafka.settings import KafkaSettings, Secret, Security
+from sources.kafka.settings import KafkaSettings, Security
+from sources.secrets import Secret
 
 TLS = Security(protocol="SSL")
 LIMIT_MS = 300

@@ -12,12 +12,13 @@ import pytest
 from sources.errors import ConfigurationError
 from sources.kafka.isolation import Isolation
 from sources.kafka.options import ReplicatedTopicOptions, TopicOptions
-from sources.kafka.settings import KafkaSettings, Secret, Security
+from sources.kafka.settings import KafkaSettings, Security
 from sources.kafka.topic import open_topic
 from sources.kafka.topic_offsets import TopicOffsets
 from sources.offsets import Offset
 from sources.options import MasterOptions
 from sources.registry import open_log
+from sources.secrets import Secret
 
 HIDDEN = "hunter2"
 PLAIN = {"id": "kafka/east/orders", "servers": "a:9092"}
