@@ -9,6 +9,7 @@
     │   ├── MasterUnreachable       no connection, or it broke; a retry can help
     │   ├── MasterSilent            connected, and what was asked for does not come; a retry can help
     │   ├── MasterRefused           it answers that it will not; a retry can help, it may be starting
+    │   ├── AccessDenied            it does not know us, or does not allow what was asked for
     │   ├── ProtocolViolation       it said something its protocol forbids
     │   └── OffsetOutOfRange        the replica wants what the master does not hold
     │       ├── BelowMinimum        retention overtook the replica
@@ -139,6 +140,10 @@ class MasterRefused(MasterError):
     """It answers that it will not. A broker that is starting or ending does."""
 
     is_transient = True
+
+
+class AccessDenied(MasterError):
+    """It does not know us, or does not allow what was asked for. Asking again does not help: somebody must allow it."""
 
 
 class ProtocolViolation(MasterError):

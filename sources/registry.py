@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from sources.address import Address
 from sources.errors import ConfigurationError
 from sources.master import MasterLog
-from sources.options import MasterOptions
+from sources.options import SECURITY, MasterOptions
 from sources.rocketmq.log import RocketMQLog
+from sources.rocketmq.security import RemotingSecurity
+from sources.tls import Tls
 
 if TYPE_CHECKING:
     from sources.dister.log import DisterLog
@@ -46,10 +48,42 @@ def _rocketmq(options: MasterOptions) -> RocketMQLog:
         silence_timeout_ms=options.silence_timeout_ms,
         max_frame_bytes=options.max_frame_bytes,
         max_record_bytes=options.max_record_bytes,
+        security=_security(options),
     )
 
 
+def _security(options: MasterOptions) -> RemotingSecurity:
+    return RemotingSecurity(
+        access_key=options.access_key,
+        secret_key=options.secret_key,
+        security_token=options.security_token,
+        tls=_tls(options),
+    )
+
+
+def _tls(options: MasterOptions) -> Tls | None:
+    """Raises ConfigurationError for what is there to no effect."""
+    if options.tls:
+        return Tls(
+            ca_file=options.tls_ca_file,
+            certificate_file=options.tls_certificate_file,
+            key_file=options.tls_key_file,
+            key_password=options.tls_key_password,
+            check_hostname=options.tls_check_hostname,
+        )
+    for name in _given(options, *(one for one in SECURITY if one.startswith("tls_"))):
+        raise ConfigurationError(f"{name} has no effect without tls", log=options.id, hint="Remove it, or set tls.")
+    return None
+
+
+def _given(options: MasterOptions, *names: str) -> list[str]:
+    """Those of the options that are not as they are when left out."""
+    return [name for name in names if getattr(options, name) != MasterOptions.model_fields[name].default]
+
+
 def _dister(options: MasterOptions) -> DisterLog:
+    for name in _given(options, *SECURITY):
+        raise ConfigurationError(f"{name} has no effect on a dister log, which is read from files", log=options.id)
     if options.path is None or options.master or options.remoting or options.name_server:
         raise ConfigurationError(
             "a dister log is read from its leader's folder, and nowhere else",

@@ -1,7 +1,8 @@
 """Sockets to a broker: a connection to it, and its remoting requests.
 
 Every wait has a limit. What cannot be connected is MasterUnreachable, what connects and does not answer is
-MasterSilent; both are worth another attempt later.
+MasterSilent; both are worth another attempt later. What does not let us in is final: AccessDenied where the broker says
+so, ConfigurationError where TLS does. What must hold: a secret is in a request, and in nothing that is raised or shown.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from sources.address import Address
 from sources.errors import MasterSilent, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.broker_words import log_bounds
+from sources.rocketmq.denials import denied, is_denial
 from sources.rocketmq.remoting import (
     DEFAULT_MAX_FRAME_BYTES,
     Command,
@@ -40,8 +42,12 @@ from sources.rocketmq.remoting import (
     encode_command,
     loads,
 )
+from sources.rocketmq.security import RemotingSecurity
+from sources.rocketmq.signing import signed
+from sources.tls import Tls, is_refusal, no_tls, tls_context
 
 RECEIVE_BYTES: Final = 64 * 1024
+NO_SECURITY: Final = RemotingSecurity()
 
 
 def connect(
@@ -86,6 +92,28 @@ def _connect_once(address: Address, timeout_s: float, receive_buffer_bytes: int 
     raise cause or OSError(f"{address.host} has no address")
 
 
+def connect_securely(address: Address, tls: Tls | None, *, timeout_ms: int, attempts: int = 1) -> socket.socket:
+    """As `connect`, and with TLS where that is asked for; its handshake takes as long again at the most.
+
+    Raises ConfigurationError for a certificate that is not trusted and for TLS that cannot be.
+    """
+    context = None if tls is None else tls_context(tls)
+    connection = connect(address, timeout_ms=timeout_ms, attempts=attempts)
+    if context is None:
+        return connection
+    try:
+        return context.wrap_socket(connection, server_hostname=address.host)
+    except OSError as error:
+        connection.close()
+        if is_refusal(error):
+            raise no_tls(error, address) from error
+        raise MasterUnreachable(
+            f"no TLS with {address}",
+            found=str(error) or type(error).__name__,
+            hint="Does it speak TLS (tls.server.mode)? A broker that ends breaks off, too.",
+        ) from error
+
+
 class Connection(ABC):
     """What is open until it is closed; a context manager."""
 
@@ -117,12 +145,17 @@ class RemotingClient(Connection):
         connect_attempts: int = 3,
         call_timeout_ms: int = 5000,
         max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES,
+        security: RemotingSecurity = NO_SECURITY,
     ) -> None:
         self.address = address
+        self._security = security
+        self._credentials = security.reveal()
         self._call_timeout_s = call_timeout_ms / 1000
         self._frames = FrameBuffer(max_frame_bytes)
         self._opaques = itertools.count(1)
-        self._connection = connect(address, timeout_ms=connect_timeout_ms, attempts=connect_attempts)
+        self._connection = connect_securely(
+            address, security.tls, timeout_ms=connect_timeout_ms, attempts=connect_attempts
+        )
 
     def close(self) -> None:
         self._connection.close()
@@ -131,14 +164,19 @@ class RemotingClient(Connection):
         """The broker's answer to `request`, which gets its opaque here.
 
         Raises MasterRefused with code and remark where the answer's code is not 0, MasterSilent without an answer in
-        time, MasterUnreachable where the connection breaks, ProtocolViolation.
+        time, MasterUnreachable where the connection breaks, AccessDenied, ProtocolViolation.
         """
         answer = self.exchange(request)
         return self._accepted(request.code, answer)
 
     def exchange(self, request: Command) -> Command:
-        """As `call`, whatever the answer's code is."""
+        """As `call`, whatever the answer's code is, as long as it does not say that we may not ask."""
         request = replace(request, opaque=next(self._opaques))
+        if self._credentials is not None:
+            request = signed(request, self._credentials)
+        return self._allowed(request.code, self._answer(request))
+
+    def _answer(self, request: Command) -> Command:
         deadline = time.monotonic() + self._call_timeout_s
         try:
             self._connection.settimeout(self._call_timeout_s)
@@ -152,6 +190,8 @@ class RemotingClient(Connection):
                 hint="Check that the address is the broker's normal (listen) port, and how busy the broker is.",
             ) from error
         except OSError as error:
+            if is_refusal(error):  # of TLS 1.3 a client hears only now that its certificate was not wanted
+                raise no_tls(error, self.address) from error
             raise self._broken(error) from error
 
     def _await_answer(self, opaque: int, deadline: float) -> Command:
@@ -167,6 +207,14 @@ class RemotingClient(Connection):
                 if command.is_response and command.opaque == opaque:
                     return command
 
+    def _allowed(self, request_code: int, answer: Command) -> Command:
+        """`answer`, without what it repeats of our secrets. Raises AccessDenied."""
+        if answer.remark is not None:
+            answer = replace(answer, remark=self._security.hidden(answer.remark, self._credentials))
+        if is_denial(answer):
+            raise denied(request_code, answer, f"the broker at {self.address}", self._security.access_key)
+        return answer
+
     def _accepted(self, request_code: int, answer: Command) -> Command:
         return accepted(request_code, answer, f"the broker at {self.address}")
 
@@ -174,7 +222,8 @@ class RemotingClient(Connection):
         return MasterUnreachable(
             f"the connection to the broker at {self.address} broke",
             found=cause,
-            hint="Check that the address is the broker's normal (listen) port, and the broker's own log.",
+            hint="Check that the address is the broker's normal (listen) port, whether it wants TLS (tls = true), and "
+            "the broker's own log.",
         )
 
     def runtime_info(self) -> dict[str, str]:

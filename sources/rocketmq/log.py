@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from typing import TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -31,11 +32,13 @@ from sources.offsets import LogId, Offset, OffsetRange
 from sources.rocketmq import restore
 from sources.rocketmq.broker_check import check_broker
 from sources.rocketmq.broker_words import files, forgets_after_s, log_bounds, retention, takes_turns
+from sources.rocketmq.client import NO_SECURITY
 from sources.rocketmq.commitlog import DEFAULT_MAX_RECORD_BYTES, Limits
 from sources.rocketmq.ha import DEFAULT_MAX_FRAME_BYTES
 from sources.rocketmq.ha_client import ReadOptions, read_stream
 from sources.rocketmq.metadata import fetch
 from sources.rocketmq.remote_broker import BrokerAt, NamedBroker, RemoteBroker
+from sources.rocketmq.security import RemotingSecurity
 from sources.rocketmq.segments import SETTLE_S, Segments
 from sources.rocketmq.session import HASession
 from sources.rocketmq.stream_chunks import LogEnd, StreamReader
@@ -43,6 +46,14 @@ from sources.silent_session import SilentSession
 from sources.splits import split_bytes
 
 MIB = 1024 * 1024
+
+
+class _Manner(TypedDict):
+    """How any broker is spoken to."""
+
+    connect_timeout_ms: int
+    connect_attempts: int
+    security: RemotingSecurity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +82,7 @@ class RocketMQLog:
     silence_timeout_ms: int = 20_000
     max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
     max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES
+    security: RemotingSecurity = NO_SECURITY
 
     def __post_init__(self) -> None:
         given = (self.path is not None, self.master is not None, self.remoting is not None, bool(self.name_servers))
@@ -84,15 +96,25 @@ class RocketMQLog:
                 hint="Give path to read segment files; master (HA port) and remoting (normal port), or the name_server "
                 "that knows both, to be a slave.",
             )
+        if self.path is not None and self.security != NO_SECURITY:
+            raise ConfigurationError(
+                "access_key and tls have no effect with path", log=self.log_id, hint="Remove them: nobody is asked."
+            )
 
     def _broker(self) -> RemoteBroker | None:
         """None by path."""
-        limits = {"connect_timeout_ms": self.connect_timeout_ms, "connect_attempts": self.connect_attempts}
         if self.master is not None and self.remoting is not None:
-            return BrokerAt(master=self.master, broker=self.remoting, **limits)
+            return BrokerAt(master=self.master, broker=self.remoting, **self._manner())
         if self.name_servers:
-            return NamedBroker(name=self.log_id.name, name_servers=self.name_servers, **limits)
+            return NamedBroker(name=self.log_id.name, name_servers=self.name_servers, **self._manner())
         return None
+
+    def _manner(self) -> _Manner:
+        return {
+            "connect_timeout_ms": self.connect_timeout_ms,
+            "connect_attempts": self.connect_attempts,
+            "security": self.security,
+        }
 
     @property
     def place(self) -> str:

@@ -15,16 +15,19 @@ from sources.address import Address
 from sources.errors import MasterError, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.broker_words import ha_address
-from sources.rocketmq.client import RemotingClient
+from sources.rocketmq.client import NO_SECURITY, RemotingClient
 from sources.rocketmq.remoting import MASTER_ID, Command, RequestCode, loads
+from sources.rocketmq.security import RemotingSecurity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteBroker(ABC):
-    """Each request connects anew. All raise MasterUnreachable, MasterSilent, ProtocolViolation, MasterError."""
+    """Each request connects anew. All raise MasterUnreachable, MasterSilent, AccessDenied, ProtocolViolation,
+    MasterError; and ConfigurationError for secrets and certificates."""
 
     connect_timeout_ms: int = 5000
     connect_attempts: int = 3
+    security: RemotingSecurity = NO_SECURITY
 
     @abstractmethod
     def ha(self) -> Address:
@@ -58,7 +61,7 @@ class RemoteBroker(ABC):
             return client.broker_config()
 
     def answer(self, request: Command) -> Command:
-        """Its answer to `request`, whatever the code."""
+        """Its answer to `request`, whatever the code, but that we may not ask (AccessDenied)."""
         with self.client() as client:
             return client.exchange(request)
 
@@ -68,6 +71,7 @@ class RemoteBroker(ABC):
             connect_timeout_ms=self.connect_timeout_ms,
             connect_attempts=self.connect_attempts,
             call_timeout_ms=self.connect_timeout_ms,
+            security=self.security,
         )
 
 

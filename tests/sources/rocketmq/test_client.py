@@ -72,14 +72,14 @@ def test_a_runtime_info_without_bounds_is_a_protocol_violation(body: str, named:
 
 def test_a_refusal_names_request_code_and_remark() -> None:
     with (
-        ScriptedBroker(answering(code=16, remark="no permission")) as broker,
+        ScriptedBroker(answering(code=29, remark="no such thing")) as broker,
         RemotingClient(broker.address, **PATIENT) as client,
         pytest.raises(MasterRefused) as caught,
     ):
         client.runtime_info()
 
     assert "28 GET_BROKER_RUNTIME_INFO" in caught.value.problem
-    assert caught.value.found == "code 16 NO_PERMISSION: no permission"
+    assert caught.value.found == "code 29 INVALID_PARAMETER: no such thing"
 
 
 def test_a_broker_that_has_just_booted_is_asked_again() -> None:

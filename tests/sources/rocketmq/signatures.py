@@ -1,0 +1,57 @@
+"""Requests, and the signatures that RocketMQ's own class makes of them.
+
+Made by AclClientRPCHook of 4.9.7 and of 5.5.0, which agree (`tests/peers/java/Sign.java`); a test with the jars makes
+them again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sources.rocketmq.signing import Credentials
+
+
+@dataclass(frozen=True)
+class Case:
+    signature: str
+    credentials: Credentials
+    ext_fields: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+CASES = {
+    "nothing but who asks": Case("2iCeLKb4gz//roXYXnhk8CcYjIE=", Credentials("logtwin", "secret-of-logtwin")),
+    "fields in another order": Case(
+        "It68+jsdUcAjZsK8cJ1QAdWtp4o=",
+        Credentials("logtwin", "secret-of-logtwin"),
+        {"topic": "orders", "a": "producers", "Zone": "z", "b": ""},
+    ),
+    "names before and behind AccessKey": Case(
+        "n1mSSP3G2AHHvcw2YLp/ZDScjiY=",
+        Credentials("logtwin", "secret-of-logtwin"),
+        {"Acc": "1", "AccessKeys": "2", "Access": "3", "SignaturE": "4"},
+    ),
+    "a body": Case(
+        "SPlaTDyiKb3NO/bf6T8ta/PSuqc=",
+        Credentials("logtwin", "secret-of-logtwin"),
+        {"topic": "orders"},
+        bytes(range(256)),
+    ),
+    "a security token": Case(
+        "nAeshAvAL1s0w093d0tD3FUKWq0=",
+        Credentials("logtwin", "secret-of-logtwin", "token 1"),
+        {"topic": "orders"},
+        b"body",
+    ),
+    "beyond ASCII": Case(
+        "EL6r7Efi39lGZE7Uv7LbrZKDwok=",
+        Credentials("Größe", "Schlüssel-鍵-🔑"),
+        {"topic": "命令", "é": "ü", "i": "KEYS\x01k\x02"},
+        b"\x00",
+    ),
+    "names that UTF-8 sorts otherwise than Java": Case(
+        "z51JvZUc0jOHjHDxsTuMBxPvYvI=",
+        Credentials("logtwin", "secret-of-logtwin"),
+        {"\U0001f511": "surrogates", "\uffee": "one unit"},
+    ),
+}
