@@ -19,9 +19,15 @@ class NameServer(RocketMQProcess):
     module = "rocketmq-namesrv"
     main_class = "org.apache.rocketmq.namesrv.NamesrvStartup"
 
-    def __init__(self, version: str, home: Path, settings: Mapping[str, str | int] | None = None) -> None:
+    def __init__(
+        self,
+        version: str,
+        home: Path,
+        settings: Mapping[str, str | int] | None = None,
+        java_properties: Mapping[str, str] | None = None,
+    ) -> None:
         self.port, _ = free_ports()
-        super().__init__(version, home, self._defaults(home) | dict(settings or {}))
+        super().__init__(version, home, self._defaults(home) | dict(settings or {}), java_properties)
 
     def _defaults(self, home: Path) -> dict[str, str | int]:
         return {

@@ -23,11 +23,17 @@ class Broker(RocketMQProcess):
     module = "rocketmq-broker"
     main_class = "org.apache.rocketmq.broker.BrokerStartup"
 
-    def __init__(self, version: str, home: Path, settings: Mapping[str, str | int] | None = None) -> None:
+    def __init__(
+        self,
+        version: str,
+        home: Path,
+        settings: Mapping[str, str | int] | None = None,
+        java_properties: Mapping[str, str] | None = None,
+    ) -> None:
         self.port, self.ha_port = free_ports()
         self.store = home / "store"
         self.commitlog = self.store / "commitlog"
-        super().__init__(version, home, self._defaults() | dict(settings or {}))
+        super().__init__(version, home, self._defaults() | dict(settings or {}), java_properties)
 
     def _defaults(self) -> dict[str, str | int]:
         return {

@@ -33,9 +33,16 @@ class RocketMQProcess(PeerProcess):
     module: ClassVar[str]
     main_class: ClassVar[str]
 
-    def __init__(self, version: str, home: Path, settings: Mapping[str, str | int]) -> None:
+    def __init__(
+        self,
+        version: str,
+        home: Path,
+        settings: Mapping[str, str | int],
+        java_properties: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(version, home)
         self._settings = settings
+        self._java_properties = java_properties or {}
 
     @property
     def log(self) -> str:
@@ -55,4 +62,6 @@ class RocketMQProcess(PeerProcess):
         configuration.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
         folders = (f"-Duser.home={self.home}", f"-Djava.io.tmpdir={temporary}")
         classpath = ("-cp", f"{resolve('org.apache.rocketmq', self.module, self.version)}/*")
-        return [java(), *_MEMORY, *_JAVA_17, *folders, *classpath, self.main_class, "-c", str(configuration)]
+        properties = [f"-D{name}={value}" for name, value in self._java_properties.items()]
+        options = [*_MEMORY, *_JAVA_17, *folders, *properties]
+        return [java(), *options, *classpath, self.main_class, "-c", str(configuration)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from sources.rocketmq.remoting import Command, RequestCode, encode_command
 from tests.sources.rocketmq.scripted_master import ScriptedBroker, answer_as, holding
 from tests.truth import Fixture
 
-PATIENT = {"connect_timeout_ms": 10_000, "connect_attempts": 2, "call_timeout_ms": 10_000}
+PATIENT: dict[str, Any] = {"connect_timeout_ms": 10_000, "connect_attempts": 2, "call_timeout_ms": 10_000}
 
 
 def answering(*, code: int = 0, body: str = "", remark: str | None = None) -> Callable[[Command], bytes]:

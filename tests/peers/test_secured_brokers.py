@@ -1,0 +1,191 @@
+"""Real brokers that ask who one is: known, unknown, no longer known; by TLS, and by TLS with another's certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sources.address import Address
+from sources.errors import AccessDenied, ConfigurationError, LogtwinError, MasterUnreachable
+from sources.offsets import LogId
+from sources.rocketmq.client import RemotingClient
+from sources.rocketmq.log import RocketMQLog
+from sources.rocketmq.remoting import Command, RequestCode
+from sources.rocketmq.security import RemotingSecurity
+from sources.tls import Tls
+from tests.patience import wait_until
+from tests.peers.rocketmq_security import Account, AclBroker, AuthBroker, Certificates
+
+pytestmark = [pytest.mark.peer, pytest.mark.timeout(180)]
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def acl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AclBroker]:
+    with AclBroker(tmp_path_factory.mktemp("acl")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def auth(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Iterator[AuthBroker]:
+    with AuthBroker(tmp_path_factory.mktemp("auth"), certificates) as running:
+        yield running
+
+
+@pytest.fixture(params=["acl", "auth"])
+def broker(request: pytest.FixtureRequest) -> AclBroker | AuthBroker:
+    """Each of the two in turn."""
+    running: AclBroker | AuthBroker = request.getfixturevalue(request.param)
+    return running
+
+
+def log_at(broker: AclBroker | AuthBroker, security: RemotingSecurity) -> RocketMQLog:
+    ha = Address("127.0.0.1", broker.ha_port)
+    return RocketMQLog(
+        log_id=LogId("rocketmq", "b1"), master=ha, remoting=broker.address, security=security, connect_timeout_ms=10_000
+    )
+
+
+def refusal_of(log: RocketMQLog) -> AccessDenied:
+    """What every request of a slave is refused with, the same for each. It is final, and names broker and request."""
+    errors: list[LogtwinError] = [kind.items for kind in log.metadata() if isinstance(kind.items, LogtwinError)]
+    for ask in (log.check, log.bounds, log.look, log.acknowledged_by_master):
+        with pytest.raises(AccessDenied) as caught:
+            ask()
+        errors.append(caught.value)
+    assert len(errors) == 7 + 4
+    for error in errors:
+        assert isinstance(error, AccessDenied)
+        assert not error.is_transient
+        assert str(log.remoting) in str(error)
+    asked = {name for name in RequestCode.__members__ for error in errors if f" {name} " in error.problem}
+    assert asked >= {"GET_BROKER_RUNTIME_INFO", "GET_BROKER_CONFIG", "GET_BROKER_HA_STATUS", "GET_ALL_TOPIC_CONFIG"}
+    first = errors[0]
+    assert isinstance(first, AccessDenied)
+    return first
+
+
+def test_an_account_with_nothing_but_its_keys_is_enough(broker: AclBroker | AuthBroker) -> None:
+    """Every request of a slave, metadata included."""
+    log = log_at(broker, broker.user.security(broker.tls))
+    log.check()
+    log.look()
+    log.acknowledged_by_master()
+    assert [kind.items for kind in log.metadata() if isinstance(kind.items, LogtwinError)] == []
+
+
+def test_without_an_access_key_one_is_told_to_give_it(broker: AclBroker | AuthBroker) -> None:
+    error = refusal_of(log_at(broker, RemotingSecurity(tls=broker.tls)))
+    assert error.expected == "access_key and secret_key of an account"
+
+
+def test_a_wrong_key_is_named_by_its_place(broker: AclBroker | AuthBroker, tmp_path: Path) -> None:
+    wrong = Account(tmp_path, "wrong")
+    Path(wrong.options["access_key"].partition(":")[2]).write_text(broker.user.name)
+    error = refusal_of(log_at(broker, wrong.security(broker.tls)))
+    assert error.expected == "the secret key of that account"
+    assert wrong.options["access_key"] in error.problem
+    assert not [secret for secret in (broker.user.name, wrong.key, broker.user.key) if secret in str(error)]
+
+
+def test_an_unknown_account_is_named_by_its_place(broker: AclBroker | AuthBroker, tmp_path: Path) -> None:
+    unknown = Account(tmp_path, "unknown")
+    error = refusal_of(log_at(broker, unknown.security(broker.tls)))
+    assert error.expected in ("an account of that name", "a user of that name")
+    assert unknown.options["access_key"] in str(error.found)
+    assert not [secret for secret in (unknown.name, unknown.key) if secret in str(error)]
+
+
+def test_a_permission_that_is_missing_is_named(broker: AclBroker | AuthBroker) -> None:
+    """Of a request that needs one, which logtwin's own do not: the account may not send to a topic."""
+    fields = {"a": "producers", "b": "orders", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1700000000000"}
+    fields |= {"h": "0", "i": "", "j": "0", "k": "false", "m": "false", "n": "b1"}
+    with broker.client() as client, pytest.raises(AccessDenied) as caught:
+        client.call(Command(RequestCode.SEND_MESSAGE_V2, ext_fields=fields, body=b"x"))
+    assert caught.value.expected == "the permission that the remark names"
+    assert "orders" in str(caught.value.found)
+    assert "310 SEND_MESSAGE_V2" in caught.value.problem
+
+
+def test_an_account_that_is_taken_out_is_refused_on_the_connection_that_it_has(acl: AclBroker) -> None:
+    with acl.client() as client:
+        client.broker_config()
+        acl.set_accounts(acl.admin)
+        try:
+            wait_until(lambda: missing(client) == "an account of that name", "the broker's second look at the file")
+        finally:
+            acl.set_accounts(acl.user, acl.admin)
+        wait_until(lambda: missing(client) is None, "the account's return")
+
+
+def test_a_user_who_is_disabled_or_deleted_is_refused_on_the_connection_that_it_has(
+    auth: AuthBroker, tmp_path: Path
+) -> None:
+    user = Account(tmp_path, "short")
+    auth.create(user)
+    with auth.client(user.security(auth.tls)) as client:
+        client.broker_config()
+        auth.disable(user)
+        wait_until(lambda: missing(client) == "a user that is enabled", "the end of its rights")
+        auth.delete(user)
+        wait_until(lambda: missing(client) == "a user of that name", "its end")
+
+
+def missing(client: RemotingClient) -> str | None:
+    """What the broker wants and does not find; None where it answers."""
+    try:
+        client.broker_config()
+    except AccessDenied as error:
+        return error.expected
+    return None
+
+
+@pytest.mark.parametrize(
+    ("changes", "host", "said"),
+    [
+        ({"ca_file": None}, "localhost", "not trusted"),
+        ({"ca_file": "other"}, "localhost", "not trusted"),
+        ({}, "127.0.0.1", "not valid for '127.0.0.1'"),
+        ({"certificate_file": None, "key_file": None, "key_password": None}, "localhost", "certificate_file"),
+    ],
+)
+def test_tls_that_does_not_fit_is_final(
+    auth: AuthBroker, certificates: Certificates, changes: dict[str, str | None], host: str, said: str
+) -> None:
+    if changes.get("ca_file") == "other":
+        changes = {"ca_file": str(certificates.other_ca_file)}
+    security = replace(auth.user.security(), tls=replace(certificates.tls, **changes))  # type: ignore[arg-type]
+    with (
+        pytest.raises(ConfigurationError, match=said) as caught,
+        RemotingClient(Address(host, auth.port), security=security) as client,
+    ):
+        client.broker_config()
+    assert not caught.value.is_transient
+    assert f"{host}:{auth.port}" in str(caught.value)
+
+
+def test_a_host_name_need_not_be_checked(auth: AuthBroker, certificates: Certificates) -> None:
+    security = auth.user.security(replace(certificates.tls, check_hostname=False))
+    with RemotingClient(Address("127.0.0.1", auth.port), security=security) as client:
+        assert client.broker_config()["authenticationEnabled"] == "true"
+
+
+def test_without_tls_a_broker_that_wants_it_hangs_up_and_the_hint_says_so(auth: AuthBroker) -> None:
+    with (
+        pytest.raises(MasterUnreachable, match="tls = true"),
+        RemotingClient(auth.address, security=auth.user.security()) as client,
+    ):
+        client.broker_config()
+
+
+def test_a_broker_s_own_certificate_for_tests_is_not_trusted(acl: AclBroker) -> None:
+    """A broker that nobody has set up for TLS takes it (permissive), with a certificate that it makes for itself."""
+    with pytest.raises(ConfigurationError, match="not trusted"):
+        RemotingClient(acl.address, security=acl.user.security(Tls(check_hostname=False)))

@@ -1,0 +1,140 @@
+"""A real broker of 5.5.0 with authentication, authorization and TLS, found by a name server with TLS, and replicated.
+
+What a run leaves and says, as loudly as it can, holds no secret; a user whose rights end while it runs ends the log.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.config import Config, parse
+from pipeline.replicate import Job
+from sources.datasource import register
+from sources.errors import AccessDenied
+from sources.registry import open_log
+from sources.rocketmq.remoting import Command, RequestCode
+from tests.patience import wait_until
+from tests.peers.name_server import NameServer
+from tests.peers.rocketmq_security import Account, AuthBroker, Certificates
+from tests.pipeline.running import assert_complete, log_table, replicate_now, run_until
+
+pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.timeout(240)]
+
+
+@dataclass(frozen=True)
+class Site:
+    names: NameServer
+    broker: AuthBroker
+    certificates: Certificates
+
+    def config(self, warehouse: Path, account: Account, **log: object) -> Config:
+        given = {
+            "id": "rocketmq/b1",
+            "name_server": self.names.address.replace("127.0.0.1", "localhost"),
+            "connect_timeout_ms": 10_000,
+            **account.options,
+            **self.certificates.options,
+            **log,
+        }
+        metadata = {"first_after_s": 0.0}
+        values = {"warehouse": str(warehouse), "trigger_interval_s": 0.1, "metadata": metadata, "logs": [given]}
+        return parse(values, where="test")
+
+    @property
+    def secrets(self) -> list[str]:
+        accounts = (self.broker.user, self.broker.admin)
+        return [*(value for one in accounts for value in (one.name, one.key)), self.certificates.key_password]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    home = tmp_path_factory.mktemp("site")
+    certificates = Certificates(home / "certificates")
+    with NameServer("5.5.0", home / "names", java_properties=certificates.properties()) as names:
+        settings = {"namesrvAddr": names.address, "brokerIP1": "localhost", "brokerIP2": "localhost"}
+        with AuthBroker(home / "broker", certificates, **settings) as broker:
+            found = Site(names, broker, certificates)
+            log = open_log(found.config(home, broker.user).logs[0])
+            wait_until(lambda: _is_found(log), "the broker at its name server")
+            yield found
+
+
+def _is_found(log: object) -> bool:
+    try:
+        log.bounds()  # type: ignore[attr-defined]
+    except Exception:  # noqa: BLE001 - whatever keeps it from being found passes or fails the test in the end
+        return False
+    return True
+
+
+def send(site: Site, count: int) -> bytes:
+    """So many messages, as the broker's admin; all that its log holds then."""
+    fields = {"a": "producers", "b": "orders", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1700000000000"}
+    fields |= {"h": "0", "i": "", "j": "0", "k": "false", "m": "false", "n": "b1"}
+    with site.broker.client(site.broker.admin.security(site.broker.tls)) as client:
+        for number in range(count):
+            body = f"message {number}".encode()
+            client.call(Command(RequestCode.SEND_MESSAGE_V2, ext_fields=fields, body=body))
+        return site.broker.log_bytes(client.commit_log_bounds().end)
+
+
+def test_a_log_and_its_metadata_come_over_and_no_secret_stays(
+    spark: SparkSession,
+    site: Site,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    log = send(site, 20)
+    config = site.config(tmp_path / "lake", site.broker.user)
+    register(spark)
+    spark.sparkContext.setLogLevel("DEBUG")
+    try:
+        with caplog.at_level(1):
+            replicate_now(spark, config)
+    finally:
+        spark.sparkContext.setLogLevel("WARN")
+    assert_complete(spark, tmp_path / "lake", log)
+
+    plan = log_table(spark, tmp_path / "lake")._jdf.queryExecution().toString()
+    said = [*capfd.readouterr(), caplog.text, plan, repr(config), str(spark.sparkContext.getConf().getAll())]
+    said += [repr(open_log(one)) for one in config.logs]
+    assert "file:" in said[4]  # the places are told
+    left = [pickle.dumps(open_log(one)) for one in config.logs]
+    left += [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()]
+    everything = [*(text.encode() for text in said), *left]
+    assert len(everything) > 20  # else there was nothing to look through
+    assert not [secret for secret in site.secrets for text in everything if secret.encode() in text]
+
+
+def test_a_user_whose_rights_end_ends_the_log_and_says_why(spark: SparkSession, site: Site, tmp_path: Path) -> None:
+    """Metadata, too, comes while the job runs."""
+    user = Account(tmp_path / "keys", "short")
+    site.broker.create(user)
+    log = send(site, 5)
+    register(spark)
+    job = Job(spark, site.config(tmp_path / "lake", user), available_now=False)
+    job.start()
+    run_until(job, lambda progress: (progress.position or 0) >= len(log))
+    wait_until(lambda: _has_topics(job, tmp_path / "lake"), "the topics")
+    site.broker.disable(user)
+    with pytest.raises(AccessDenied) as caught:
+        job.run(poll_interval_s=0.02)
+    assert caught.value.expected == "a user that is enabled"
+    assert str(caught.value.log) == "rocketmq/b1"
+    assert f"localhost:{site.broker.port}" in caught.value.problem
+    assert user.options["access_key"] in caught.value.problem
+    assert not [secret for secret in (user.name, user.key) if secret in str(caught.value)]
+    assert_complete(spark, tmp_path / "lake", log)
+
+
+def _has_topics(job: Job, warehouse: Path) -> bool:
+    job.logs[0].poll(time.monotonic())
+    return (warehouse / "topics" / "_delta_log").is_dir()

@@ -1,0 +1,165 @@
+"""Who we are to a broker, as an operator writes it; and that it is told to nobody else."""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sources.address import Address
+from sources.errors import AccessDenied, ConfigurationError
+from sources.options import MasterOptions, ReadOptions, parse_options
+from sources.registry import open_log
+from sources.rocketmq.client import RemotingClient
+from sources.rocketmq.log import RocketMQLog
+from sources.rocketmq.remoting import Command, encode_command
+from sources.rocketmq.security import RemotingSecurity
+from sources.rocketmq.signing import SIGNATURE, signed
+from sources.secrets import Secret
+from sources.tls import Tls
+from tests.sources.rocketmq.test_client import ScriptedBroker
+
+NAME, KEY, TOKEN = "user-7f3a", "hunter2-ä", "token-9c1d"
+LOG = {"id": "rocketmq/a", "name_server": "b:1"}
+KEYS = {"access_key": "env:MQ_NAME", "secret_key": "env:MQ_KEY"}
+SECURITY = RemotingSecurity(
+    access_key=Secret("env:MQ_NAME"), secret_key=Secret("env:MQ_KEY"), security_token=Secret("env:MQ_TOKEN")
+)
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MQ_NAME", NAME)
+    monkeypatch.setenv("MQ_KEY", KEY)
+    monkeypatch.setenv("MQ_TOKEN", TOKEN)
+
+
+def opened(**given: Any) -> RocketMQLog:
+    log = open_log(parse_options(ReadOptions, LOG | given, where="x", camel=True))
+    assert isinstance(log, RocketMQLog)
+    return log
+
+
+def test_every_option_arrives_in_either_spelling() -> None:
+    toml = {
+        **KEYS,
+        "security_token": "env:MQ_TOKEN",
+        "tls": True,
+        "tls_ca_file": "ca.pem",
+        "tls_certificate_file": "own.pem",
+        "tls_key_file": "key.pem",
+        "tls_key_password": "file:/run/key",
+        "tls_check_hostname": False,
+    }
+    spark = {
+        "accessKey": "env:MQ_NAME",
+        "secretKey": "env:MQ_KEY",
+        "securityToken": "env:MQ_TOKEN",
+        "tls": "true",
+        "tlsCaFile": "ca.pem",
+        "tlsCertificateFile": "own.pem",
+        "tlsKeyFile": "key.pem",
+        "tlsKeyPassword": "file:/run/key",
+        "tlsCheckHostname": "false",
+    }
+    tls = Tls(
+        ca_file="ca.pem",
+        certificate_file="own.pem",
+        key_file="key.pem",
+        key_password=Secret("file:/run/key"),
+        check_hostname=False,
+    )
+    expected = RemotingSecurity(
+        access_key=Secret("env:MQ_NAME"),
+        secret_key=Secret("env:MQ_KEY"),
+        security_token=Secret("env:MQ_TOKEN"),
+        tls=tls,
+    )
+    assert opened(**toml).security == opened(**spark).security == expected
+    assert opened().security == RemotingSecurity()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"access_key": "env:MQ_NAME"}, "access_key without secret_key"),
+        ({"secret_key": "env:MQ_KEY"}, "secret_key without access_key"),
+        ({"security_token": "env:MQ_TOKEN"}, "security_token has no effect"),
+        ({"secret_key": KEY}, "secret_key is not the place of a secret"),
+        ({"access_key": KEY}, "access_key is not the place of a secret"),
+        ({"tls_ca_file": "ca.pem"}, "tls_ca_file has no effect without tls"),
+        ({"tls_check_hostname": False}, "tls_check_hostname has no effect without tls"),
+        ({"tls": True, "tls_key_file": "key.pem"}, "key_file of TLS has no effect"),
+        ({**KEYS, "path": "/x", "name_server": None}, "no effect with path"),
+        ({**KEYS, "path": "/x", "name_server": None, "id": "dister/a"}, "access_key has no effect on a dister log"),
+        ({"tls": True, "path": "/x", "name_server": None, "id": "dister/a"}, "tls has no effect on a dister log"),
+    ],
+)
+def test_what_does_not_go_together_is_named_and_no_secret_with_it(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said) as caught:
+        opened(**given)
+    assert KEY not in "".join(traceback.format_exception(caught.value))
+
+
+def test_by_path_nobody_is_asked_who_we_are() -> None:
+    options = MasterOptions(id="rocketmq/a", name_server="b:1", tls=True, tls_ca_file="ca.pem", **KEYS)  # type: ignore[arg-type]
+    by_path = open_log(options.by_path("/data"))
+    assert isinstance(by_path, RocketMQLog)
+    assert (by_path.path, by_path.security) == ("/data", RemotingSecurity())
+
+
+def test_a_log_travels_and_shows_where_secrets_are_and_never_what_they_are() -> None:
+    log = opened(**KEYS)
+    log.security.reveal()
+    assert pickle.loads(pickle.dumps(log)) == log  # noqa: S301 - our own bytes
+    shown = pickle.dumps(log) + repr(log).encode()
+    assert not [secret for secret in (NAME, KEY) if secret.encode() in shown]
+    assert "env:MQ_NAME" in repr(log)
+
+
+def test_keys_are_read_at_each_connection(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    security = RemotingSecurity(access_key=Secret("env:MQ_NAME"), secret_key=Secret(f"file:{file}"))
+    file.write_text("old")
+    assert (revealed := security.reveal()) is not None
+    assert revealed.secret_key == "old"  # noqa: S105
+    file.write_text("new")
+    assert (revealed := security.reveal()) is not None
+    assert revealed.secret_key == "new"  # noqa: S105
+
+
+def test_every_request_is_signed_and_the_refusal_of_one_tells_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(1)
+    requests: list[Command] = []
+
+    def answer(request: Command) -> bytes:
+        requests.append(request)
+        said = f"User:{NAME} with {KEY} and {TOKEN} is not found."
+        return encode_command(request.response(16 if len(requests) > 1 else 0, remark=said, body=b"a=1"))
+
+    with ScriptedBroker(answer) as broker, RemotingClient(broker.address, security=SECURITY) as client:
+        assert client.broker_config() == {"a": "1"}
+        with pytest.raises(AccessDenied) as caught:
+            client.runtime_info()
+
+    credentials = SECURITY.reveal()
+    assert credentials is not None
+    for request in requests:
+        assert signed(request, credentials).ext_fields == request.ext_fields
+        assert request.ext_fields["SecurityToken"] == TOKEN
+    assert len(requests) == 2  # a denial is not asked again
+    assert (
+        caught.value.found == "code 16 NO_PERMISSION: User:env:MQ_NAME with env:MQ_KEY and env:MQ_TOKEN is not found."
+    )
+    told = "".join(traceback.format_exception(caught.value)) + repr(caught.value.facts()) + caplog.text
+    signatures = [request.ext_fields[SIGNATURE] for request in requests]
+    assert not [secret for secret in (NAME, KEY, TOKEN, *signatures) if secret in told]
+
+
+def test_a_secret_that_is_not_there_ends_the_attempt_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MQ_KEY")
+    with pytest.raises(ConfigurationError, match="no secret in env:MQ_KEY"):
+        RemotingClient(Address("127.0.0.1", 1), security=SECURITY)
