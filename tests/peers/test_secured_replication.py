@@ -5,7 +5,11 @@ What a run leaves and says, as loudly as it can, holds no secret; a user whose r
 
 from __future__ import annotations
 
-import pickle
+import json
+import os
+import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,7 +27,18 @@ from sources.rocketmq.remoting import Command, RequestCode
 from tests.patience import wait_until
 from tests.peers.name_server import NameServer
 from tests.peers.rocketmq_security import Account, AuthBroker, Certificates
-from tests.pipeline.running import assert_complete, log_table, replicate_now, run_until
+from tests.pipeline.running import assert_complete, run_until
+
+LOUD = """
+import logging
+logging.basicConfig(level=1)
+logging.Logger.setLevel = lambda *_: None
+from pyspark import SparkContext
+set_level = SparkContext.setLogLevel
+SparkContext.setLogLevel = lambda context, _: set_level(context, "DEBUG")
+from pipeline.cli import main
+main()
+"""
 
 pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.timeout(240)]
 
@@ -85,33 +100,44 @@ def send(site: Site, count: int) -> bytes:
         return site.broker.log_bytes(client.commit_log_bounds().end)
 
 
-def test_a_log_and_its_metadata_come_over_and_no_secret_stays(
-    spark: SparkSession,
-    site: Site,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_a_log_and_its_metadata_come_over_and_no_secret_stays(spark: SparkSession, site: Site, tmp_path: Path) -> None:
+    """Spark's event log is what its UI shows: properties, plans, what tasks said."""
     log = send(site, 20)
-    config = site.config(tmp_path / "lake", site.broker.user)
-    register(spark)
-    spark.sparkContext.setLogLevel("DEBUG")
-    try:
-        with caplog.at_level(1):
-            replicate_now(spark, config)
-    finally:
-        spark.sparkContext.setLogLevel("WARN")
+    events = tmp_path / "events"
+    events.mkdir()
+    loud = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": f"file:{events}",
+        "spark.eventLog.compress": "false",
+    }
+    said = replicate_loudly(site.config(tmp_path / "lake", site.broker.user), loud, tmp_path)
     assert_complete(spark, tmp_path / "lake", log)
 
-    plan = log_table(spark, tmp_path / "lake")._jdf.queryExecution().toString()
-    said = [*capfd.readouterr(), caplog.text, plan, repr(config), str(spark.sparkContext.getConf().getAll())]
-    said += [repr(open_log(one)) for one in config.logs]
-    assert "file:" in said[4]  # the places are told
-    left = [pickle.dumps(open_log(one)) for one in config.logs]
-    left += [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()]
-    everything = [*(text.encode() for text in said), *left]
-    assert len(everything) > 20  # else there was nothing to look through
-    assert not [secret for secret in site.secrets for text in everything if secret.encode() in text]
+    texts = [said, *(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())]
+    assert b"DEBUG:py4j" in said
+    assert re.search(rb"^\d\d:\d\d:\d\d DEBUG \w+: ", said, re.MULTILINE), said[-3000:]  # Spark's
+    place = site.broker.user.options["secret_key"].encode()
+    assert [text for text in texts if place in text]  # else it is no wonder that there is nothing
+    assert not [secret for secret in site.secrets for text in texts if secret.encode() in text]
+
+
+def replicate_loudly(config: Config, spark_properties: dict[str, str], folder: Path) -> bytes:
+    """``logtwin replicate --available-now``, a process of its own; all that it and its Spark say."""
+    job = folder / "job.toml"
+    (log,) = config.logs
+    given = {name: getattr(log, name) for name in log.model_fields_set}
+    lines = [f"warehouse = {json.dumps(config.warehouse)}", "[[logs]]"]
+    lines += [f"{name} = {json.dumps(one if isinstance(one, bool | int) else str(one))}" for name, one in given.items()]
+    lines += ["[metadata]", "first_after_s = 0.0", "[spark]"]
+    lines += [f"{json.dumps(name)} = {json.dumps(value)}" for name, value in spark_properties.items()]
+    job.write_text("\n".join(lines) + "\n")
+    command = [sys.executable, "-c", LOUD, "replicate", "--config", str(job), "--available-now"]
+    home = str(Path(__file__).parents[2])
+    done = subprocess.run(
+        command, cwd=folder, env=os.environ | {"PYTHONPATH": home}, capture_output=True, check=False, timeout=180
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout + done.stderr
 
 
 def test_a_user_whose_rights_end_ends_the_log_and_says_why(spark: SparkSession, site: Site, tmp_path: Path) -> None:

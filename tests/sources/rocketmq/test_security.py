@@ -20,7 +20,7 @@ from sources.rocketmq.security import RemotingSecurity
 from sources.rocketmq.signing import SIGNATURE, signed
 from sources.secrets import Secret
 from sources.tls import Tls
-from tests.sources.rocketmq.test_client import ScriptedBroker
+from tests.sources.rocketmq.scripted_master import ScriptedBroker
 
 NAME, KEY, TOKEN = "user-7f3a", "hunter2-ä", "token-9c1d"
 LOG = {"id": "rocketmq/a", "name_server": "b:1"}
@@ -105,7 +105,7 @@ def test_what_does_not_go_together_is_named_and_no_secret_with_it(given: dict[st
 
 
 def test_by_path_nobody_is_asked_who_we_are() -> None:
-    options = MasterOptions(id="rocketmq/a", name_server="b:1", tls=True, tls_ca_file="ca.pem", **KEYS)  # type: ignore[arg-type]
+    options = MasterOptions(id="rocketmq/a", name_server="b:1", tls=True, tls_ca_file="ca.pem", **KEYS)
     by_path = open_log(options.by_path("/data"))
     assert isinstance(by_path, RocketMQLog)
     assert (by_path.path, by_path.security) == ("/data", RemotingSecurity())
