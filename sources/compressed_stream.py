@@ -10,6 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 PIECE_BYTES: Final = 1024 * 1024
+_NO_MEMORY: Final = "not enough memory"  # of zstd's words, which Arrow passes on as an OSError
 
 
 class TooLarge(Exception):
@@ -19,13 +20,23 @@ class TooLarge(Exception):
 def decompressed(stored: bytes | memoryview, codec: str, max_bytes: int) -> bytes:
     """What `stored` becomes under Arrow's `codec`: gzip, lz4 (its frame format), zstd; little more than `max_bytes`.
 
-    Raises OSError where `stored` is something else, or cut off; TooLarge.
+    Raises OSError where `stored` is something else, or cut off; TooLarge; MemoryError, which is no fault of `stored`.
     """
-    parts: list[bytes] = []
+    try:
+        return _read(stored, codec, max_bytes)
+    except OSError as error:
+        if _NO_MEMORY in str(error):
+            raise MemoryError(str(error)) from error
+        raise
+
+
+def _read(stored: bytes | memoryview, codec: str, max_bytes: int) -> bytes:
+    parts: list[pa.Buffer] = []
     left_bytes = max_bytes
     with pa.CompressedInputStream(pa.BufferReader(stored), codec) as stream:
-        while part := stream.read(PIECE_BYTES):
-            left_bytes -= len(part)
+        # Not `read`, which loses the memory of its answer for good where the stream turns out to be damaged.
+        while (part := stream.read_buffer(PIECE_BYTES)).size:
+            left_bytes -= part.size
             if left_bytes < 0:
                 raise TooLarge
             parts.append(part)

@@ -267,7 +267,7 @@ def _decode_json_header(data: bytes, body: bytes) -> Command:
             opaque=int(header.get("opaque", 0)),
             flag=int(header.get("flag", 0)),
             ext_fields={str(name): str(value) for name, value in (header.get("extFields") or {}).items()},
-            remark=header.get("remark"),
+            remark=None if header.get("remark") is None else str(header["remark"]),
             body=body,
             serialization=Serialization.JSON,
             language=str(header.get("language", "OTHER")),

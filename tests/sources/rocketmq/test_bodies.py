@@ -176,6 +176,15 @@ def test_what_a_decompressor_raises_leaves_the_body_as_stored(monkeypatch: pytes
     assert decompress(compress(BODY, LZ4), LZ4.sys_flag) is None
 
 
+def test_a_machine_without_memory_makes_no_body_null(monkeypatch: pytest.MonkeyPatch) -> None:
+    def starved(*_: object) -> None:
+        raise OSError("ZSTD decompress failed: Allocation error : not enough memory")
+
+    monkeypatch.setattr(pa, "CompressedInputStream", starved)
+    with pytest.raises(MemoryError, match="Allocation error"):
+        decompress(compress(BODY, ZSTD), ZSTD.sys_flag)
+
+
 @given(st.binary(max_size=200), st.sampled_from(list(Compression)), st.data())
 def test_a_damaged_body_is_another_one_or_none(body: bytes, kind: Compression, data: st.DataObject) -> None:
     damaged = bytearray(compress(body, kind))
