@@ -229,14 +229,14 @@ def load(path: Path) -> Config:
     what was expected and found.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        data = path.read_bytes()
     except OSError as error:
         raise ConfigurationError(
             f"cannot read the configuration {path}", found=error.strerror, hint="Give its path with --config."
         ) from error
     try:
-        given = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        given = tomllib.loads(data.decode())
+    except (ValueError, RecursionError) as error:  # a TOMLDecodeError is one, and so is a number of 5,000 digits
         raise ConfigurationError(f"{path} is not TOML", found=str(error)) from error
     return parse(given, where=str(path))
 

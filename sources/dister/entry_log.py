@@ -10,7 +10,10 @@ import logging
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
+
+import pyarrow as pa
 
 from sources.bounds import check_within
 from sources.dister import columns
@@ -21,6 +24,7 @@ from sources.dister.log_walk import LogWalk, end_of, minimum_of, start_at
 from sources.errors import ConfigurationError, CorruptRecord, LogtwinError, MissingSegment, error_from
 from sources.master import Chunk, Damage
 from sources.offsets import Offset, OffsetRange
+from sources.undecodable import as_damage, up_to_damage
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +74,8 @@ class EntryLog:
         walk = self._walk_to(owned)
         with closing(walk.reaching_into(owned)) as pieces:
             for part in _grouped(_beginning_in(owned, pieces, boundary=boundary), chunk_bytes):
-                yield self._damage(part, owned) if isinstance(part, Broken) else _chunk(part)
+                for piece in [part] if isinstance(part, Broken) else _decoded(part):
+                    yield self._damage(piece, owned) if isinstance(piece, Broken) else piece
         check_within(owned, OffsetRange(owned.start, max(owned.start, walk.end)))
         if walk.expired:
             log.warning("%s: %d entries below %s are expired, and passed", self._path, walk.expired, walk.end)
@@ -192,10 +197,23 @@ def _grouped(pieces: Iterable[Sound | Broken], size_bytes: int) -> Iterator[list
         yield group
 
 
-def _chunk(group: Sequence[Sound]) -> Chunk:
-    covered = OffsetRange(group[0].start, group[-1].covered.end)
-    lines = b"".join(part for piece in group for part in (piece.line.text, b"\n"))
-    return Chunk(covered, columns.encode(group), memoryview(lines))
+def _decoded(group: Sequence[Sound]) -> Iterator[Chunk | Broken]:
+    """The entries as columns; one that cannot be put into them is damage."""
+    while group:
+        records, count, damage = up_to_damage(len(group), partial(_columns, group))
+        if count:
+            covered = OffsetRange(group[0].start, group[count - 1].covered.end)
+            lines = b"".join(part for piece in group[:count] for part in (piece.line.text, b"\n"))
+            yield Chunk(covered, records, memoryview(lines))
+        if damage is not None:
+            guilty = group[count]
+            yield Broken(guilty.covered, guilty.line.text + b"\n", damage, guilty.line)
+        group = group[count + 1 :]
+
+
+def _columns(group: Sequence[Sound], count: int) -> pa.RecordBatch:
+    with as_damage(None):
+        return columns.encode(group[:count])
 
 
 def _named(found: Broken) -> LogtwinError:

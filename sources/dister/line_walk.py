@@ -23,6 +23,7 @@ from sources.dister.layout import batch_number
 from sources.dister.lines import Line
 from sources.errors import CorruptRecord, LogError
 from sources.offsets import Offset, OffsetRange
+from sources.undecodable import as_damage
 
 
 class Earlier(Protocol):
@@ -90,7 +91,8 @@ class LineWalk:
         if len(line.text) < SHORTEST_BYTES:
             return
         try:
-            entry = entry_of(line)
+            with as_damage(None):
+                entry = entry_of(line)
             if entry.id < max(self.end, 1):
                 self._expire(entry, line, earlier)
                 return

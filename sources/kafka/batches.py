@@ -21,6 +21,7 @@ from sources.kafka.control import is_abort
 from sources.kafka.isolation import Isolation
 from sources.kafka.record_columns import record_columns
 from sources.offsets import Offset, OffsetRange
+from sources.undecodable import as_damage, placed, up_to_damage
 
 __all__ = ["Aborted", "Decoded", "Limits", "decode"]
 
@@ -72,8 +73,7 @@ def decode(
         raise ValueError(f"{len(view)} bytes at once; at most {_MAX_DATA_BYTES} can be decoded")
     answer = _Answer(wanted, aborted, isolation, limits)
     answer.take(view)
-    found = _between(record_columns(answer.batches, answer.bodies), wanted)
-    return Decoded(found, answer.reached, answer.epoch)
+    return Decoded(_between(answer.columns(), wanted), answer.reached, answer.epoch)
 
 
 class _Answer:
@@ -100,9 +100,21 @@ class _Answer:
             if batch.base_offset >= self._wanted.end:
                 self._end_before(batch)
                 return
-            batch.check(before)
-            self._take(batch)
+            with as_damage(batch.base_offset):
+                batch.check(before)
+                self._take(batch)
             at, before = at + len(batch.whole), batch.end
+
+    def columns(self) -> pa.RecordBatch:
+        """Raises CorruptRecord that names the first damaged batch."""
+        columns, sound, damage = up_to_damage(len(self.batches), self._columns)
+        if damage is not None:
+            raise placed(damage, self.batches[sound].base_offset)
+        return columns
+
+    def _columns(self, count: int) -> pa.RecordBatch:
+        with as_damage(None):
+            return record_columns(self.batches[:count], self.bodies[:count])
 
     def _take(self, batch: Batch) -> None:
         if not (self._is_aborted(batch) or batch.is_control or batch.end <= self._wanted.start):

@@ -20,6 +20,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from sources.compressed_stream import TooLarge, decompressed
 from sources.errors import CorruptRecord
 from sources.offsets import Offset
 
@@ -30,11 +31,6 @@ _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES: Final = 16
 _BLOCK_LENGTH: Final = struct.Struct(">i")
 _LENGTH_VARINT_BYTES: Final = 5
-_PIECE_BYTES: Final = 1024 * 1024
-
-
-class _TooLarge(Exception):
-    """It becomes more than the limit."""
 
 
 def decompress(stored: memoryview, compression: int, max_bytes: int, offset: Offset) -> bytes:
@@ -44,7 +40,7 @@ def decompress(stored: memoryview, compression: int, max_bytes: int, offset: Off
     """
     try:
         return _decompress(stored, compression, max_bytes)
-    except _TooLarge:
+    except TooLarge:
         raise CorruptRecord(
             "the records of the batch are larger than this reader takes",
             offset=offset,
@@ -67,19 +63,7 @@ def _decompress(stored: memoryview, compression: int, max_bytes: int) -> bytes:
         return _snappy(stored, max_bytes)
     if compression not in _STREAMS:
         raise ValueError(f"compression {compression}")
-    return _stream(stored, _STREAMS[compression], max_bytes)
-
-
-def _stream(stored: memoryview, codec: str, max_bytes: int) -> bytes:
-    parts: list[bytes] = []
-    left_bytes = max_bytes
-    with pa.CompressedInputStream(pa.BufferReader(stored), codec) as stream:
-        while part := stream.read(_PIECE_BYTES):
-            left_bytes -= len(part)
-            if left_bytes < 0:
-                raise _TooLarge
-            parts.append(part)
-    return b"".join(parts)
+    return decompressed(stored, _STREAMS[compression], max_bytes)
 
 
 def _snappy(stored: memoryview, max_bytes: int) -> bytes:
@@ -101,7 +85,7 @@ def _snappy(stored: memoryview, max_bytes: int) -> bytes:
 def _snappy_block(block: memoryview, max_bytes: int) -> bytes:
     size = _decompressed_length(block)
     if size > max_bytes:
-        raise _TooLarge
+        raise TooLarge
     body: bytes = pa.decompress(block, decompressed_size=size, codec="snappy", asbytes=True)
     return body
 

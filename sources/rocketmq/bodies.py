@@ -14,6 +14,7 @@ gets, so a body that claims a compression may be anything.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import zlib
 from collections.abc import Callable
@@ -22,14 +23,13 @@ import lz4.frame
 import zstandard
 from isal.isal_zlib import crc32
 
+from sources.compressed_stream import PIECE_BYTES, TooLarge, decompressed
+from sources.errors import CorruptRecord
 from sources.rocketmq.layout import CRC_BITS, DEFAULT_LIMITS, Limits
+from sources.undecodable import as_damage
 
 COMPRESSED = 0x1
 _KIND_MASK = 0x700
-
-# A block of at most 128 KiB takes at least 4 bytes (RFC 8878, 3.1.1.2: an RLE block): the most one byte can become.
-_ZSTD_MAX_EXPANSION = 128 * 1024 // 4
-_ZSTD_MIN_SLICE_BYTES = 64
 
 
 class Compression(enum.IntEnum):
@@ -63,55 +63,45 @@ def compress(body: bytes, kind: Compression) -> bytes:
 def decompress(stored: bytes | memoryview, sys_flag: int, limits: Limits = DEFAULT_LIMITS) -> bytes | None:
     """The body a consumer gets; None where `stored` is not what sys_flag says, or passes `limits.max_body_bytes`.
 
-    Never holds much more than that limit, whatever `stored` claims. An empty body is empty under every flag.
+    Never holds much more than that limit, whatever `stored` claims, and looks at each byte of it once: it may be a
+    million frames of nothing. An empty body is empty under every flag.
     """
     if not sys_flag & COMPRESSED or not stored:
         return bytes(stored)
     decoder = _DECODERS.get(sys_flag & _KIND_MASK)
-    body = None if decoder is None else decoder(bytes(stored), limits.max_body_bytes)
+    body = None
+    if decoder is not None:
+        with contextlib.suppress(CorruptRecord, OSError), as_damage(None):  # Arrow's codecs fail with OSError
+            body = decoder(bytes(stored), limits.max_body_bytes)
     return None if body is None or len(body) > limits.max_body_bytes else body
 
 
 def _zlib(stored: bytes, max_bytes: int) -> bytes | None:
     stream = zlib.decompressobj()
-    try:
-        body = stream.decompress(stored, max_bytes + 1)
-    except zlib.error:
-        return None
+    body = stream.decompress(stored, max_bytes + 1)
     return body if stream.eof else None
 
 
 def _lz4(stored: bytes, max_bytes: int) -> bytes | None:
-    body = b""
-    while stored and len(body) <= max_bytes:
-        frame = lz4.frame.LZ4FrameDecompressor()
-        try:
-            body += frame.decompress(stored, max_bytes + 1 - len(body))
-        except RuntimeError:
-            return None
-        if not frame.eof:
-            return None
-        stored = frame.unused_data or b""
-    return body
+    """Frame after frame, by one decoder, which takes what it can of the rest and says how much that was."""
+    decoder = lz4.frame.create_decompression_context()
+    parts: list[bytes] = []
+    at, left_bytes, is_whole = 0, max_bytes, False
+    with memoryview(stored) as view:
+        while at < len(view) and left_bytes >= 0:
+            most_bytes = min(left_bytes + 1, PIECE_BYTES)
+            part, taken, is_whole = lz4.frame.decompress_chunk(decoder, view[at:], max_length=most_bytes)
+            if not taken and not part:
+                return None
+            parts.append(part)
+            at, left_bytes = at + taken, left_bytes - len(part)
+    return b"".join(parts) if is_whole else None
 
 
 def _zstd(stored: bytes, max_bytes: int) -> bytes | None:
-    """Frame after frame, fed in slices so small that even the densest one cannot pass `max_bytes` by far."""
-    decompressor = zstandard.ZstdDecompressor()
-    frame = decompressor.decompressobj()
-    parts: list[bytes] = []
-    at, left_bytes = 0, max_bytes
-    while at < len(stored) and left_bytes >= 0:
-        if frame.eof:
-            frame = decompressor.decompressobj()
-        end = min(at + max(left_bytes // _ZSTD_MAX_EXPANSION, _ZSTD_MIN_SLICE_BYTES), len(stored))
-        try:
-            parts.append(frame.decompress(stored[at:end]))
-        except zstandard.ZstdError:
-            return None
-        left_bytes -= len(parts[-1])
-        at = end - len(frame.unused_data)
-    return b"".join(parts) if frame.eof and left_bytes >= 0 else None
+    with contextlib.suppress(TooLarge):
+        return decompressed(stored, "zstd", max_bytes)
+    return None
 
 
 _DECODERS: dict[int, Callable[[bytes, int], bytes | None]] = {

@@ -43,7 +43,8 @@ _DEFAULT_FORCIBLY_PERCENT: Final = 85
 _FORCIBLY_PERCENT_LIMITS: Final = (30, 85)  # the broker moves what is configured into these
 _DEFAULT_HOUSEKEEPING_MS: Final = 20_000
 _HOUSEKEEPING_MARGIN_S: Final = 2.0  # a broker looks at its clocks every second, and later when it is busy
-_TOTAL: Final = re.compile(r"Total : (\d+(?:[.,]\d+)?) (?:([KMGTPE])i)?B")
+_TOTAL: Final = re.compile(r"Total : ([0-9]{1,18}(?:[.,][0-9]{1,18})?) (?:([KMGTPE])i)?B")
+_NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
 _UNIT_BYTES: Final = {unit: 1024**power for power, unit in enumerate(("", *"KMGTPE"))}
 
 Words = Mapping[str, str]
@@ -143,7 +144,7 @@ def _ratio(info: Words) -> float | None:
 
 def _number(config: Words, key: str) -> int | None:
     text = config.get(key, "")
-    return int(text) if text.lstrip("-").isdigit() else None
+    return int(text) if _NUMBER.fullmatch(text) else None
 
 
 def _offset(info: Words, name: str) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -23,13 +23,15 @@ from sources.offsets import Offset
 from sources.rocketmq import commitlog
 from sources.rocketmq.body_columns import BodyColumns
 from sources.rocketmq.host_columns import host_column
+from sources.rocketmq.hosts import Host
 from sources.rocketmq.layout import BLANK as BLANK_MAGIC
-from sources.rocketmq.layout import BORN_HOST_IPV6, DEFAULT_LIMITS, HEAD, STORE_HOST_IPV6, Buffer, Limits
+from sources.rocketmq.layout import BORN_HOST_IPV6, DEFAULT_LIMITS, HEAD, STORE_HOST_IPV6, V1, Buffer, Limits
 from sources.rocketmq.properties import DELAY, KEYS, SCHEDULE_TOPIC, TAGS, UNIQ_KEY, delay_ms, tags_code
 from sources.rocketmq.property_columns import PropertyColumns
 from sources.rocketmq.restore import encode
 from sources.rocketmq.scan import Heads, SuspectRecord, hop, scan
 from sources.spans import Ints, cut
+from sources.undecodable import as_damage, placed, up_to_damage
 
 if TYPE_CHECKING:
     from sources.rocketmq.loops import Messages
@@ -62,7 +64,8 @@ def decode(data: Buffer, start: Offset, stop: Offset, limits: Limits = DEFAULT_L
 def decode_sound(data: Buffer, start: Offset, stop: Offset, limits: Limits = DEFAULT_LIMITS) -> Decoded:
     """Every record that starts before `stop` and lies wholly in `data`, which begins with byte `start`, a boundary.
 
-    It ends before the first record in which anything is wrong, with the error that `commitlog.decode` raises for it.
+    It ends before the first record in which anything is wrong, with the error that `commitlog.decode` raises for it;
+    or, where only this decoder fails over it, with one that says so (`sources.undecodable`).
     Where the decompressed bodies pass `limits.max_decompressed_bytes` it ends earlier, after at least one record: go
     on at `end` as usual. A body that cannot be decompressed, or only to more than `limits.max_body_bytes`, is null in
     `body` and whole in `stored_body`: brokers store what producers send and check neither.
@@ -83,29 +86,41 @@ def decode_sound(data: Buffer, start: Offset, stop: Offset, limits: Limits = DEF
 
 def _decode(view: memoryview, start: Offset, stop: Offset, limits: Limits) -> Decoded:
     heads = hop(view, start, stop, limits)
-    decoded = None
-    with contextlib.suppress(SuspectRecord):
-        decoded = _decode_rows(view, start, heads, limits)
-    if decoded is None:
-        heads = _sound_before(_first_error(view, start, heads, limits), heads, start)
-        decoded = _decode_rows(view, start, heads, limits)
+    decoded, sound, damage = up_to_damage(
+        len(heads.starts), lambda count: _rows_of(view, start, heads.first(count), limits)
+    )
+    if damage is not None:
+        heads = replace(heads.first(sound), error=_error_at(view, int(heads.starts[sound]), start, limits, damage))
     return replace(decoded, error=heads.error) if decoded.end == start + heads.end else decoded
 
 
-def _first_error(view: memoryview, start: Offset, heads: Heads, limits: Limits) -> CorruptRecord:
-    for at in heads.starts.tolist():
-        try:
-            commitlog.decode(view, at, Offset(start + at), limits)
-        except CorruptRecord as error:
-            return error
-    return CorruptRecord("a record contradicts itself", offset=start, hint="Please report this log's bytes as a bug.")
+def _rows_of(view: memoryview, start: Offset, heads: Heads, limits: Limits) -> Decoded:
+    """Raises CorruptRecord, whatever is wrong, without saying where."""
+    with as_damage(start):
+        return _decode_rows(view, start, heads, limits)
 
 
-def _sound_before(error: CorruptRecord, heads: Heads, start: Offset) -> Heads:
-    """The heads before the record that `error` tells of."""
-    end = (error.offset or start) - start
-    count = int(np.searchsorted(heads.starts, end))
-    return Heads(heads.starts[:count], heads.is_blank[:count], end, error)
+def _error_at(view: memoryview, at: int, start: Offset, limits: Limits, damage: CorruptRecord) -> CorruptRecord:
+    """What is wrong with the record at index `at`, over which this decoder fails with `damage`.
+
+    Raises what it raises over a sound record, too: then it is broken itself, and no record is to blame.
+    """
+    offset = Offset(start + at)
+    try:
+        commitlog.decode(view, at, offset, limits)
+    except CorruptRecord as error:
+        return error
+    sound = memoryview(commitlog.encode(_SOUND))
+    _decode_rows(sound, _SOUND.offset, hop(sound, _SOUND.offset, Offset(1), DEFAULT_LIMITS), DEFAULT_LIMITS)
+    return placed(damage, offset)
+
+
+_SOUND: Final = commitlog.Message(
+    magic=V1, body_crc=commitlog.body_crc(b"sound"), queue_id=0, flag=0, queue_offset=0, offset=Offset(0), sys_flag=0,
+    born_timestamp_ms=0, born_host=Host(bytes(4), 0), store_timestamp_ms=0, store_host=Host(bytes(4), 0),
+    reconsume_times=0, prepared_transaction_offset=0, body=b"sound", topic=SCHEDULE_TOPIC,
+    properties=b"DELAY\x011\x02KEYS\x01a b\x02TAGS\x01c\x02UNIQ_KEY\x01d\x02",
+)  # fmt: skip
 
 
 def _decode_rows(view: memoryview, start: Offset, heads: Heads, limits: Limits) -> Decoded:
@@ -201,9 +216,9 @@ def _tags_codes(tags: pa.Array, topics: pa.Array, delays: pa.Array, store_timest
     """What the consume queue holds: hash of the tags; of a parked delay message its delivery time."""
     codes = _per_distinct(tags, tags_code, 0)
     if delays.null_count < len(delays):
-        is_parked = pc.and_(pc.equal(topics, SCHEDULE_TOPIC), delays.is_valid()).to_numpy(zero_copy_only=False)
-        delays_ms = _per_distinct(delays, lambda delay: _NO_DELAY if (ms := delay_ms(delay)) is None else ms, _NO_DELAY)
-        codes = np.where(is_parked & (delays_ms != _NO_DELAY), store_timestamp_ms + delays_ms, codes)
+        parked = pc.if_else(pc.equal(topics, SCHEDULE_TOPIC), delays, pa.scalar(None, pa.string()))
+        delays_ms = _per_distinct(parked, lambda delay: _NO_DELAY if (ms := delay_ms(delay)) is None else ms, _NO_DELAY)
+        codes = np.where(delays_ms != _NO_DELAY, store_timestamp_ms + delays_ms, codes)
     return pa.array(codes)
 
 

@@ -46,6 +46,7 @@ from sources.rocketmq.layout import (
     read_head,
 )
 from sources.rocketmq.properties import java_hash
+from sources.undecodable import as_damage
 
 __all__ = [
     "BLANK", "BORN_HOST_IPV6", "COMPRESSED", "DEFAULT_LIMITS", "DEFAULT_MAX_RECORD_BYTES", "HEAD", "STORE_HOST_IPV6",
@@ -109,7 +110,8 @@ def decode(buffer: Buffer, at: int, offset: Offset, limits: Limits = DEFAULT_LIM
     with memoryview(buffer) as view, view[at : at + size] as record:
         if magic == BLANK:
             return Blank(offset, size, bytes(record[HEAD.size :]))
-        return _decode_message(record, offset)
+        with as_damage(offset):
+            return _decode_message(record, offset)
 
 
 class _Parts(NamedTuple):

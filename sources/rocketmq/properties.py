@@ -7,6 +7,8 @@ kept as stored and never made anew from the map.
 
 from __future__ import annotations
 
+import unicodedata
+
 NAME_VALUE_SEPARATOR = b"\x01"
 PROPERTY_SEPARATOR = b"\x02"
 
@@ -90,7 +92,11 @@ def delay_ms(delay: str) -> int | None:
 def _java_int(text: str) -> int | None:
     """java.lang.Integer.parseInt; None where that throws."""
     digits = text[1:] if text[:1] in ("+", "-") else text
-    if not digits.isdecimal():
+    if not digits:
         return None
-    value = -int(digits) if text.startswith("-") else int(digits)
-    return value if -_INT32_MAX - 1 <= value <= _INT32_MAX else None
+    value, most = 0, _INT32_MAX + text.startswith("-")
+    for character in digits:  # as long as a producer likes, and of any script; Java sees halves above U+FFFF
+        digit = unicodedata.decimal(character, None) if character <= "\uffff" else None
+        if digit is None or (value := 10 * value + digit) > most:
+            return None
+    return -value if text.startswith("-") else value

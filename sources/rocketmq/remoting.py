@@ -267,13 +267,13 @@ def _decode_json_header(data: bytes, body: bytes) -> Command:
             opaque=int(header.get("opaque", 0)),
             flag=int(header.get("flag", 0)),
             ext_fields={str(name): str(value) for name, value in (header.get("extFields") or {}).items()},
-            remark=header.get("remark"),
+            remark=None if header.get("remark") is None else str(header["remark"]),
             body=body,
             serialization=Serialization.JSON,
             language=str(header.get("language", "OTHER")),
             version=int(header.get("version", 0)),
         )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise _violation(
             "a header with code, opaque, flag and extFields", data[:200].decode("utf-8", "replace")
         ) from error
@@ -365,7 +365,7 @@ def loads(data: Buffer | str) -> Any:
     try:
         text = data if isinstance(data, str) else bytes(data).decode()
         return json.loads(quote_integer_keys(text))
-    except ValueError as error:  # JSONDecodeError and UnicodeDecodeError are
+    except (ValueError, RecursionError) as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
         raise _violation("JSON", error) from error
 
 

@@ -44,6 +44,12 @@ class Heads:
     def ends(self) -> Ints:
         return np.append(self.starts[1:], self.end)
 
+    def first(self, count: int) -> Heads:
+        """The first `count` of them."""
+        if count == len(self.starts):
+            return self
+        return Heads(self.starts[:count], self.is_blank[:count], int(self.starts[count]), None)
+
 
 def hop(view: memoryview, start: Offset, stop: Offset, limits: Limits) -> Heads:
     """The records of `view`, which begins with byte `start` of the log, that start before `stop`."""

@@ -127,6 +127,8 @@ def test_spark_properties_may_be_written_nested_or_quoted() -> None:
         ("[workload]\nrate = 5", ["[workload]", "'rate'", "rate_per_s"]),
         ("workload = 5", ["workload", "a table [workload]"]),
         ("x = ", ["is not TOML"]),
+        ("x = " + "9" * 5000, ["is not TOML", "digits"]),
+        ("x = " + "[" * 5000, ["is not TOML"]),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, text: str, words: list[str]) -> None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import gzip
 import struct
 import tracemalloc
+from collections.abc import Sequence
+from typing import Any
 
 import lz4.frame
+import pyarrow as pa
 import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.errors import ChecksumMismatch, CorruptRecord, LogtwinError
+from sources.kafka import batches
 from sources.kafka.batches import Limits
+from sources.offsets import Offset, OffsetRange
 from tests.sources.kafka.batches import (
     ATTRIBUTES_AT,
     COMPRESSIONS,
@@ -326,3 +332,56 @@ def test_a_snappy_frame_whose_length_lies(length: int) -> None:
     stored = b"\x82SNAPPY\x00" + bytes(8) + struct.pack(">i", length) + BLOCK + literals(RECORD)
     with pytest.raises(CorruptRecord, match="cannot be decompressed; expected snappy"):
         decoded(with_body(stored, compression=SNAPPY))
+
+
+@pytest.mark.parametrize("guilty", [0, 2, 3])
+def test_a_failure_that_nobody_thought_of_names_its_batch(monkeypatch: pytest.MonkeyPatch, guilty: int) -> None:
+    """As damage that is thought of: what lies before it can be had by ending there."""
+    columns = batches.record_columns
+
+    def failing(some: Sequence[batches.Batch], bodies: Sequence[bytes | memoryview]) -> object:
+        if any(batch.base_offset == 10 * guilty for batch in some):
+            raise ValueError("exceeds the limit of 4300 digits")
+        return columns(some, bodies)
+
+    monkeypatch.setattr(batches, "record_columns", failing)
+    log = log_of([written(10 * number, b"%d" % number) for number in range(4)])
+    with pytest.raises(CorruptRecord, match=r"makes its decoder fail.*ValueError: exceeds") as raised:
+        decoded(log)
+    assert raised.value.offset == 10 * guilty
+    assert values(decoded(log, OffsetRange(Offset(0), Offset(10 * guilty)))) == [b"%d" % at for at in range(guilty)]
+
+
+@pytest.mark.parametrize("compression", [GZIP, SNAPPY, LZ4, ZSTD])
+def test_streams_of_nothing_are_handed_over_once(monkeypatch: pytest.MonkeyPatch, compression: int) -> None:
+    """Counted, not timed: every byte goes to a decompressor once, and each block of snappy's once."""
+    nothing = {
+        GZIP: gzip.compress(b""),
+        SNAPPY: struct.pack(">i", 1) + b"\0",
+        LZ4: lz4.frame.compress(b""),
+        ZSTD: zstandard.ZstdCompressor().compress(b""),
+    }
+    record = {
+        GZIP: gzip.compress(RECORD),
+        SNAPPY: framed(RECORD),
+        LZ4: lz4.frame.compress(RECORD),
+        ZSTD: zstandard.ZstdCompressor().compress(RECORD),
+    }
+    start = b"\x82SNAPPY\x00" + bytes(8) if compression == SNAPPY else b""
+    stored, handed_bytes = start + nothing[compression] * 5000 + record[compression], 0
+    reader, block = pa.BufferReader, pa.decompress
+
+    def counted_reader(data: memoryview) -> object:
+        nonlocal handed_bytes
+        handed_bytes += len(data)
+        return reader(data)
+
+    def counted_block(data: memoryview, **options: Any) -> object:
+        nonlocal handed_bytes
+        handed_bytes += len(data)
+        return block(data, **options)
+
+    monkeypatch.setattr(pa, "BufferReader", counted_reader)
+    monkeypatch.setattr(pa, "decompress", counted_block)
+    assert values(decoded(with_body(stored, compression=compression))) == [b"v" * 200]
+    assert 0 < handed_bytes <= len(stored)

@@ -4,8 +4,10 @@ import hashlib
 import random
 import tracemalloc
 import zlib
+from typing import Any
 
 import lz4.frame
+import pyarrow as pa
 import pytest
 import zstandard
 from hypothesis import given
@@ -107,6 +109,80 @@ def test_a_bomb_never_unfolds(kind: Compression) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 8_000_000
+
+
+NOTHING = {"lz4": lz4.frame.compress(b""), "zstd": zstandard.ZstdCompressor().compress(b"")}
+ONE_BYTE = {"lz4": lz4.frame.compress(b"a"), "zstd": zstandard.ZstdCompressor().compress(b"a")}
+
+
+class Work:
+    """Bytes that decompressors were given copies of, and how often they were called."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.copied_bytes, self.calls = 0, 0
+        chunk, decompressors, reader = lz4.frame.decompress_chunk, zstandard.ZstdDecompressor, pa.BufferReader
+
+        def counting_chunk(context: object, data: bytes | memoryview, **options: Any) -> Any:
+            found = chunk(context, data, **options)
+            self.count(len(data) if isinstance(data, bytes) else found[1])
+            return found
+
+        def counting_reader(data: bytes) -> Any:
+            self.count(len(data))
+            return reader(data)
+
+        class CountingDecompressor:
+            def decompressobj(counting) -> Any:
+                frame = decompressors().decompressobj()
+                self.count(0)
+                return frame
+
+        monkeypatch.setattr(lz4.frame, "decompress_chunk", counting_chunk)
+        monkeypatch.setattr(pa, "BufferReader", counting_reader)
+        monkeypatch.setattr(zstandard, "ZstdDecompressor", CountingDecompressor)
+
+    def count(self, copied_bytes: int) -> None:
+        self.copied_bytes += copied_bytes
+        self.calls += 1
+
+
+@pytest.mark.parametrize("frames", [NOTHING, ONE_BYTE], ids=["nothing", "one byte"])
+@pytest.mark.parametrize("kind", [LZ4, ZSTD])
+@pytest.mark.parametrize("count", [1000, 4000])
+def test_frames_of_nothing_cost_what_they_are_long(
+    monkeypatch: pytest.MonkeyPatch, kind: Compression, frames: dict[str, bytes], count: int
+) -> None:
+    """The work is counted, not timed: each byte is given to a decompressor once."""
+    frame = frames[kind.name.lower()]
+    stored, work = frame * count + compress(b"end", kind), Work(monkeypatch)
+    body = b"a" * count if frames is ONE_BYTE else b""
+    assert decompress(stored, kind.sys_flag) == body + b"end"
+    assert work.copied_bytes <= len(stored)
+    assert work.calls <= count + 3
+
+
+@pytest.mark.parametrize("kind", [LZ4, ZSTD])
+def test_frames_of_nothing_with_the_last_cut_off(kind: Compression) -> None:
+    frame = NOTHING[kind.name.lower()]
+    assert decompress(frame * 100 + frame[:-1], kind.sys_flag) is None
+    assert decompress(frame * 100 + b"\x50\x2a\x4d\x18\x03\0\0\0skip"[:-1], kind.sys_flag) == b""  # skippable
+
+
+def test_what_a_decompressor_raises_leaves_the_body_as_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise SystemError("returned NULL without setting an exception")
+
+    monkeypatch.setattr(lz4.frame, "decompress_chunk", broken)
+    assert decompress(compress(BODY, LZ4), LZ4.sys_flag) is None
+
+
+def test_a_machine_without_memory_makes_no_body_null(monkeypatch: pytest.MonkeyPatch) -> None:
+    def starved(*_: object) -> None:
+        raise OSError("ZSTD decompress failed: Allocation error : not enough memory")
+
+    monkeypatch.setattr(pa, "CompressedInputStream", starved)
+    with pytest.raises(MemoryError, match="Allocation error"):
+        decompress(compress(BODY, ZSTD), ZSTD.sys_flag)
 
 
 @given(st.binary(max_size=200), st.sampled_from(list(Compression)), st.data())

@@ -8,6 +8,7 @@ from sources.address import Address
 from sources.errors import ProtocolViolation
 from sources.offsets import Offset, OffsetRange
 from sources.retention import Retention
+from sources.rocketmq import broker_words
 from sources.rocketmq.broker_words import forgets_after_s, ha_address, log_bounds, retention, takes_turns
 
 GIB = 1024**3
@@ -118,3 +119,12 @@ def test_a_broker_that_tells_nothing_of_its_files() -> None:
     assert retention({}, {"mappedFileSizeCommitLog": "1048576"}) == Retention(
         file_size_bytes=1048576, keeps_s=None, room_bytes=None
     )
+
+
+@pytest.mark.parametrize("text", ["\u00b2", "--5", "9" * 5000, "x", ""])
+def test_what_is_no_number_is_as_good_as_nothing(text: str) -> None:
+    assert broker_words.files({"mappedFileSizeCommitLog": text}) is None
+    info = {"commitLogDirCapacity": f"Total : {'9' * 5000} GiB, Free", "commitLogDiskRatio": "0.5"}
+    found = broker_words.retention(info, {"mappedFileSizeCommitLog": "1024", "fileReservedTime": text})
+    assert found is not None
+    assert (found.keeps_s, found.room_bytes) == (None, None)

@@ -237,17 +237,73 @@ def test_the_first_of_two_damaged_records_is_reported() -> None:
     assert caught.value.offset == log.records[1].offset
 
 
-def test_a_suspicion_that_the_record_by_record_decoder_does_not_share_is_an_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def suspect(*_: object) -> None:
-        raise SuspectRecord
+def failing_at(monkeypatch: pytest.MonkeyPatch, places: set[int], error: Exception, start: int = 0) -> None:
+    """The reader of many records raises `error` over those at these offsets, and nothing else is wrong with them."""
+    scan = columns.scan
 
-    monkeypatch.setattr(columns, "scan", suspect)
-    log = log_of([message()], 77)
-    with pytest.raises(CorruptRecord, match="contradicts itself") as caught:
+    def scanned(view: memoryview, starts: Any, ends: Any, offset: Offset) -> Any:
+        if offset == start and places & {offset + at for at in starts.tolist()}:
+            raise error
+        return scan(view, starts, ends, offset)
+
+    monkeypatch.setattr(columns, "scan", scanned)
+
+
+UNTHOUGHT_OF = (SuspectRecord(), ValueError("4300 digits"), OverflowError(), RecursionError(), pa.ArrowInvalid("?"))
+
+
+@pytest.mark.parametrize("error", UNTHOUGHT_OF, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("guilty", [{0}, {5}, {9}, {3, 7}])
+def test_a_failure_that_nobody_thought_of_is_damage_of_the_first_record_that_makes_it(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, guilty: set[int]
+) -> None:
+    log = log_of([message(queue_id=number) for number in range(10)], 77)
+    size = len(log.stored) // 10
+    failing_at(monkeypatch, {77 + number * size for number in guilty}, error, 77)
+    first = min(guilty)
+
+    decoded = columns.decode_sound(log.stored, log.start, log.end)
+
+    assert decoded.records["queue_id"].to_pylist() == list(range(first))
+    assert decoded.end == 77 + first * size
+    assert isinstance(decoded.error, CorruptRecord)
+    assert decoded.error.offset == decoded.end
+    assert type(error).__name__ in str(decoded.error)
+    with pytest.raises(CorruptRecord, match="makes its decoder fail"):
         columns.decode(log.stored, log.start, log.end)
-    assert caught.value.offset == 77
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError("disk"), ImportError("numba")])
+def test_what_the_machine_lacks_is_no_records_fault(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    log = log_of([message()])
+    failing_at(monkeypatch, {0}, error)
+    with pytest.raises(type(error)):
+        columns.decode_sound(log.stored, log.start, log.end)
+
+
+def test_a_decoder_that_fails_over_sound_records_too_blames_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise TypeError("another version of a library")
+
+    monkeypatch.setattr(columns, "scan", broken)
+    log = log_of([message()], 77)
+    with pytest.raises(TypeError, match="another version"):
+        columns.decode_sound(log.stored, log.start, log.end)
+
+
+def test_of_many_records_the_guilty_one_is_not_searched_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = log_of([message() for _ in range(1000)])
+    failing_at(monkeypatch, {len(log.stored) // 1000 * 700}, ValueError())
+    rows_of_heads, attempts = columns._rows_of, 0
+
+    def counted(*arguments: Any) -> columns.Decoded:
+        nonlocal attempts
+        attempts += 1
+        return rows_of_heads(*arguments)
+
+    monkeypatch.setattr(columns, "_rows_of", counted)
+    assert len(columns.decode_sound(log.stored, log.start, log.end).records) == 700
+    assert attempts <= 11
 
 
 def test_bytes_that_were_never_written() -> None:
@@ -267,6 +323,9 @@ def test_bytes_that_were_never_written() -> None:
         ("SCHEDULE_TOPIC_XXXX", b"DELAY\x0199\x02", 1_795_000_000_001 + 7_200_000),
         ("SCHEDULE_TOPIC_XXXX", b"DELAY\x01soon\x02", 1_795_000_000_001 + 1_000),
         ("SCHEDULE_TOPIC_XXXX", b"TAGS\x01tagA\x02DELAY\x010\x02", 3552231),
+        ("T1", b"TAGS\x01tagA\x02DELAY\x01" + b"9" * 5000, 3552231),
+        ("SCHEDULE_TOPIC_XXXX", b"TAGS\x01tagA\x02DELAY\x01" + b"9" * 5000, 1_795_000_000_001 + 1_000),
+        ("SCHEDULE_TOPIC_XXXX", b"TAGS\x01tagA\x02DELAY\x01" + b"0" * 5000 + b"3", 1_795_000_000_001 + 10_000),
         ("SCHEDULE_TOPIC_XXXX", b"TAGS\x01tagA\x02", 3552231),
     ],
 )

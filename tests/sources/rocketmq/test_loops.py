@@ -34,8 +34,12 @@ OUT_OF_BOUNDS = """
 import numpy as np
 from sources.rocketmq.loops import read
 from sources.spans import read_only
-read(read_only(memoryview(bytes(90))), np.array([0]), np.array([1000]), 0)
+from sources.undecodable import as_damage
+from tests.sources.rocketmq import index_errors
+with as_damage(0):
+    read(read_only(memoryview(bytes(90))), np.array([0]), np.array([1000]), 0)
 """
+PLUGINS = ("-p", "no:cacheprovider", "-p", "tests.sources.rocketmq.index_errors")
 
 
 def checking_bounds(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
@@ -54,7 +58,7 @@ def test_no_index_is_out_of_bounds_in_any_damaged_log(tmp_path: Path) -> None:
     assert "IndexError" in checking_bounds(tmp_path, "-c", OUT_OF_BOUNDS).stderr  # so it is checked
     own = f"{__file__}::{test_spans_lie_in_the_record_whatever_byte_of_it_is_another.__name__}"
     files = [str(Path(__file__).with_name(name)) for name in WITH_DAMAGE]
-    done = checking_bounds(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", own, *files)
+    done = checking_bounds(tmp_path, "-m", "pytest", "-q", *PLUGINS, own, *files)
     assert done.returncode == 0, done.stdout
 
 

@@ -267,3 +267,20 @@ def test_what_fastjson_writes_is_read_with_strings_intact(value: Any) -> None:
 def test_a_body_that_is_no_json_is_a_protocol_violation(data: bytes | str) -> None:
     with pytest.raises(ProtocolViolation):
         loads(data)
+
+
+@pytest.mark.parametrize("header", ['{"code":1e999}', '{"code":' + "[" * 100_000, '{"code":' + "9" * 5000 + "}"])
+def test_a_json_header_that_python_has_words_of_its_own_for(header: str) -> None:
+    """OverflowError, RecursionError, and the limit of digits."""
+    with pytest.raises(ProtocolViolation, match="remoting protocol"):
+        decode_command(json_frame(header))
+
+
+def test_a_body_that_is_nested_without_end() -> None:
+    with pytest.raises(ProtocolViolation, match="remoting protocol"):
+        loads("[" * 100_000)
+
+
+def test_a_remark_is_text() -> None:
+    assert decode_command(json_frame('{"code":1,"remark":5}')).remark == "5"
+    assert decode_command(json_frame('{"code":1,"remark":null}')).remark is None

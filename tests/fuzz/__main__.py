@@ -1,0 +1,69 @@
+"""One target, case after case, until the time is up: ``python -m tests.fuzz records --seconds 60 [--seed 7]``.
+
+A case is made by its target and its number alone, so `--seed N --cases 1` does it again. A case that fails ends the run
+with its number and its traceback; so does one that takes longer than `--case-s`, in C code, too, and one that wants
+more memory than the process may have beyond what it started with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import random
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.fuzz import configuration, dister, frames, kafka, records
+
+TARGETS: dict[str, Callable[[random.Random], None]] = {
+    "records": records.check,
+    "ha": frames.check_ha,
+    "remoting": frames.check_remoting,
+    "kafka": kafka.check,
+    "dister": dister.check,
+    "configuration": configuration.check,
+}
+ROOM_BYTES = 1 << 30
+
+
+def run(target: str, *, seed: int, seconds: float, cases: int, case_s: float) -> int:
+    """How many cases passed. Raises what a case raises, naming it."""
+    check, deadline, number = TARGETS[target], time.monotonic() + seconds, seed
+    check(random.Random(f"{target}/warm-up"))  # loads what it needs; that is no case's time or memory
+    bound_memory()
+    while number < seed + cases and time.monotonic() < deadline:
+        sys.stderr.write(f"\r{target} --seed {number} --cases 1 ")  # the last thing said before an end by force
+        faulthandler.dump_traceback_later(case_s, exit=True)
+        try:
+            check(random.Random(f"{target}/{number}"))
+        except BaseException as error:
+            error.add_note(f"again: python -m tests.fuzz {target} --seed {number} --cases 1")
+            raise
+        number += 1
+    faulthandler.cancel_dump_traceback_later()
+    return number - seed
+
+
+def bound_memory() -> None:
+    """A case may make the process larger by ROOM_BYTES; then it is a MemoryError."""
+    size = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()  # what it may write to
+    resource.setrlimit(resource.RLIMIT_DATA, (size + ROOM_BYTES, resource.RLIM_INFINITY))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
+    parser.add_argument("target", choices=TARGETS)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--cases", type=int, default=1 << 62)
+    parser.add_argument("--case-s", type=float, default=60.0)
+    given = parser.parse_args()
+    cases = run(given.target, seed=given.seed, seconds=given.seconds, cases=given.cases, case_s=given.case_s)
+    sys.stdout.write(f"\n{given.target}: {cases} cases passed\n")
+
+
+if __name__ == "__main__":
+    main()

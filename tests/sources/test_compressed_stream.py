@@ -1,0 +1,45 @@
+"""What is special to streams of Arrow's; what becomes of bodies and batches is tested where these are."""
+
+from __future__ import annotations
+
+import gzip
+import resource
+from pathlib import Path
+
+import lz4.frame
+import pytest
+import zstandard
+
+from sources.compressed_stream import PIECE_BYTES, TooLarge, decompressed
+
+BODY = b"a body " * 100
+STORED = {
+    "gzip": gzip.compress(BODY), "lz4": lz4.frame.compress(BODY), "zstd": zstandard.ZstdCompressor().compress(BODY),
+}  # fmt: skip
+
+
+def writable_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
+
+
+@pytest.mark.parametrize("codec", STORED)
+def test_a_damaged_stream_leaves_no_memory_behind(codec: str) -> None:
+    """A reader of Arrow's lost a piece for each: a producer could have filled a worker's memory."""
+    times = 200
+
+    def fail() -> None:
+        with pytest.raises(OSError, match=r"(?i)decompress|truncated|lz4|zlib|zstd"):
+            decompressed(STORED[codec][:-3], codec, 1 << 20)
+
+    fail()
+    before = writable_bytes()
+    for _ in range(times):
+        fail()
+    assert writable_bytes() - before < times * PIECE_BYTES // 4
+
+
+@pytest.mark.parametrize("codec", STORED)
+def test_streams_are_joined_up_to_the_limit(codec: str) -> None:
+    assert decompressed(STORED[codec] * 2, codec, 2 * len(BODY)) == 2 * BODY
+    with pytest.raises(TooLarge):
+        decompressed(STORED[codec] * 2, codec, 2 * len(BODY) - 1)

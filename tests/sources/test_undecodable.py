@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import pytest
+
+from sources.errors import ChecksumMismatch, CorruptRecord, LogtwinError
+from sources.undecodable import as_damage, placed, up_to_damage
+
+
+def test_what_nobody_thought_of_is_damage_with_a_name_and_a_place() -> None:
+    with (
+        pytest.raises(CorruptRecord, match=r"offset 7.*makes its decoder fail.*OverflowError: too large") as raised,
+        as_damage(7),
+    ):
+        raise OverflowError("too large")
+    assert isinstance(raised.value.__cause__, OverflowError)
+    assert "on_loss = record" in (raised.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    "error", [ChecksumMismatch("crc"), MemoryError(), OSError(), ImportError(), KeyboardInterrupt(), SystemExit()]
+)
+def test_what_is_named_already_or_no_records_fault_stays_what_it_is(error: BaseException) -> None:
+    with pytest.raises(type(error)) as raised, as_damage(0):
+        raise error
+    assert raised.value is error
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 100])
+def test_the_first_that_fails_is_found(count: int) -> None:
+    for guilty in range(count + 1):
+        attempts: list[int] = []
+
+        def decode(some: int, guilty: int = guilty, attempts: list[int] = attempts) -> list[int]:
+            attempts.append(some)
+            if some > guilty:
+                raise CorruptRecord("one of them")
+            return list(range(some))
+
+        decoded, sound, damage = up_to_damage(count, decode)
+        assert (decoded, sound) == (list(range(guilty)), guilty)
+        assert (damage is None) == (guilty == count)
+        assert len(attempts) <= count.bit_length() + 1
+
+
+def test_an_error_elsewhere_keeps_its_type_and_words_and_holds_nothing() -> None:
+    try:
+        raise ChecksumMismatch("crc", offset=3, expected=1, found=2, hint="h", log="l")
+    except ChecksumMismatch as error:
+        moved: LogtwinError = placed(error, 5)
+    assert type(moved) is ChecksumMismatch
+    assert moved.facts() == {
+        "type": "ChecksumMismatch", "problem": "crc", "log": "l", "offset": 5, "expected": "1", "found": "2",
+        "hint": "h",
+    }  # fmt: skip
+    assert moved.__traceback__ is None
+    assert moved.__cause__ is None
