@@ -199,7 +199,7 @@ class Maintenance:
     def _log_entries(self, spec: TableSpec) -> Step:
         folder = LogFolder(self._path(spec))
         entries = folder.entries()
-        old = expired(entries, self._now - timedelta(hours=self._settings.log_hours))
+        old = expired(entries, self._now - timedelta(hours=self._settings.log_hours), folder.is_whole)
         if not self._dry_run:
             folder.remove(old)
         size_bytes = sum(entry.size_bytes for entry in entries)

@@ -7,19 +7,30 @@ by `delta.logRetentionDuration`, and leaves the checksums of versions (``N.crc``
 What stays is one whole history: the newest checkpoint that is older than the horizon, and everything after it. So every
 version of the last hours can still be read, and a stream that follows the table may be away that long. Checksums of
 versions only make the newest one quick to open: below the newest checkpoint they go whatever their age.
+
+A checkpoint is believed only where all of it was read, is on the disk, and says what its version's commit says
+(`LogFolder.is_whole`): it may be empty or cut after a power failure, or a copy from elsewhere. Below one that is not,
+nothing goes. Those of several parts, and of Delta's second kind, are neither believed nor removed: nothing of logtwin
+writes them.
 """
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
 import pyarrow.fs as pafs
 
+from sinks.durable import sync
 from sinks.files import open_folder
+from sinks.upkeep.checkpoint_file import what_is_wrong
 from sources.errors import ReplicaError
+
+_log = logging.getLogger(__name__)
 
 # Hadoop's own checksums of local files are hidden files beside them, .N.json.crc and .N.crc.crc. Others write them, and
 # so did we (`pipeline/session.py`).
@@ -43,12 +54,20 @@ class LogEntry:
         return int(found["version"]) if found else None
 
 
-def expired(entries: Iterable[LogEntry], before: datetime) -> list[LogEntry]:
-    """What no version needs that was still the newest at `before`; the oldest first, so that a kill leaves no gap."""
+def expired(entries: Iterable[LogEntry], before: datetime, is_whole: Callable[[LogEntry], bool]) -> list[LogEntry]:
+    """What no version needs that was still the newest at `before`; the oldest first, so that a kill leaves no gap.
+
+    `is_whole` says of a checkpoint whether its version can be read from it; it is asked for few, the newest first.
+    """
     known = [(entry.version, entry) for entry in entries if entry.version is not None]
-    checkpoints = [(version, entry) for version, entry in known if _CHECKPOINT.fullmatch(entry.name)]
-    newest = max((version for version, _ in checkpoints), default=0)
-    floor = max((version for version, entry in checkpoints if entry.modified_at < before), default=0)
+    checkpoints = sorted(
+        ((version, entry) for version, entry in known if _CHECKPOINT.fullmatch(entry.name)),
+        key=lambda one: one[0],
+        reverse=True,
+    )
+    newest = next((version for version, entry in checkpoints if is_whole(entry)), 0)
+    old = (one for one in checkpoints if one[1].modified_at < before)
+    floor = next((version for version, entry in old if is_whole(entry)), 0)
     return [
         entry
         for version, entry in sorted(known, key=lambda one: (one[0], one[1].name))
@@ -70,6 +89,29 @@ class LogFolder:
         except OSError as error:
             raise self._failure("listed", error) from error
         return [LogEntry(one.base_name, one.size, one.mtime) for one in found if one.is_file]
+
+    def is_whole(self, entry: LogEntry) -> bool:
+        """Whether a checkpoint can be read to its end and has the state that its version's commit left.
+
+        On a local disk it is there to stay. Raises ReplicaError where the storage cannot say.
+        """
+        path, commit = (f"{self._path}/{name}" for name in (entry.name, f"{entry.version:020d}.json"))
+        try:
+            if isinstance(self._filesystem, pafs.LocalFileSystem):
+                sync(Path(path))
+                sync(Path(self._path))
+            wrong = what_is_wrong(self._read(path), self._read(commit))
+        except FileNotFoundError as error:
+            wrong = str(error)  # Kernel's own clean-up was faster
+        except OSError as error:
+            raise self._failure("read", error) from error
+        if wrong is not None:
+            _log.warning("%s is not believed, and nothing is removed for its sake: %s", path, wrong)
+        return wrong is None
+
+    def _read(self, path: str) -> bytes:
+        with self._filesystem.open_input_file(path) as file:
+            return bytes(file.read())
 
     def remove(self, entries: Sequence[LogEntry]) -> None:
         """Delete `entries`, in their order. Raises ReplicaError."""

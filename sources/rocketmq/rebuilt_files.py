@@ -1,18 +1,22 @@
 """Segment files of a commit log, made anew out of its bytes.
 
-They are written into a folder beside the wanted one, which takes its place when all of them are whole and durable: in
-one rename. So whatever is killed when, the wanted folder has all the files or none. Sizes and names are as brokers
-want them (`segment_files`): one size for all, each named after its first offset, which is a multiple of that size.
-What is not written is zeros, and takes no space on the disk: the rest of the last file, and holes.
+They are written into a folder beside the wanted one, ``<wanted>.rebuilding/files``, which takes its place when all of
+them are whole and durable: in one rename. So whatever is killed when, the wanted folder has all the files or none.
+What a kill left is removed by the next rebuild, and nothing else is: the mark beside it is made before the first file
+and goes after the last, so a folder without one is another's, if there is anything in it.
+
+Sizes and names are as brokers want them (`segment_files`): one size for all, each named after its first offset, which
+is a multiple of that size. What is not written is zeros, and takes no space on the disk: the rest of the last file,
+and holes.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import shutil
+import re
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
@@ -29,6 +33,10 @@ from sources.offsets import Offset
 DEFAULT_FILE_SIZE_BYTES: Final = 1024 * 1024 * 1024
 """mappedFileSizeCommitLog, where nobody set it."""
 _UNFINISHED: Final = ".rebuilding"
+_MARK: Final = "made-by-logtwin-rebuild"
+_FILES: Final = "files"
+_SHOWN: Final = 5
+_SEGMENT: Final = re.compile(r"\d{20}")
 
 
 def file_size_bytes(stretches: Iterable[tuple[Offset, Iterator[Offset]]]) -> int | None:
@@ -77,26 +85,55 @@ class RebuiltFiles:
         self._directory = directory.resolve()
         _check_free(self._directory)
         self._folder = self._directory.with_name(f"{self._directory.name}{_UNFINISHED}")
+        self._files = self._folder / _FILES
         self._size_bytes = size_bytes
         self._starts: list[Offset] = []
         self._lock = ExitStack()  # on the folder, as long as it is written to
         self._descriptor = -1  # of the newest file
 
     def __enter__(self) -> Self:
+        """Raises ConfigurationError where the folder that is written to holds what no rebuild put there, too."""
         with self._told(), ExitStack() as until_locked:
             self._folder.mkdir(parents=True, exist_ok=True)
             folder = os.open(self._folder, os.O_RDONLY)
             until_locked.callback(os.close, folder)
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            for left in self._folder.iterdir():  # by a rebuild that was killed
-                left.unlink()
+            self._check_own()
+            (self._folder / _MARK).touch()
+            _sync(self._folder)
+            self._empty()
+            self._files.mkdir()
             self._lock = until_locked.pop_all()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._close_file()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        with suppress(OSError):  # by somebody's file among them; what is left is told to who writes here next
+            self._empty()
+            if [path.name for path in self._folder.iterdir()] == [_MARK]:
+                (self._folder / _MARK).unlink()
+                self._folder.rmdir()
         self._lock.close()
+
+    def _check_own(self) -> None:
+        there = {path.name for path in self._folder.iterdir()}
+        others = there - {_MARK, _FILES} if _MARK in there else there
+        if _MARK in there and _FILES in there:
+            others |= {path.name for path in self._files.iterdir() if not _SEGMENT.fullmatch(path.name)}
+        if others:
+            raise ConfigurationError(
+                f"the segment files cannot be written to {self._directory} by way of {self._folder}",
+                expected="nothing there, or what a rebuild that was killed has left",
+                found=f"what another put there: {', '.join(sorted(others)[:_SHOWN])}",
+                hint="Nothing of it was touched. Move it away, or name another directory with --to.",
+            )
+
+    def _empty(self) -> None:
+        """Remove the folder of the files with what is in it, if it is there."""
+        with suppress(FileNotFoundError):
+            for left in self._files.iterdir():
+                left.unlink()
+            self._files.rmdir()
 
     def write(self, at: Offset, data: memoryview) -> None:
         """Put `data` at offset `at`, which is at or after the end of what was written."""
@@ -112,8 +149,8 @@ class RebuiltFiles:
         with self._told():
             self._go_to(Offset(end - 1 - (end - 1) % self._size_bytes))
             self._close_file()
-            _sync(self._folder)
-            self._folder.rename(self._directory)
+            _sync(self._files)
+            self._files.rename(self._directory)
             _sync(self._directory.parent)
         return tuple(self._starts)
 
@@ -122,7 +159,7 @@ class RebuiltFiles:
         while not self._starts or self._starts[-1] < start:
             self._close_file()
             self._starts.append(Offset(self._starts[-1] + self._size_bytes) if self._starts else start)
-            self._descriptor = os.open(self._folder / f"{self._starts[-1]:020d}", os.O_WRONLY | os.O_CREAT, 0o644)
+            self._descriptor = os.open(self._files / f"{self._starts[-1]:020d}", os.O_WRONLY | os.O_CREAT, 0o644)
             os.ftruncate(self._descriptor, self._size_bytes)
 
     def _close_file(self) -> None:

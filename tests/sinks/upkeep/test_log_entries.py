@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from sinks.upkeep.log_entries import LogEntry, LogFolder, expired
 
@@ -25,8 +30,8 @@ def versions(first: int, last: int, checkpoint_every: int = 5) -> list[LogEntry]
     return found
 
 
-def gone_at(minute: float, entries: list[LogEntry]) -> list[LogEntry]:
-    return expired(entries, BEGAN + timedelta(minutes=minute))
+def gone_at(minute: float, entries: list[LogEntry], broken: Collection[int] = ()) -> list[LogEntry]:
+    return expired(entries, BEGAN + timedelta(minutes=minute), lambda checkpoint: checkpoint.version not in broken)
 
 
 def of(entries: list[LogEntry], kind: str) -> list[int | None]:
@@ -63,9 +68,19 @@ def test_without_an_old_checkpoint_all_stay() -> None:
     assert not of(gone_at(5, versions(0, 20)), ".json")  # the checkpoint of minute 5 is not older than that
 
 
+def test_a_checkpoint_that_is_none_is_no_floor() -> None:
+    gone = gone_at(13, versions(0, 20), broken=[10])
+    assert of(gone, ".json") == list(range(5))
+    assert {one.version for one in gone if one.name.endswith(".crc") and ".json" not in one.name} >= set(range(15))
+    assert gone_at(13, versions(0, 20), broken=[5, 10, 15]) == []
+
+
 def test_what_belongs_to_no_version_stays() -> None:
     others = [entry(name, 0) for name in ("_last_checkpoint", "._last_checkpoint.crc", "notes.txt", "1.json")]
     others += [entry(f"{1:020d}.checkpoint.{1:010d}.{2:010d}.parquet", 0)]
+    others += [
+        entry(f"{12:020d}.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.{end}", 0) for end in ("json", "parquet")
+    ]
     assert not {one.name for one in others} & {one.name for one in gone_at(19, versions(0, 20) + others)}
 
 
@@ -80,3 +95,44 @@ def test_files_are_removed_also_where_somebody_was_faster(tmp_path: Path) -> Non
     (log / "a").unlink()
     folder.remove(entries[:2])
     assert [path.name for path in log.iterdir()] == ["c"]
+
+
+def commits(folder: Path, versions: int) -> list[Path]:
+    """A table of so many versions, by delta-rs, with a checkpoint of each but the first; the checkpoints."""
+    for number in range(versions):
+        write_deltalake(folder, pa.table({"n": [number]}), mode="append")
+        if number:
+            DeltaTable(folder).create_checkpoint()
+    return sorted((folder / "_delta_log").glob("*.checkpoint.parquet"))
+
+
+def test_a_checkpoint_is_believed_once_it_was_read(tmp_path: Path) -> None:
+    commits(tmp_path / "a", 4)
+    folder = LogFolder(str(tmp_path / "a"))
+    found = {one.name: folder.is_whole(one) for one in folder.entries() if one.name.endswith(".checkpoint.parquet")}
+    assert list(found.values()) == [True] * 3
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda good, earlier, foreign: b"",
+        lambda good, earlier, foreign: good[: len(good) // 2],
+        lambda good, earlier, foreign: bytes(len(good) // 2) + good[len(good) // 2 :],
+        lambda good, earlier, foreign: earlier,
+        lambda good, earlier, foreign: foreign,
+        lambda good, earlier, foreign: b"PAR1" + bytes(1000) + b"PAR1",
+    ],
+    ids=["empty", "cut", "pages lost", "of an earlier version", "of another table", "no Parquet"],
+)
+def test_what_is_no_checkpoint_costs_nobody_the_history(tmp_path: Path, spoil: Callable[..., bytes]) -> None:
+    paths, other = commits(tmp_path / "a", 4), commits(tmp_path / "b", 4)
+    log = tmp_path / "a/_delta_log"
+    paths[-1].write_bytes(spoil(paths[-1].read_bytes(), paths[-2].read_bytes(), other[-1].read_bytes()))
+    folder = LogFolder(str(tmp_path / "a"))
+    entries = folder.entries()
+    folder.remove(expired(entries, datetime.now(UTC) + timedelta(hours=1), folder.is_whole))
+    assert sorted(path.name for path in log.glob("*.json")) == [f"{at:020d}.json" for at in (2, 3)]
+    for path in (paths[-1], log / "_last_checkpoint"):
+        path.unlink()
+    assert sorted(DeltaTable(tmp_path / "a").to_pyarrow_table()["n"].to_pylist()) == [0, 1, 2, 3]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -82,6 +85,31 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
+class Killed(BaseException):
+    """Nothing of the process runs on behind it."""
+
+
+def killed_while(place: Path, write: Callable[[RebuiltFiles], None], calls: int | None = None) -> None:
+    """A rebuild into `place` that is gone: after `write`, or before it changes the disk more than `calls` times."""
+    files = RebuiltFiles(place, SIZE)
+    with pytest.MonkeyPatch.context() as patch, suppress(Killed):
+        left = count() if calls is None else iter(range(calls))
+        for name in ("mkdir", "open", "unlink", "rmdir", "rename", "ftruncate"):
+            patch.setattr(os, name, while_any(left, getattr(os, name)))
+        files.__enter__()
+        write(files)
+    files._lock.close()  # as the end of a process does
+
+
+def while_any(left: Iterator[int], call: Callable[..., object]) -> Callable[..., object]:
+    def one(*given: Any, **named: Any) -> object:
+        if next(left, None) is None:
+            raise Killed
+        return call(*given, **named)
+
+    return one
+
+
 class TestFiles:
     def test_the_files_of_a_broker_come_out_as_they_were(self, fixture_log: Fixture, tmp_path: Path) -> None:
         segments = list_segments(fixture_log.commitlog_path)
@@ -118,14 +146,49 @@ class TestFiles:
         assert list(tmp_path.iterdir()) == []
 
     def test_what_a_kill_left_is_no_part_of_the_next(self, tmp_path: Path) -> None:
-        left = tmp_path / "commitlog.rebuilding"
-        left.mkdir()
-        (left / "00000000000000000000").write_bytes(b"half")
-        (left / "00000000000000007000").write_bytes(b"of another log")
+        killed_while(
+            tmp_path / "commitlog", lambda files: files.write(Offset(6990), memoryview(b"of another log" * 100))
+        )
+        assert (tmp_path / "commitlog.rebuilding").exists()
         with RebuiltFiles(tmp_path / "commitlog", SIZE) as files:
             files.write(Offset(0), memoryview(b"a"))
             files.finish(Offset(1))
         assert contents(tmp_path / "commitlog") == {"00000000000000000000": b"a" + bytes(999)}
+        assert [path.name for path in tmp_path.iterdir()] == ["commitlog"]
+
+    @pytest.mark.parametrize("calls", range(16))
+    def test_killed_anywhere_the_next_goes_through(self, tmp_path: Path, calls: int) -> None:
+        """By the count of calls that change what is on the disk: folders, files, names."""
+
+        def two_files(files: RebuiltFiles) -> None:
+            files.write(Offset(0), memoryview(b"b" * 1500))
+            files.finish(Offset(1500))
+
+        killed_while(tmp_path / "commitlog", two_files, calls)
+        there = tmp_path / "commitlog"
+        if not there.exists():
+            with RebuiltFiles(there, SIZE) as files:
+                two_files(files)
+        assert contents(there) == {"00000000000000000000": b"b" * 1000, f"{1000:020d}": b"b" * 500 + bytes(500)}
+
+    @pytest.mark.parametrize("name", ["00000000000000000000", "notes.txt", "files/notes.txt", "files/more/0"])
+    @pytest.mark.parametrize("killed", [False, True])
+    def test_what_another_put_beside_it_stays(self, tmp_path: Path, name: str, killed: bool) -> None:
+        """An operator's own folder of that name, also with the names of segment files, is nobody's to empty."""
+        if killed:
+            killed_while(tmp_path / "commitlog", lambda files: files.write(Offset(0), memoryview(b"a")))
+        beside = tmp_path / "commitlog.rebuilding"
+        (beside / name).parent.mkdir(parents=True, exist_ok=True)
+        (beside / name).write_bytes(b"mine")
+        before = {path: path.is_dir() or path.read_bytes() for path in beside.rglob("*")}
+        with (
+            pytest.raises(ConfigurationError, match="another put there") as caught,
+            RebuiltFiles(tmp_path / "commitlog", SIZE),
+        ):
+            pass
+        assert str(beside) in str(caught.value)
+        assert any(f"put there: {part}" in str(caught.value) for part in name.split("/"))
+        assert {path: path.is_dir() or path.read_bytes() for path in beside.rglob("*")} == before
 
     def test_what_is_there_is_not_overwritten(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("mine")
