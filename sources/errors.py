@@ -9,6 +9,7 @@
     │   ├── MasterUnreachable       no connection, or it broke; a retry can help
     │   ├── MasterSilent            connected, and what was asked for does not come; a retry can help
     │   ├── MasterRefused           it answers that it will not; a retry can help, it may be starting
+    │   ├── MasterReplaced          another history at its address, in mid-reading; a retry proves whose it is
     │   ├── ProtocolViolation       it said something its protocol forbids
     │   └── OffsetOutOfRange        the replica wants what the master does not hold
     │       ├── BelowMinimum        retention overtook the replica
@@ -137,6 +138,12 @@ class MasterSilent(MasterError):
 
 class MasterRefused(MasterError):
     """It answers that it will not. A broker that is starting or ending does."""
+
+    is_transient = True
+
+
+class MasterReplaced(MasterError):
+    """Another history than a moment ago answers at its address. Whether the replica is of it, the next proof says."""
 
     is_transient = True
 
