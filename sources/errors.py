@@ -10,6 +10,7 @@
     │   ├── MasterSilent            connected, and what was asked for does not come; a retry can help
     │   ├── MasterRefused           it answers that it will not; a retry can help, it may be starting
     │   ├── AccessDenied            it does not know us, or does not allow what was asked for
+    │   ├── MasterReplaced          another history at its address, in mid-reading; a retry proves whose it is
     │   ├── ProtocolViolation       it said something its protocol forbids
     │   └── OffsetOutOfRange        the replica wants what the master does not hold
     │       ├── BelowMinimum        retention overtook the replica
@@ -144,6 +145,12 @@ class MasterRefused(MasterError):
 
 class AccessDenied(MasterError):
     """It does not know us, or does not allow what was asked for. Asking again does not help: somebody must allow it."""
+
+
+class MasterReplaced(MasterError):
+    """Another history than a moment ago answers at its address. Whether the replica is of it, the next proof says."""
+
+    is_transient = True
 
 
 class ProtocolViolation(MasterError):

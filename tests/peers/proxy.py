@@ -53,6 +53,8 @@ def random_cuts(seed: int, count: int, longest: int, *, early: float = 0.5) -> I
 class Proxy:
     """Forwards to a port of the loopback, in a thread of its own, as long as the `with` lasts.
 
+    `target` may be exchanged: it is where the next connections go.
+
     `delay_s` is how much later each byte arrives, in each direction; `cuts` are those of the first connections, in the
     order in which they come, and those after them are left alone. A connection that ends before its cut leaves it to a
     later one, which it cuts sooner: all of them are made in the end.
@@ -61,7 +63,7 @@ class Proxy:
     def __init__(self, target: int, *, delay_s: float = 0.0, cuts: Iterator[Cut] | None = None) -> None:
         self.port = 0
         self.cut_connections = 0
-        self._target = target
+        self.target = target
         self._delay_s = delay_s
         self._cuts = iter(cuts or ())
         self._left_over: deque[Cut] = deque()
@@ -100,7 +102,7 @@ class Proxy:
         is_cut = False
         writers = [client_writer]
         try:
-            server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self._target)
+            server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self.target)
             writers.append(server_writer)
             ways = (
                 _Way(client_reader, server_writer, self._delay_s, cut.allowed_bytes(to_client=False)),

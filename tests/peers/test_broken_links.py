@@ -7,13 +7,14 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from sources.address import Address
-from sources.errors import MasterSilent, MasterUnreachable
+from sources.errors import MasterReplaced, MasterSilent, MasterUnreachable
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.remote_broker import BrokerAt
@@ -21,7 +22,7 @@ from sources.rocketmq.session import HASession
 from sources.rocketmq.workload import send_workload, workload
 from tests.patience import wait_until
 from tests.peers.cluster import connections_of
-from tests.peers.proxy import Proxy, random_cuts
+from tests.peers.proxy import Cut, Proxy, random_cuts
 from tests.peers.replicating import (
     assert_same_as_files,
     end_of,
@@ -89,6 +90,26 @@ def test_reading_over_a_connection_that_is_cut_a_hundred_times(broker: Broker) -
         replica = replica_of(log_through(proxy.port, broker.port), end)
         assert proxy.cut_connections == CUTS
     assert replica == broker.log_bytes(end)
+
+
+@pytest.mark.parametrize("broker", ["5.5.0"], indirect=True)
+def test_a_broker_that_is_replaced_while_it_is_read_gives_none_of_its_bytes(broker: Broker, tmp_path: Path) -> None:
+    """Behind the same address, with a log that is as long: between any two bytes of the one that was there."""
+    end = end_of(broker)
+    held = bytearray()
+    with (
+        Broker("5.5.0", tmp_path / "other") as other,
+        Proxy(broker.ha_port, cuts=iter([Cut(to_client=True, after_bytes=1_000_000)])) as proxy,
+    ):
+        while end_of(other) < end:
+            send_workload(local(other.port), workload(101), count=1000)
+        log = replace(log_through(proxy.port, broker.port), connect_attempts=3)
+        with pytest.raises(MasterReplaced, match="rocketmq/b1"):
+            for chunk in chunks_of(log.read(OffsetRange(Offset(0), Offset(end)), committed=None, boundary=True)):
+                held += chunk.raw
+                proxy.target = other.ha_port
+    assert len(held) > 900_000
+    assert held == broker.log_bytes(len(held))
 
 
 def test_reading_while_the_broker_is_restarted(broker: Broker) -> None:

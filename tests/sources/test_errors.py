@@ -77,9 +77,8 @@ def test_exit_codes_say_whose_fault_it_is_and_only_what_comes_back_is_worth_a_re
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, LogtwinError)]
     assert {kind.__name__: kind.exit_code for kind in kinds} == {
         "LogtwinError": 1, "ConfigurationError": 2, "QueryError": 2,
-        "MasterError": 3, "MasterUnreachable": 3, "MasterSilent": 3, "MasterRefused": 3, "AccessDenied": 3,
-        "ProtocolViolation": 3,
-        "OffsetOutOfRange": 3, "BelowMinimum": 3, "AboveMaximum": 3,
+        "MasterError": 3, "MasterUnreachable": 3, "MasterSilent": 3, "MasterRefused": 3, "MasterReplaced": 3,
+        "AccessDenied": 3, "ProtocolViolation": 3, "OffsetOutOfRange": 3, "BelowMinimum": 3, "AboveMaximum": 3,
         "LogError": 4, "CorruptRecord": 4, "ChecksumMismatch": 4, "SegmentError": 4, "MissingSegment": 4,
         "Rewritten": 4, "Recreated": 4,
         "ReplicaError": 5, "Gap": 5, "CoverageError": 5, "WorkerLost": 5, "TakenOver": 5,
@@ -89,6 +88,7 @@ def test_exit_codes_say_whose_fault_it_is_and_only_what_comes_back_is_worth_a_re
         "MasterUnreachable",
         "MasterSilent",
         "MasterRefused",
+        "MasterReplaced",
         "WorkerLost",
     }
 
