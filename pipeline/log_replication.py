@@ -88,7 +88,8 @@ class LogReplication(Replication):
         position = self._replica.position()
         if position is not None:
             # What the table holds may be promised at once: the master need not wait for new data to hear of it.
-            self._replica.prove_master()
+            with self._session.reading():  # comparing takes a connection, and the session may have one already
+                self._replica.prove_master()
             self._session.acknowledge(position)
         return self._start_query(position)
 
