@@ -18,7 +18,8 @@ from datetime import datetime
 
 import pyarrow.fs as pafs
 
-from sinks.files import open_folder
+from sinks.place import open_folder
+from sinks.storage_errors import failed_by
 from sources.errors import ReplicaError
 
 # Hadoop's own checksums of local files are hidden files beside them, .N.json.crc and .N.crc.crc. Others write them, and
@@ -82,7 +83,7 @@ class LogFolder:
                 raise self._failure("cleaned up", error) from error
 
     def _failure(self, done: str, error: OSError) -> ReplicaError:
-        return ReplicaError(
+        return failed_by(error)(
             f"the Delta log {self._path} cannot be {done}",
             found=error,
             hint="Check that the table's storage can be reached and written, then run it again.",
