@@ -9,13 +9,17 @@ aside and the query starts afresh from the position.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from pyarrow import fs
+import pyarrow as pa
+import pyarrow.fs as pafs
 
+from sinks.place import placed
+from sinks.storage_errors import failed_by
 from sources.datasource import from_json
 from sources.kafka.topic_offsets import TopicBounds, TopicOffsets
 from sources.offsets import Offset
@@ -72,32 +76,47 @@ def agrees_in_topic(planned: Planned[TopicOffsets] | None, position: TopicOffset
 
 
 class Checkpoint(Generic[E]):
-    """The checkpoint folder of one log's query. `parse` makes of what Spark has stored where a batch ends."""
+    """The checkpoint folder of one log's query. `parse` makes of what Spark has stored where a batch ends.
+
+    All raise ReplicaError where the folder cannot be looked at, the constructor as `Place.open` does.
+    """
 
     def __init__(self, uri: str, parse: Callable[[Mapping[str, Any]], E]) -> None:
-        self.uri = uri
+        place = placed(uri, "checkpoints")
+        self.uri = str(place)
         self._parse = parse
-        self._fs: fs.FileSystem
-        self._path: str
-        self._fs, self._path = fs.FileSystem.from_uri(uri) if "://" in uri else (fs.LocalFileSystem(), uri)
+        self._fs, self._path = place.open()
 
     def planned(self) -> Planned[E] | None:
         """What it holds, None where nothing was ever planned."""
-        batches = self._batches("offsets")
-        if not batches:
-            return None
-        last = batches[-1]
-        previous = self._end(batches[-2]) if len(batches) > 1 else None
-        return Planned(self._end(last), previous, last in self._batches("commits"))
+        with self._named("looked at"):
+            batches = self._batches("offsets")
+            if not batches:
+                return None
+            last = batches[-1]
+            previous = self._end(batches[-2]) if len(batches) > 1 else None
+            return Planned(self._end(last), previous, last in self._batches("commits"))
 
     def move_aside(self, now: datetime) -> str:
         """Rename the folder, so that nothing is lost and nothing is in the way; the new name."""
         aside = f"{self._path.rstrip('/')}.disagreed-{now:%Y%m%dT%H%M%S%f}"
-        self._fs.move(self._path, aside)
+        with self._named("moved aside"):
+            self._fs.move(self._path, aside)
         return aside
 
+    @contextmanager
+    def _named(self, done: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, pa.ArrowException) as error:
+            raise failed_by(error)(
+                f"the checkpoint {self.uri} cannot be {done}",
+                found=error,
+                hint="See that its storage can be reached, read and written; a checkpoint is a cache, safe to delete.",
+            ) from error
+
     def _batches(self, folder: str) -> list[int]:
-        found = self._fs.get_file_info(fs.FileSelector(f"{self._path}/{folder}", allow_not_found=True))
+        found = self._fs.get_file_info(pafs.FileSelector(f"{self._path}/{folder}", allow_not_found=True))
         return sorted(int(info.base_name) for info in found if info.is_file and info.base_name.isdigit())
 
     def _end(self, batch: int) -> E:

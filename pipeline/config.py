@@ -24,6 +24,7 @@ from pydantic import (
 )
 
 from pipeline.topics_config import TopicsConfig, existing_topics, expanded
+from sinks.place import placed
 from sources.errors import ConfigurationError
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.offsets import LogId
@@ -261,6 +262,8 @@ def parse(given: Mapping[str, Any], *, where: str) -> Config:
         config = Config.model_validate(values)
     except ValidationError as error:
         raise invalid_value(error, where=where) from error
+    placed(config.warehouse, f"{where}: warehouse")
+    placed(config.checkpoint_root, f"{where}: checkpoints")
     _check_ids(config, where)
     return config
 

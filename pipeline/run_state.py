@@ -28,14 +28,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.fs as pafs
 
 from pipeline.progress import ENDED, PartitionProgress, Phase, Progress
-from sinks.files import open_folder
 from sinks.log_state import Writer
-from sinks.warehouse import absolute
-from sources.errors import AlreadyRunning, TakenOver
+from sinks.place import Place, placed
+from sources.errors import AlreadyRunning, LogtwinError, TakenOver
 from sources.offsets import UNITS
 
 PUBLISH_EVERY_S = 5.0
@@ -137,12 +135,12 @@ class RunFile:
     """The file of one log. Every method raises OSError where its place cannot be reached, and nothing else."""
 
     def __init__(self, warehouse: str, log_id: str) -> None:
-        self._folder = f"{absolute(warehouse)}/_runs"
+        self._folder = f"{warehouse.rstrip('/')}/_runs"
         self._name = f"{log_id}.json"
 
     def read(self) -> RunState | None:
         """What the last run said; None where none ever did, or in words that this version does not know."""
-        filesystem, path = self._open()
+        _, filesystem, path = self._open()
         try:
             with filesystem.open_input_stream(path) as stream:
                 return RunState.from_json(stream.readall().decode())
@@ -151,20 +149,21 @@ class RunFile:
 
     def write(self, state: RunState) -> None:
         """At once: who reads sees what was there before, or this. Nothing is synced: a crash may forget it."""
-        filesystem, path = self._open()
+        place, filesystem, path = self._open()
         filesystem.create_dir(path.rpartition("/")[0], recursive=True)
-        if isinstance(filesystem, pafs.LocalFileSystem):
+        if place.local is not None:
             _replace(Path(path), state)
             return
         with filesystem.open_output_stream(path) as stream:
             stream.write(state.as_json().encode())
 
-    def _open(self) -> tuple[pafs.FileSystem, str]:
+    def _open(self) -> tuple[Place, pafs.FileSystem, str]:
         try:
-            filesystem, folder = open_folder(self._folder)
-        except pa.ArrowException as error:
+            place = placed(self._folder)
+            filesystem, folder = place.open()
+        except LogtwinError as error:
             raise OSError(str(error)) from error
-        return filesystem, f"{folder.rstrip('/')}/{self._name}"
+        return place, filesystem, f"{folder.rstrip('/')}/{self._name}"
 
 
 def _replace(path: Path, state: RunState) -> None:

@@ -23,11 +23,11 @@ from pathlib import Path
 from types import TracebackType
 
 import pyarrow as pa
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from sinks.durable import EarlySync, sync
 from sinks.file_statistics import Statistics
+from sinks.place import open_folder, placed
 from sinks.tables import TableSpec
 from sources.offsets import Offset
 
@@ -69,15 +69,6 @@ class DataFile:
     statistics: str  # JSON of an add action's `stats`
 
 
-def open_folder(path: str) -> tuple[pafs.FileSystem, str]:
-    """The file system of a table's path, absolute or a URI, and the path within it."""
-    if "://" not in path and not path.startswith("file:"):
-        return pafs.LocalFileSystem(), path
-    # Hadoop's name for S3 is s3a, Arrow's is s3
-    filesystem, inner = pafs.FileSystem.from_uri(path.replace("s3a://", "s3://", 1))
-    return filesystem, inner
-
-
 def open_parquet(folder: str, name: str) -> pq.ParquetFile:
     """A data file of the table in `folder`, to be closed. Raises OSError, ValueError, ArrowException: unreadable."""
     filesystem, inner = open_folder(f"{folder.rstrip('/')}/{name}")
@@ -97,14 +88,14 @@ class FileWriter:
     """
 
     def __init__(self, table: TableSpec, folder: str, name: str, room: threading.Semaphore | None = None) -> None:
-        self._filesystem, inner = open_folder(folder)
+        place = placed(folder)
+        self._filesystem, inner = place.open()
         self._path = f"{inner.rstrip('/')}/{name}"
         self._name = name
         self._statistics = Statistics(table.statistics)
         self._sink = self._filesystem.open_output_stream(self._path)
         self._parquet = pq.ParquetWriter(self._sink, table.schema.remove_metadata(), **parquet_options(table.schema))
-        is_local = isinstance(self._filesystem, pafs.LocalFileSystem)
-        self._early_sync = EarlySync(Path(self._path)) if is_local else None
+        self._early_sync = None if place.local is None else EarlySync(Path(self._path))
         self._thread = ThreadPoolExecutor(max_workers=1)
         self._room = threading.Semaphore(1) if room is None else room
         self._under_way: Future[None] | None = None

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
-import pyarrow.fs as pafs
 from pyspark.sql import SparkSession
 
-from sinks.files import DataFile, FileWriter, new_name, open_folder
+from sinks.files import DataFile, FileWriter, new_name
 from sinks.following import FollowingTable
+from sinks.place import placed
 from sinks.split_report import Damaged
 from sinks.tables import QUARANTINE
 from sources.errors import LogtwinError
@@ -43,9 +43,9 @@ def quarantine_row(log_id: LogId, epoch: int, piece: Damaged, raw: memoryview) -
 
 def open_quarantine(folder: str, start: Offset) -> FileWriter:
     """A file for a task to write such rows into. The table is made later, with the first row that is committed."""
-    filesystem, inner = open_folder(folder)
-    if isinstance(filesystem, pafs.LocalFileSystem):
-        filesystem.create_dir(inner)
+    local = placed(folder).local
+    if local is not None:
+        local.mkdir(parents=True, exist_ok=True)
     return FileWriter(QUARANTINE, folder, new_name(start))
 
 

@@ -9,15 +9,14 @@ from __future__ import annotations
 import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from sinks.durable import sync
 from sinks.java_names import java_names
+from sinks.place import placed
 
 LOCK_FILE = "_logtwin.lock"  # VACUUM leaves names alone that begin with an underscore
 _LOG_FOLDER = "_delta_log"
@@ -32,7 +31,7 @@ class VersionFiles:
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._path = path.rstrip("/")
-        self._folder = local_folder(path)
+        self._folder = placed(path).local
         self._names = java_names(spark)
         self._configuration = spark._jsc.hadoopConfiguration()
 
@@ -91,13 +90,6 @@ class VersionFiles:
 
     def _remote(self, version: int) -> Any:
         return self._names.org.apache.hadoop.fs.Path(f"{self._path}/{_LOG_FOLDER}/{_name(version)}")
-
-
-def local_folder(path: str) -> Path | None:
-    """The folder of a table on a local disk, None of one on another file system."""
-    if path.startswith("file:"):
-        return Path(unquote(path.removeprefix("file:").replace("///", "/", 1)))
-    return None if "://" in path else Path(path)
 
 
 def _name(version: int) -> str:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from sinks.kernel import KernelConflict, KernelTable, Snapshot
+from sinks.place import placed
 from sinks.tables import LEDGER, LOG, TableSpec, spark_schema
 from sources.errors import ConfigurationError
 
 
 def absolute(warehouse: str) -> str:
-    """`warehouse` as tasks and driver both understand it: a URI as it is, a local path made absolute."""
-    return warehouse.rstrip("/") if ":/" in warehouse else str(Path(warehouse).absolute())
+    """`warehouse` as tasks and driver both understand it. Raises ConfigurationError as `placed` does."""
+    return str(placed(warehouse, "warehouse"))
 
 
 def ensure_tables(spark: SparkSession, warehouse: str) -> None:

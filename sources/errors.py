@@ -25,6 +25,8 @@
     └── ReplicaError                the replica's side                                             exit 5
         ├── Gap                     the batch starts above the position
         ├── CoverageError           what the tasks read is not what the batch asked for
+        ├── WorkerLost              Spark lost a Python process; a retry can help
+        ├── StorageUnreachable      the tables' storage does not answer, or refuses for now; a retry can help
         ├── TakenOver               another job writes this log
         ├── AlreadyRunning          a job was to start while another one replicates its log
         ├── RepairPending           a repair was begun and not brought to its end
@@ -215,6 +217,12 @@ class CoverageError(ReplicaError):
 
 class WorkerLost(ReplicaError):
     """A Python process of Spark's has ended, or did not begin in time."""
+
+    is_transient = True
+
+
+class StorageUnreachable(ReplicaError):
+    """The storage of the tables or checkpoints does not answer, or refuses for now. So does a full disk."""
 
     is_transient = True
 

@@ -14,10 +14,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-import pyarrow.fs as pafs
-
 from pipeline.verification.plan import Section
-from sinks.files import open_folder
+from sinks.place import placed
 from sinks.warehouse import absolute
 
 
@@ -67,7 +65,9 @@ class VerifyFile:
     """The file of one log. Raises OSError where its place cannot be reached."""
 
     def __init__(self, warehouse: str, log_id: str) -> None:
-        self._filesystem, folder = open_folder(f"{absolute(warehouse)}/_verify")
+        place = placed(f"{absolute(warehouse)}/_verify")
+        self._is_local = place.local is not None
+        self._filesystem, folder = place.open()
         self._path = f"{folder.rstrip('/')}/{log_id}.json"
 
     def read(self) -> VerifyState | None:
@@ -81,7 +81,7 @@ class VerifyFile:
     def write(self, state: VerifyState) -> None:
         """At once: a kill leaves what was there before, or this."""
         self._filesystem.create_dir(self._path.rpartition("/")[0], recursive=True)
-        if isinstance(self._filesystem, pafs.LocalFileSystem):
+        if self._is_local:
             new = Path(f"{self._path}.{uuid.uuid4().hex}")
             new.write_text(state.as_json())
             new.replace(self._path)

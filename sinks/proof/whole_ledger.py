@@ -21,13 +21,13 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from sinks.files import open_folder
 from sinks.ledger import LedgerRow
+from sinks.place import open_folder
 from sinks.proof.completeness import COLUMNS
 from sinks.spark_jobs import first_line
+from sinks.storage_errors import failed_by
 from sinks.tables import LEDGER, LEDGER_SCHEMA, LOG_ID
 from sinks.warehouse import absolute
-from sources.errors import ReplicaError
 from sources.offsets import LogId
 
 _ROWS = pa.schema([LEDGER_SCHEMA.field(name) for name in COLUMNS]).remove_metadata()
@@ -58,7 +58,7 @@ def read_ledger(spark: SparkSession, warehouse: str, log_id: LogId, owed: Iterab
         late = [one for one in owed if _transaction(snapshot, one.app_id) < one.version]
         return pa.concat_tables([*_rows(path, files, log_id), *(_table(one.rows) for one in late)])
     except (PySparkException, Py4JError, OSError, pa.ArrowException) as error:
-        raise ReplicaError(
+        raise failed_by(error)(
             f"the table {path} cannot be read",
             log=log_id,
             found=first_line(error),

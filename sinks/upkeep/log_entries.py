@@ -26,7 +26,8 @@ from pathlib import Path
 import pyarrow.fs as pafs
 
 from sinks.durable import sync
-from sinks.files import open_folder
+from sinks.place import open_folder
+from sinks.storage_errors import failed_by
 from sinks.upkeep.checkpoint_file import what_is_wrong
 from sources.errors import ReplicaError
 
@@ -124,7 +125,7 @@ class LogFolder:
                 raise self._failure("cleaned up", error) from error
 
     def _failure(self, done: str, error: OSError) -> ReplicaError:
-        return ReplicaError(
+        return failed_by(error)(
             f"the Delta log {self._path} cannot be {done}",
             found=error,
             hint="Check that the table's storage can be reached and written, then run it again.",

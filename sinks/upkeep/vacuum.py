@@ -17,14 +17,15 @@ import pyarrow.fs as pafs
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sinks.files import discard, open_folder
+from sinks.files import discard
 from sinks.kernel import KernelTable, Snapshot
 from sinks.log_state import LogState
+from sinks.place import open_folder
 from sinks.quarantine import Quarantine
 from sinks.spark_jobs import first_line
+from sinks.storage_errors import failed_by
 from sinks.tables import LOG, QUARANTINE
 from sinks.warehouse import absolute
-from sources.errors import ReplicaError
 from sources.offsets import LogId, Position
 
 _STATE = "logtwin."
@@ -70,7 +71,7 @@ def _unnamed(spark: SparkSession, path: str, hours: float) -> list[str]:
     try:
         found = session.sql(f"VACUUM delta.`{path}` RETAIN {hours} HOURS DRY RUN").collect()
     except PySparkException as error:
-        raise ReplicaError(f"VACUUM of {path} failed", found=first_line(error), hint="Run it again.") from error
+        raise failed_by(error)(f"VACUUM of {path} failed", found=first_line(error), hint="Run it again.") from error
     return [row["path"].rpartition("/")[2] for row in found]
 
 

@@ -23,6 +23,7 @@ from sinks.spark_jobs import first_line
 from sinks.tables import TableSpec
 from sinks.views.definition import VIEWS, View, view
 from sinks.views.empty import empty_view, literal
+from sinks.warehouse import absolute
 from sources.errors import ConfigurationError
 
 _MARK: Final = "logtwin.warehouse"
@@ -86,7 +87,7 @@ class Catalog:
         if self._described(name).get("Type") != "VIEW":
             raise self._taken(name, "a table")
         of = {row["key"]: row["value"] for row in self._session.sql(f"SHOW TBLPROPERTIES {name}").collect()}
-        if of.get(_MARK) != self._place:
+        if _MARK not in of or absolute(of[_MARK]) != self._place:
             raise self._taken(name, f"a view of the replica in {of[_MARK]}" if _MARK in of else "a view")
 
     def _described(self, name: str) -> dict[str, str]:

@@ -21,9 +21,9 @@ import pyarrow.fs as pafs
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
-from sinks.files import open_folder
 from sinks.kernel import KernelTable, Overlap, Snapshot
 from sinks.ledger import BACKFILL
+from sinks.place import open_folder
 from sinks.position import LogTable
 from sinks.tables import LEDGER, LOG, LOG_ID
 from sources.errors import ReplicaError

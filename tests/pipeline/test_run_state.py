@@ -89,7 +89,7 @@ def test_of_a_topic_the_file_has_each_partition() -> None:
 @pytest.mark.parametrize("uri", [False, True], ids=["path", "uri"])
 def test_a_write_replaces_what_was_there(tmp_path: Path, uri: bool) -> None:
     warehouse = tmp_path / "lake ä"
-    file = RunFile(warehouse.as_uri() if uri else str(warehouse), LOG)
+    file = RunFile(f"file://{warehouse}" if uri else str(warehouse), LOG)
     assert file.read() is None
     file.write(state())
     file.write(state(phase=Phase.DONE))

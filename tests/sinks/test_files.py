@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from sinks.file_statistics import Statistics
-from sinks.files import FileWriter, discard, new_name, open_folder
+from sinks.files import FileWriter, discard, new_name
+from sinks.place import open_folder
 from sinks.tables import KAFKA_LOG, LOG, with_identity
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.kafka.memory_topic import MemoryTopic
@@ -222,7 +223,7 @@ def test_discard_takes_what_is_there_and_minds_nothing_else(tmp_path: Path) -> N
 def test_a_folder_may_be_a_uri_with_spaces(tmp_path: Path) -> None:
     folder = tmp_path / "a b"
     folder.mkdir()
-    with FileWriter(LOG, folder.as_uri(), "one.parquet") as writer:
+    with FileWriter(LOG, f"file://{folder}", "one.parquet") as writer:
         writer.write(table_rows(0, 1))
         writer.finish()
     assert (folder / "one.parquet").exists()

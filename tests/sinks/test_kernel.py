@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from sinks import kernel, version_files
 from sinks.kernel import KernelConflict, KernelTable, Snapshot
+from sinks.place import Place
 from sinks.tables import LOG
 from sinks.version_files import VersionFiles
 from sinks.warehouse import ensure_tables
@@ -221,7 +222,7 @@ def test_a_commit_that_landed_stands_though_it_cannot_be_noted(
 def test_on_another_file_system_the_newest_version_is_known_as_well(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(version_files, "local_folder", lambda path: None)
+    monkeypatch.setattr(version_files, "placed", lambda path: Place("hdfs", "nn", path))
     ensure_tables(spark, f"file://{tmp_path}")
     table, other = (KernelTable(spark, LOG.path(f"file://{tmp_path}")) for _ in range(2))
     table.commit(newest(table), domains={"place": "1"})

@@ -11,7 +11,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from sinks import version_files
-from sinks.version_files import VersionFiles, local_folder
+from sinks.place import Place
+from sinks.version_files import VersionFiles
 
 
 @pytest.fixture(params=["local", "remote"])
@@ -20,7 +21,7 @@ def files(
 ) -> VersionFiles:
     """Of a table that is not there: on the local disk, and on what only Hadoop reads."""
     if request.param == "remote":
-        monkeypatch.setattr(version_files, "local_folder", lambda path: None)
+        monkeypatch.setattr(version_files, "placed", lambda path: Place("hdfs", "nn", path))
     return VersionFiles(spark, f"file://{tmp_path}/a table")
 
 
@@ -30,13 +31,6 @@ def written(folder: Path, version: int, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
-
-
-def test_only_local_folders_can_be_synced() -> None:
-    assert local_folder("/data/twin") == Path("/data/twin")
-    assert local_folder("file:///data/a%20b") == Path("/data/a b")
-    assert local_folder("file:/data/twin") == Path("/data/twin")
-    assert local_folder("s3a://bucket/twin") is None
 
 
 @pytest.mark.spark
@@ -71,16 +65,16 @@ def test_a_stamp_tells_a_file_from_another_in_its_place(files: VersionFiles, tmp
 def test_on_another_file_system_a_stamp_is_time_and_length(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(version_files, "local_folder", lambda path: None)
+    monkeypatch.setattr(version_files, "placed", lambda path: Place("hdfs", "nn", path))
     os.utime(written(tmp_path, 7, "{}"), (1000, 1000))
     assert VersionFiles(spark, f"file://{tmp_path}/a table/").stamp(7) == (1_000_000, 2)
 
 
 @pytest.mark.spark
 def test_what_cannot_be_asked_is_not_taken_for_absent(spark: SparkSession) -> None:
-    files = VersionFiles(spark, "nowhere://bucket/twin")
+    files = VersionFiles(spark, "gs://bucket/twin")
     for look in (files.stamp, files.is_there):
-        with pytest.raises(Py4JJavaError, match="No FileSystem for scheme"):
+        with pytest.raises(Py4JJavaError, match="GoogleHadoopFileSystem not found"):
             look(7)
 
 
@@ -120,7 +114,7 @@ def test_a_file_its_checksum_and_their_folder_are_synced(
 def test_on_another_file_system_nothing_is_locked_or_synced(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(version_files, "local_folder", lambda path: None)
+    monkeypatch.setattr(version_files, "placed", lambda path: Place("hdfs", "nn", path))
     files = VersionFiles(spark, f"file://{tmp_path}/a table")
     with files.alone():
         files.sync(7)

@@ -1,0 +1,126 @@
+"""Where tables and checkpoints are: what the configuration says, and the file system behind it.
+
+Three read the same text: Hadoop (in Spark and Delta Kernel), Arrow, and, on a local disk, Python. They must come to the
+same folder, so the text is Hadoop's, read as its `Path(String)` does, and nobody else's rule applies:
+
+====================================  =================================================================================
+text                                  folder
+====================================  =================================================================================
+``lake``, ``/data/lake``              of a local disk; a relative one from where logtwin was started
+``file:/x``, ``file:///x``            the same, whatever Hadoop's default file system is
+``file://localhost/x``                the same: Hadoop itself would refuse the name
+``hdfs:/x``, ``hdfs:///x``            of the default name node, ``fs.defaultFS``; so for viewfs
+``hdfs://host:port/x``, ``s3a://b/x``  of that authority; Arrow's name of s3a is s3
+====================================  =================================================================================
+
+Nothing is percent-encoded in it: ``%20``, ``#``, ``?`` and blanks are characters of a name, as for Hadoop. Arrow takes
+URIs only, and decodes them; so it is given an encoded one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from sinks.storage_errors import passes
+from sources.errors import ConfigurationError, LogtwinError, StorageUnreachable
+
+_LOCAL_HOSTS: Final = ("", "localhost")
+_OF_THE_DEFAULT: Final = ("hdfs", "viewfs")
+_ARROW_NAMES: Final = {
+    "hdfs": "hdfs",
+    "viewfs": "viewfs",
+    "s3": "s3",
+    "s3a": "s3",
+    "gs": "gs",
+    "abfs": "abfs",
+    "abfss": "abfss",
+}
+"""Of the schemes that both Hadoop and Arrow can open, Arrow's name."""
+UNDERSTOOD: Final = f"a path, or a URI of {', '.join(['file', *_ARROW_NAMES])}"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder: `path` as it is, nothing encoded in it; absolute where `scheme` is None (a plain path) or ``file``."""
+
+    scheme: str | None
+    authority: str
+    path: str
+
+    def __str__(self) -> str:
+        """As Hadoop, Spark and Kernel are told."""
+        if self.local is not None:
+            return f"{'' if self.scheme is None else 'file:'}{self.path}"
+        return f"{self.scheme}://{self.authority}{self.path}"
+
+    @property
+    def local(self) -> Path | None:
+        """The folder on a local disk, None of one on another file system."""
+        return Path(self.path) if self.scheme in (None, "file") else None
+
+    @property
+    def arrow_uri(self) -> str:
+        """As Arrow is told, of what is not on a local disk."""
+        return f"{_ARROW_NAMES[self.scheme or '']}://{self.authority}{quote(self.path)}"
+
+    def open(self) -> tuple[pafs.FileSystem, str]:
+        """Arrow's file system, and the folder in it.
+
+        Raises ConfigurationError where it cannot be opened here, StorageUnreachable where that may pass.
+        """
+        if self.local is not None:
+            return pafs.LocalFileSystem(), self.path
+        try:
+            if self.scheme in _OF_THE_DEFAULT and not self.authority:
+                return pafs.HadoopFileSystem("default"), self.path
+            filesystem, inner = pafs.FileSystem.from_uri(self.arrow_uri)
+        except (OSError, pa.ArrowException) as error:
+            raise self._unopened(error) from error
+        return filesystem, inner
+
+    def _unopened(self, error: Exception) -> LogtwinError:
+        kind = StorageUnreachable if passes(error) else ConfigurationError
+        return kind(
+            f"the storage of {self} cannot be opened",
+            expected="a file system that Arrow can open in the driver and wherever tasks run",
+            found=error,
+            hint="Arrow brings S3, Azure and GCS; for HDFS it needs Hadoop's libhdfs, JAVA_HOME and the CLASSPATH.",
+        )
+
+
+def placed(given: str, key: str = "a path") -> Place:
+    """What `given` means. Raises ConfigurationError, naming its `key`, for what not everybody would understand."""
+    head, colon, rest = given.partition(":")
+    if not colon or "/" in head:
+        return Place(None, "", str(Path(given).absolute()))
+    scheme = head.lower()
+    authority, path = _parts(rest)
+    if scheme == "file" and authority in _LOCAL_HOSTS and path.startswith("/"):
+        return Place("file", "", path.rstrip("/") or "/")
+    if scheme not in _ARROW_NAMES or not (authority or (scheme in _OF_THE_DEFAULT and path)):
+        raise ConfigurationError(
+            f"{key} is not a place that tables can be in",
+            expected=UNDERSTOOD,
+            found=given,
+            hint="A path with a colon begins with / or ./; what Hadoop calls s3n is s3a today.",
+        )
+    return Place(scheme, authority, path.rstrip("/"))
+
+
+def _parts(rest: str) -> tuple[str, str]:
+    """Authority and path of what follows the scheme's colon."""
+    if not rest.startswith("//"):
+        return "", rest
+    authority, slash, path = rest[2:].partition("/")
+    return authority, slash + path
+
+
+def open_folder(path: str) -> tuple[pafs.FileSystem, str]:
+    """The file system of a folder's path or URI, and the path within it. Raises as `placed` and `Place.open`."""
+    return placed(path).open()
