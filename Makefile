@@ -58,7 +58,7 @@ test: lint airflow-setup browser-setup ## everything that must hold: lint, then 
 unit: setup ## the pure tests only, in seconds
 	$(BIN)/python -m pytest -m "not spark and not peer and not airflow and not browser and not soak" $(ARGS)
 
-soak: setup ## long runs: a large log, random kills, many random cases; figures belong into docs/soak.md
+soak: setup ## long runs: a large log, random kills, an hour of fuzzing, many random cases; figures belong into docs/soak.md
 	JAVA_TOOL_OPTIONS= $(BIN)/python -m pytest -m soak -s --timeout 7200 $(ARGS)
 	LOGTWIN_HYPOTHESIS=exhaustive $(BIN)/python -m pytest -q -m "not spark and not peer and not airflow and not browser and not soak" --timeout 7200
 

@@ -31,9 +31,9 @@ def as_damage(offset: int | None) -> Iterator[None]:
     """
     try:
         yield
-    except (LogtwinError, *NOT_THE_RECORDS):
-        raise
     except Exception as error:
+        if isinstance(error, (LogtwinError, *NOT_THE_RECORDS)):
+            raise
         raise CorruptRecord(
             "the record makes its decoder fail",
             offset=offset,

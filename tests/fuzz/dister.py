@@ -7,6 +7,7 @@ import random
 import tempfile
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from sources.dister.entries import decode_line
 from sources.dister.log import DisterLog
@@ -66,7 +67,11 @@ def _items(act: int, rng: random.Random) -> str:
 def _check_log(data: bytes, rng: random.Random) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = str(write(Path(folder), {0: data}))
-        options = {"log_id": LogId("dister", "g"), "path": path, "chunk_bytes": rng.choice((1, 200, 1 << 20))}
+        options: dict[str, Any] = {
+            "log_id": LogId("dister", "g"),
+            "path": path,
+            "chunk_bytes": rng.choice((1, 200, 1 << 20)),
+        }
         try:
             DisterLog(**options).bounds()
         except CorruptRecord as error:

@@ -202,3 +202,10 @@ def test_a_pattern_means_the_topics_of_its_cluster_that_are_there() -> None:
     existing = [LogId.parse(name) for name in names]
     assert [one.id for one in config.topics_among(existing)] == ["kafka/east/orders-eu", "kafka/east/orders-us"]
     assert config.topics_among([]) == ()
+
+
+def test_a_file_in_another_encoding_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "job.toml"
+    path.write_bytes('warehouse = "Lagerhäuser"'.encode("latin-1"))
+    with pytest.raises(ConfigurationError, match=r"job\.toml is not TOML; found 'utf-8' codec"):
+        load(path)

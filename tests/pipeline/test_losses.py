@@ -21,6 +21,7 @@ from sources.offsets import LogId, Offset, OffsetRange
 from tests.peers.proxy import NEVER, Cut, Proxy
 from tests.pipeline.masters import embedded_master
 from tests.pipeline.running import job_config, log_table, replicate_now, run_until
+from tests.sources.rocketmq.synthetic_log import SyntheticLog
 from tests.truth import Fixture
 
 pytestmark = pytest.mark.spark
@@ -119,6 +120,20 @@ def test_a_damaged_record_stops_a_log_and_names_the_option(
     assert caught.value.offset == row["physical_offset"]
     assert 'on_loss = "record"' in str(caught.value.hint)
     assert offsets(spark, tmp_path / "lake") == []
+    assert incidents(spark, tmp_path / "lake") == []
+
+
+@pytest.mark.parametrize("on_loss", ["fail", "record"])
+def test_a_number_that_no_number_is_ends_no_log(spark: SparkSession, tmp_path: Path, on_loss: str) -> None:
+    """A producer's property, also of an item of a batch, which the broker stores as a record of its own."""
+    (tmp_path / "log").mkdir()
+    log = SyntheticLog(tmp_path / "log", 1 << 16)
+    for digits in ("1", "9" * 5000, "2"):
+        log.append(b"body", f"TAGS\x01a\x02DELAY\x01{digits}\x02".encode())
+    replicate_now(spark, job_config(tmp_path / "lake", path=str(log.path), on_loss=on_loss))
+    rows = log_table(spark, tmp_path / "lake").orderBy("offset").collect()
+    assert [(row["offset"], row["tags_code"]) for row in rows] == [(start, ord("a")) for start in log.starts]
+    assert rows[1]["properties"]["DELAY"] == "9" * 5000
     assert incidents(spark, tmp_path / "lake") == []
 
 

@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 
 from sources.errors import ChecksumMismatch, CorruptRecord, LogtwinError
 from sources.kafka import batches
+from sources.kafka.batch_header import Batch
 from sources.kafka.batches import Limits
+from sources.kafka.record_columns import record_columns
 from sources.offsets import Offset, OffsetRange
 from tests.sources.kafka.batches import (
     ATTRIBUTES_AT,
@@ -337,12 +339,11 @@ def test_a_snappy_frame_whose_length_lies(length: int) -> None:
 @pytest.mark.parametrize("guilty", [0, 2, 3])
 def test_a_failure_that_nobody_thought_of_names_its_batch(monkeypatch: pytest.MonkeyPatch, guilty: int) -> None:
     """As damage that is thought of: what lies before it can be had by ending there."""
-    columns = batches.record_columns
 
-    def failing(some: Sequence[batches.Batch], bodies: Sequence[bytes | memoryview]) -> object:
+    def failing(some: Sequence[Batch], bodies: Sequence[bytes | memoryview]) -> object:
         if any(batch.base_offset == 10 * guilty for batch in some):
             raise ValueError("exceeds the limit of 4300 digits")
-        return columns(some, bodies)
+        return record_columns(some, bodies)
 
     monkeypatch.setattr(batches, "record_columns", failing)
     log = log_of([written(10 * number, b"%d" % number) for number in range(4)])

@@ -18,6 +18,7 @@ from sources.errors import CorruptRecord
 from sources.master import RECORD_SCHEMA
 from sources.offsets import Offset
 from sources.rocketmq import columns, commitlog, layout
+from sources.rocketmq import scan as scan_module
 from sources.rocketmq.commitlog import V2, Blank, Compression, Host, Limits, Message
 from sources.rocketmq.restore import LEAD_FIELDS, TAIL_FIELDS
 from sources.rocketmq.scan import SuspectRecord
@@ -239,7 +240,7 @@ def test_the_first_of_two_damaged_records_is_reported() -> None:
 
 def failing_at(monkeypatch: pytest.MonkeyPatch, places: set[int], error: Exception, start: int = 0) -> None:
     """The reader of many records raises `error` over those at these offsets, and nothing else is wrong with them."""
-    scan = columns.scan
+    scan = scan_module.scan
 
     def scanned(view: memoryview, starts: Any, ends: Any, offset: Offset) -> Any:
         if offset == start and places & {offset + at for at in starts.tolist()}:
