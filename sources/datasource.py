@@ -14,10 +14,6 @@ option                 meaning (besides those of `sources.options.MasterOptions`
 ``emit``               records | ranges
 =====================  =============================================================================================
 
-Over HA each request of a slave is a promise to its master, and a stream of records cannot know what became of them. So
-it is refused unless ``parallelReads`` says that nobody waits for slaves; a batch read begins at the master's oldest
-record.
-
 Spark keeps one streaming reader per query in a planner process of its own, and unpickles a fresh one in every task.
 The only thing a reader remembers is therefore what it may forget: the last maximum it saw.
 """
@@ -72,10 +68,11 @@ def register(spark: SparkSession) -> None:
 
 @dataclass(frozen=True)
 class SplitPartition(InputPartition):
-    """One split of a batch: `owned` of `batch`."""
+    """One split of a batch: `owned` of `batch`; `committed` is what reading it may promise to the master."""
 
     batch: OffsetRange
     owned: OffsetRange
+    committed: Offset | None
     boundary: bool
 
 
@@ -101,7 +98,6 @@ class LogSource:
         return BatchReader(self._log, self._options)
 
     def stream_reader(self) -> DataSourceStreamReader:
-        _check_promises(self._log, self._options)
         return StreamReader(self._log, self._options)
 
 
@@ -123,7 +119,6 @@ class LogtwinDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         return self._source.batch_reader()
 
-    @across_processes()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return self._source.stream_reader()
 
@@ -153,7 +148,7 @@ class BatchReader(DataSourceReader):
             raise ConfigurationError(
                 "endingOffset lies before startingOffset", log=self._log.log_id, expected=f"{start} or more", found=end
             )
-        return _split(self._log, OffsetRange(start, end), cores=self._options.cores)
+        return _split(self._log, OffsetRange(start, end), committed=None, cores=self._options.cores)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _emit(self._log, self._options, partition)
@@ -193,7 +188,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @across_processes()
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        return _split(self._log, OffsetRange(from_json(start), from_json(end)), cores=self._options.cores)
+        batch = OffsetRange(from_json(start), from_json(end))
+        # Spark plans a batch only after the one before it was processed: below its start nothing is owed.
+        return _split(self._log, batch, committed=batch.start, cores=self._options.cores)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _emit(self._log, self._options, partition)
@@ -225,11 +222,11 @@ def _resolve(wanted: StartingOffset, bounds: OffsetRange, log: MasterLog) -> Off
     return log.boundary_after(offset, bounds.end)
 
 
-def _split(log: MasterLog, batch: OffsetRange, *, cores: int) -> list[SplitPartition]:
+def _split(log: MasterLog, batch: OffsetRange, *, committed: Offset | None, cores: int) -> list[SplitPartition]:
     # Every cut of ours is a record boundary, except where nobody knows them before the bytes have come (HA).
     # An empty range is a split too: given none, Spark makes up a partition of its own.
     pieces = log.plan(batch, cores=cores) or (batch,)
-    return [SplitPartition(batch, owned, log.cuts_at_records) for owned in pieces]
+    return [SplitPartition(batch, owned, committed, log.cuts_at_records) for owned in pieces]
 
 
 def _check_emit(options: SourceOptions) -> None:
@@ -243,19 +240,6 @@ def _check_emit(options: SourceOptions) -> None:
         )
 
 
-def _check_promises(log: MasterLog, options: SourceOptions) -> None:
-    """A slave's request is a promise, and nobody knows whether what was streamed before has been kept anywhere."""
-    if options.emit == "records" and log.role == "slave" and not options.parallel_reads:
-        raise ConfigurationError(
-            "a stream of records would acknowledge to the master what nobody may hold",
-            log=log.log_id,
-            expected="path, or parallelReads true",
-            found="records over HA",
-            hint="Set parallelReads if no producer waits for this master's slaves; read the segment files by path; or "
-            "replicate the log, and stream the table.",
-        )
-
-
 def _emit(log: MasterLog, options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     if not isinstance(partition, SplitPartition):
         raise TypeError(f"not a split of this source: {partition!r}")
@@ -263,7 +247,7 @@ def _emit(log: MasterLog, options: SourceOptions, partition: InputPartition) -> 
         yield PlannedSplit(str(log.log_id), partition.batch, partition.owned).as_row()
         return
     with across_processes():
-        for piece in log.read(partition.owned, committed=None, boundary=partition.boundary):
+        for piece in log.read(partition.owned, committed=partition.committed, boundary=partition.boundary):
             if isinstance(piece, Damage):
                 raise piece.error
             yield _with_log_id(log, piece.records)

@@ -133,10 +133,11 @@ def test_latest_starts_after_what_is_there(spark: SparkSession, fixture_550: Fix
     assert read(spark, fixture_550, startingOffset="latest").count() == 0
 
 
-def test_records_over_ha(spark: SparkSession, fixture_550: Fixture, tmp_path: Path) -> None:
+@pytest.mark.parametrize("parallel", ["false", "true"])
+def test_records_over_ha(spark: SparkSession, fixture_550: Fixture, tmp_path: Path, parallel: str) -> None:
     seen: list[int] = []
     with embedded_master(tmp_path / "store", commitlog=fixture_550.commitlog_path) as master:
-        options = {**master.options, "maxBytesPerTrigger": "900001", "splitBytes": "300001", "parallelReads": "true"}
+        options = {**master.options, "maxBytesPerTrigger": "900001", "splitBytes": "300001", "parallelReads": parallel}
         stream(spark, options, tmp_path / "c", lambda batch, _: seen.extend(sorted(offsets(batch))))
         batch = spark.read.format("logtwin").options(**master.options).load()
         assert sorted(offsets(batch)) == truth_offsets(fixture_550)
@@ -152,19 +153,6 @@ def test_over_ha_a_start_that_would_promise_too_much_is_refused(
         assert isinstance(error, ConfigurationError)
         assert "parallel_reads" in str(error)
         assert frame.option("parallelReads", "true").load().count() > 0
-
-
-@pytest.mark.parametrize("start", ["earliest", "latest"])
-def test_a_stream_of_records_never_vouches_for_what_nobody_holds(
-    spark: SparkSession, fixture_550: Fixture, tmp_path: Path, start: str
-) -> None:
-    with embedded_master(tmp_path / "store", commitlog=fixture_550.commitlog_path) as master:
-        options = {**master.options, "startingOffset": start}
-        with master.watched() as acknowledged:
-            error = error_of(lambda: stream(spark, options, tmp_path / "c", lambda batch, _: None))
-        assert acknowledged == set()
-    assert isinstance(error, ConfigurationError)
-    assert "parallelReads" in str(error)
 
 
 def stream(
