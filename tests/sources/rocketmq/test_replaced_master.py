@@ -107,7 +107,7 @@ def test_a_connection_that_ends_before_it_has_shown_its_past_proves_nothing() ->
 
 @pytest.mark.parametrize("past_damage", [False, True])
 @pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS)
-def test_a_record_that_is_cut_is_neither_a_row_nor_damage(cut: int, past_damage: bool) -> None:  # noqa: FBT001 – a case
+def test_a_record_that_is_cut_is_neither_a_row_nor_damage(cut: int, past_damage: bool) -> None:
     scripts = (serve_log(OLD, frame_bytes=FRAME_BYTES, stop_after=until(cut)), serve_log(NEW, frame_bytes=FRAME_BYTES))
     found = []
     with over_ha(scripts, holding(0, LENGTH), chunk_bytes=CHUNK_BYTES, past_damage=past_damage) as (log, _):
