@@ -66,7 +66,10 @@ class DisterLog:
         return "reader"
 
     def check(self, *, is_replica: bool = True) -> None:
-        """Refuse the leader of another group or version, which knows nothing of its readers. Where its nodes are listed nowhere, nobody can tell."""
+        """Refuse the leader of another group or version. Where its nodes are listed nowhere, nobody can tell.
+
+        It knows nothing of its readers: anybody may be one.
+        """
         listed = self._listed_at()
         if listed is None:
             log.warning("%s: without peers nothing tells which group and version %s is of", self.log_id, self.path)

@@ -54,8 +54,8 @@ class RocketMQLog:
     `name_servers`, which are asked at each connection for the master of the broker that the log id names.
     `past_damage` says that `read` hands damage over instead of raising it, and `bounds` and `plan` look past it.
     `parallel_reads` says that no producer waits for slaves: several tasks may read over HA at once, and also from a
-    SYNC_MASTER from above the committed position. `connect_timeout_ms` is also how long the broker may take to answer a request.
-    Raises ConfigurationError.
+    SYNC_MASTER from above the committed position. `connect_timeout_ms` is also how long the broker may take to answer
+    a request. Raises ConfigurationError.
     """
 
     log_id: LogId

@@ -195,7 +195,7 @@ def test_who_keeps_nothing_may_not_follow_a_master_whose_producers_wait() -> Non
     for answer in (telling(0, 5000, role="SYNC_MASTER"), holding(0, 5000)):  # and one that does not say
         with over_ha((serve_log(b""),), answer) as (log, master):
             log.check()
-            with pytest.raises(ConfigurationError, match="rocketmq/broker-a: .* is no replica") as caught:
+            with pytest.raises(ConfigurationError, match=r"rocketmq/broker-a: .* is no replica") as caught:
                 log.check(is_replica=False)
             assert master.connections == []
         assert "parallelReads" in str(caught.value.hint)
