@@ -14,6 +14,10 @@ option                 meaning (besides those of `sources.options.MasterOptions`
 ``emit``               records | ranges
 =====================  =============================================================================================
 
+A stream or batch of records keeps nothing durable, so it never passes for a replica. Over HA asking for bytes promises
+those below, and where producers wait for slaves (SYNC_MASTER) a stream is refused, and a batch that starts above the
+oldest record, unless ``parallelReads`` says that nobody waits. Files, slaves and ASYNC_MASTERs give any part of a log.
+
 Spark keeps one streaming reader per query in a planner process of its own, and unpickles a fresh one in every task.
 The only thing a reader remembers is therefore what it may forget: the last maximum it saw.
 """
@@ -68,11 +72,10 @@ def register(spark: SparkSession) -> None:
 
 @dataclass(frozen=True)
 class SplitPartition(InputPartition):
-    """One split of a batch: `owned` of `batch`; `committed` is what reading it may promise to the master."""
+    """One split of a batch: `owned` of `batch`."""
 
     batch: OffsetRange
     owned: OffsetRange
-    committed: Offset | None
     boundary: bool
 
 
@@ -148,7 +151,7 @@ class BatchReader(DataSourceReader):
             raise ConfigurationError(
                 "endingOffset lies before startingOffset", log=self._log.log_id, expected=f"{start} or more", found=end
             )
-        return _split(self._log, OffsetRange(start, end), committed=None, cores=self._options.cores)
+        return _split(self._log, OffsetRange(start, end), cores=self._options.cores)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _emit(self._log, self._options, partition)
@@ -165,6 +168,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @across_processes()
     def initialOffset(self) -> dict[str, int]:
+        self._check()
         return to_json(_resolve(self._options.starting_offset, self._log.bounds(), self._log))
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -188,12 +192,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @across_processes()
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        batch = OffsetRange(from_json(start), from_json(end))
-        # Spark plans a batch only after the one before it was processed: below its start nothing is owed.
-        return _split(self._log, batch, committed=batch.start, cores=self._options.cores)
+        self._check()
+        return _split(self._log, OffsetRange(from_json(start), from_json(end)), cores=self._options.cores)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _emit(self._log, self._options, partition)
+
+    def _check(self) -> None:
+        """Also in later batches, because a broker's role can change. Who wants ranges is a replica, and asks itself."""
+        if self._options.emit == "records":
+            self._log.check(is_replica=False)
 
     def _limited(self, start: Offset, end: Offset, limit: ReadLimit) -> Offset:
         if isinstance(limit, ReadAllAvailable):
@@ -222,11 +230,11 @@ def _resolve(wanted: StartingOffset, bounds: OffsetRange, log: MasterLog) -> Off
     return log.boundary_after(offset, bounds.end)
 
 
-def _split(log: MasterLog, batch: OffsetRange, *, committed: Offset | None, cores: int) -> list[SplitPartition]:
+def _split(log: MasterLog, batch: OffsetRange, *, cores: int) -> list[SplitPartition]:
     # Every cut of ours is a record boundary, except where nobody knows them before the bytes have come (HA).
     # An empty range is a split too: given none, Spark makes up a partition of its own.
     pieces = log.plan(batch, cores=cores) or (batch,)
-    return [SplitPartition(batch, owned, committed, log.cuts_at_records) for owned in pieces]
+    return [SplitPartition(batch, owned, log.cuts_at_records) for owned in pieces]
 
 
 def _check_emit(options: SourceOptions) -> None:
@@ -247,7 +255,7 @@ def _emit(log: MasterLog, options: SourceOptions, partition: InputPartition) -> 
         yield PlannedSplit(str(log.log_id), partition.batch, partition.owned).as_row()
         return
     with across_processes():
-        for piece in log.read(partition.owned, committed=partition.committed, boundary=partition.boundary):
+        for piece in log.read(partition.owned, committed=None, boundary=partition.boundary):
             if isinstance(piece, Damage):
                 raise piece.error
             yield _with_log_id(log, piece.records)

@@ -187,9 +187,10 @@ class MasterLog(Protocol):
     @property
     def log_id(self) -> LogId: ...
 
-    def check(self) -> None:
+    def check(self, *, is_replica: bool = True) -> None:
         """Make sure, once at the start of a job, that this master may be replicated the way it is asked for.
 
+        Not `is_replica` is who follows the log and neither keeps nor acknowledges it: to no master may it pass for one.
         Raises ConfigurationError saying what stands against it; MasterUnreachable, MasterSilent.
         """
 

@@ -65,8 +65,11 @@ class DisterLog:
     def role(self) -> str:
         return "reader"
 
-    def check(self) -> None:
-        """Refuse the leader of another group or version. Where its nodes are listed nowhere, nobody can tell."""
+    def check(self, *, is_replica: bool = True) -> None:
+        """Refuse the leader of another group or version. Where its nodes are listed nowhere, nobody can tell.
+
+        It knows nothing of its readers: anybody may be one.
+        """
         listed = self._listed_at()
         if listed is None:
             log.warning("%s: without peers nothing tells which group and version %s is of", self.log_id, self.path)

@@ -75,6 +75,16 @@ def ha_address(config: Words) -> Address:
     return Address(host, port)
 
 
+def may_let_wait(config: Words) -> bool:
+    """Whether producers may wait for the slaves of this broker, as far as it says: then a report is a promise.
+
+    The role is looked at with each message (`CommitLog.submitReplicaRequest` of 4.x, `needHandleHA` of 5.x). It may
+    change while a broker runs, which makes nobody wait for bytes that it has by then; so a broker that is asked for its
+    end first and for its role next takes no report up to that end for one that somebody waits for.
+    """
+    return config.get("brokerRole") not in ("ASYNC_MASTER", "SLAVE")
+
+
 def takes_turns(config: Words) -> bool:
     """Whether two connections of one replica could pass for two replicas: a 5.x broker that needs several."""
     return (_number(config, "inSyncReplicas") or 1) > MOST_IN_SYNC_REPLICAS

@@ -128,7 +128,7 @@ def _replaced(master: Address, start: Offset, known: _Prefix) -> MasterReplaced:
         offset=start,
         expected="the bytes that came before, from this offset on",
         found="others",
-        hint="Another master answers here, or it lost its tail. It is compared with what was committed next.",
+        hint="Another master answers at this address, or it lost its tail. What is committed is compared with it next.",
     )
 
 

@@ -5,7 +5,8 @@ wait for.
 
 Over HA three things are kept apart. The range is checked against what the broker says it holds (remoting 28) before
 any HA connection, because HA answers a wrong offset with heartbeats and nothing else. A connection that reads is never
-started above the committed position, because its first report is an acknowledgement. And acknowledging has a
+started above the committed position, because its first report is an acknowledgement; unless the broker says that
+nobody waits for slaves (`broker_words.may_let_wait`), or the operator does. And acknowledging has a
 connection of its own, the session's. To a broker that counts connections, `sources.rocketmq.turns`, each of them must
 have ended before another one begins.
 """
@@ -31,7 +32,7 @@ from sources.metadata import Fetched
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.rocketmq import restore
 from sources.rocketmq.broker_check import check_broker
-from sources.rocketmq.broker_words import files, forgets_after_s, log_bounds, retention, takes_turns
+from sources.rocketmq.broker_words import files, forgets_after_s, log_bounds, may_let_wait, retention, takes_turns
 from sources.rocketmq.client import NO_SECURITY
 from sources.rocketmq.commitlog import DEFAULT_MAX_RECORD_BYTES, Limits
 from sources.rocketmq.ha import DEFAULT_MAX_FRAME_BYTES
@@ -63,9 +64,9 @@ class RocketMQLog:
     Either `path`, a directory of segment files; or `master` (HA port) and `remoting` (normal port) of one broker; or
     `name_servers`, which are asked at each connection for the master of the broker that the log id names.
     `past_damage` says that `read` hands damage over instead of raising it, and `bounds` and `plan` look past it.
-    `parallel_reads` says that no producer waits for slaves: several tasks may read over HA at once, and from above the
-    committed position. `connect_timeout_ms` is also how long the broker may take to answer a request.
-    Raises ConfigurationError.
+    `parallel_reads` says that no producer waits for slaves: several tasks may read over HA at once, and also from a
+    SYNC_MASTER from above the committed position. `connect_timeout_ms` is also how long the broker may take to answer
+    a request. Raises ConfigurationError.
     """
 
     log_id: LogId
@@ -125,12 +126,17 @@ class RocketMQLog:
     def role(self) -> str:
         return "reader" if self.path is not None else "slave"
 
-    def check(self) -> None:
-        """Refuse a broker that speaks another protocol at its HA port, or that would count this replica twice."""
+    def check(self, *, is_replica: bool = True) -> None:
+        """Refuse a broker that speaks another protocol at its HA port, or that would count this replica twice; or that
+        would count one where none is."""
         broker = self._broker()
-        if broker is not None:
-            with naming(self.log_id):
-                check_broker(broker.config(), parallel_reads=self.parallel_reads)
+        if broker is None:
+            return
+        with naming(self.log_id):
+            config = broker.config()
+            check_broker(config, parallel_reads=self.parallel_reads)
+            if not (is_replica or self.parallel_reads) and may_let_wait(config):
+                raise _no_replica(config)
 
     def bounds(self, known: Offset | None = None) -> OffsetRange:
         """As the contract says. `known`, an end found earlier, spares the look at files below it."""
@@ -297,7 +303,7 @@ class RocketMQLog:
             bounds, config = client.commit_log_bounds(), client.broker_config()
         check_within(wanted, bounds)
         check_broker(config, parallel_reads=self.parallel_reads)
-        if not self.parallel_reads:
+        if not self.parallel_reads and may_let_wait(config):
             _check_promise(wanted.start, committed, bounds)
         options = self._read_options(forgets_after_s(config) if takes_turns(config) else None)
         with closing(read_stream(broker.ha(), wanted.start, options)) as pieces:
@@ -317,6 +323,16 @@ class RocketMQLog:
             max_frame_bytes=self.max_frame_bytes,
             forgotten_after_s=forgotten_after_s,
         )
+
+
+def _no_replica(config: Mapping[str, str]) -> ConfigurationError:
+    return ConfigurationError(
+        "a stream of records is no replica, and would pass for one: what it asks for counts as acknowledged",
+        expected="brokerRole=ASYNC_MASTER, whose producers wait for nobody, or SLAVE",
+        found=f"brokerRole={config.get('brokerRole')}",
+        hint="Read from a slave's HA port, or the segment files by path, or the tables of a replica; or set "
+        "parallelReads, if no producer waits for this master's slaves.",
+    )
 
 
 def _check_promise(start: Offset, committed: Offset | None, bounds: OffsetRange) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,9 +11,11 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 import pytest
 
 from sources.address import Address
-from sources.errors import MasterRefused
+from sources.datasource import SourceOptions, StreamReader, to_json
+from sources.errors import ConfigurationError, MasterRefused, find_error
 from sources.master import Session
 from sources.offsets import LogId, Offset, OffsetRange
+from sources.options import parse_options
 from sources.rocketmq.client import RemotingClient, connect
 from sources.rocketmq.ha import encode_report
 from sources.rocketmq.log import RocketMQLog
@@ -170,3 +173,20 @@ def test_a_count_that_is_changed_is_heeded_at_the_next_batch(broker: Broker) -> 
             assert eventually(lambda: listed(client) == 1)
     finally:
         in_sync_replicas(broker, 3)
+
+
+def test_a_stream_of_records_is_counted_for_nothing(broker: Broker) -> None:
+    """Whoever streams records has committed nothing, so no producer may be answered for it."""
+    with Producer(Address("127.0.0.1", broker.port), window=32) as producer:
+        list(producer.send_all(Message("stream", b"x" * 500) for _ in range(20)))
+    log = log_of(broker)
+    end = log.bounds().end
+    options = parse_options(SourceOptions, {"path": "elsewhere"}, where="test")
+    reader = StreamReader(log, options)
+    with counting(broker) as counts, pytest.raises(RuntimeError) as caught:
+        list(itertools.chain(*map(reader.read, reader.partitions(to_json(Offset(end - 600)), to_json(end)))))
+    error = find_error(str(caught.value))
+    assert isinstance(error, ConfigurationError)
+    assert error.log == "rocketmq/b1"
+    assert "brokerRole=SYNC_MASTER" in str(error)
+    assert set(counts) == {0}

@@ -57,9 +57,9 @@ class Served:
 
 
 @contextmanager
-def embedded_master(store: Path, commitlog: Path | None = None) -> Iterator[Served]:
-    """A master on free ports with files of 1 MiB; on a copy of `commitlog`, if given."""
+def embedded_master(store: Path, commitlog: Path | None = None, **changes: object) -> Iterator[Served]:
+    """A master on free ports with files of 1 MiB; on a copy of `commitlog`, if given. `changes` of its settings."""
     if commitlog is not None:
         shutil.copytree(commitlog, store / "commitlog")
-    with running_master(settings_for(store)) as master:
+    with running_master(settings_for(store), **changes) as master:
         yield Served(master)

@@ -53,7 +53,7 @@ class MemoryMaster:
             offset += size
         return rows
 
-    def check(self) -> None:
+    def check(self, *, is_replica: bool = True) -> None:
         """Nothing stands against it."""
 
     def bounds(self, known: Offset | None = None) -> OffsetRange:

@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from sources.datasource import RECORDS_SCHEMA, StreamReader, from_json, register, to_json
 from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, LogtwinError, find_error
 from sources.offsets import Offset
+from sources.rocketmq.broker.double_write import DoubleWriteSettings
 from tests.pipeline.masters import embedded_master
 from tests.truth import Fixture
 
@@ -144,15 +145,50 @@ def test_records_over_ha(spark: SparkSession, fixture_550: Fixture, tmp_path: Pa
     assert seen == truth_offsets(fixture_550)
 
 
+WAITS = DoubleWriteSettings(role="SYNC_MASTER")
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_a_stream_of_records_is_no_replica_to_producers_that_wait(
+    spark: SparkSession, fixture_550: Fixture, tmp_path: Path, start: str
+) -> None:
+    """Its first batch may promise nothing, but its second one would."""
+    store = tmp_path / "store"
+    with embedded_master(store, commitlog=fixture_550.commitlog_path, double_write=WAITS) as master:
+        options = {**master.options, "startingOffset": start}
+        with master.watched() as counted:
+            error = error_of(lambda: stream(spark, options, tmp_path / "c", lambda batch, _: None))
+        assert isinstance(error, ConfigurationError)
+        assert "is no replica" in str(error)
+        assert "parallelReads" in str(error)
+        assert counted == set()
+        seen: list[int] = []
+        trusted = {**master.options, "parallelReads": "true"}
+        stream(spark, trusted, tmp_path / "t", lambda batch, _: seen.extend(offsets(batch)))
+        assert sorted(seen) == truth_offsets(fixture_550)
+
+
 def test_over_ha_a_start_that_would_promise_too_much_is_refused(
+    spark: SparkSession, fixture_550: Fixture, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    with embedded_master(store, commitlog=fixture_550.commitlog_path, double_write=WAITS) as master:
+        frame = spark.read.format("logtwin").options(**master.options, startingOffset="1000000")
+        with master.watched() as counted:
+            error = error_of(lambda: frame.load().count())
+        assert isinstance(error, ConfigurationError)
+        assert "parallel_reads" in str(error)
+        assert counted == set()
+        assert frame.option("parallelReads", "true").load().count() > 0
+        assert spark.read.format("logtwin").options(**master.options).load().count() == len(fixture_550.rows)
+
+
+def test_where_nobody_waits_records_are_read_from_anywhere(
     spark: SparkSession, fixture_550: Fixture, tmp_path: Path
 ) -> None:
     with embedded_master(tmp_path / "store", commitlog=fixture_550.commitlog_path) as master:
         frame = spark.read.format("logtwin").options(**master.options, startingOffset="1000000")
-        error = error_of(lambda: frame.load().count())
-        assert isinstance(error, ConfigurationError)
-        assert "parallel_reads" in str(error)
-        assert frame.option("parallelReads", "true").load().count() > 0
+        assert sorted(offsets(frame.load())) == [at for at in truth_offsets(fixture_550) if at >= 1_000_000]
 
 
 def stream(

@@ -183,6 +183,26 @@ def test_no_connection_starts_above_the_committed_position(start: int, committed
     assert "parallel_reads" in str(caught.value.hint)
 
 
+@pytest.mark.parametrize("role", ["ASYNC_MASTER", "SLAVE"])
+def test_a_master_that_lets_nobody_wait_takes_no_start_for_a_promise(fixture_550: Fixture, role: str) -> None:
+    start = fixture_550.rows[50]["physical_offset"]
+    with over_ha((serve_log(fixture_550.log),), telling(0, fixture_550.max_offset, role=role)) as (log, _):
+        assert_is(read(log, start, start + 50_000, committed=None), fixture_550, start, start + 50_000)
+        log.check(is_replica=False)
+
+
+def test_who_keeps_nothing_may_not_follow_a_master_whose_producers_wait() -> None:
+    for answer in (telling(0, 5000, role="SYNC_MASTER"), holding(0, 5000)):  # and one that does not say
+        with over_ha((serve_log(b""),), answer) as (log, master):
+            log.check()
+            with pytest.raises(ConfigurationError, match=r"rocketmq/broker-a: .* is no replica") as caught:
+                log.check(is_replica=False)
+            assert master.connections == []
+        assert "parallelReads" in str(caught.value.hint)
+    with over_ha((serve_log(b""),), telling(0, 5000, role="SYNC_MASTER"), parallel_reads=True) as (log, _):
+        log.check(is_replica=False)
+
+
 def test_below_the_masters_minimum_there_is_nothing_left_to_promise(fixture_550: Fixture) -> None:
     """HA-40: a replica that has nothing yet may begin in the middle of a log, at the master's minimum."""
     minimum = fixture_550.rows[50]["physical_offset"]
@@ -210,16 +230,18 @@ def test_the_masters_own_count_of_acknowledgements(fixture_550: Fixture) -> None
 # What the master says of itself
 
 
-CONFIG = b"brokerRole=SYNC_MASTER\nmappedFileSizeCommitLog=1024\nfileReservedTime=48\ninSyncReplicas=%d\n"
+CONFIG = "brokerRole={}\nmappedFileSizeCommitLog=1024\nfileReservedTime=48\ninSyncReplicas={}\n"
 
 
-def telling(start: int, end: int, *, in_sync_replicas: int = 2) -> Callable[[Command], bytes]:
+def telling(
+    start: int, end: int, *, role: str = "SYNC_MASTER", in_sync_replicas: int = 2
+) -> Callable[[Command], bytes]:
     """A broker that answers 26 as well as 28."""
     info = holding(start, end)
 
     def answer(request: Command) -> bytes:
         if request.code == RequestCode.GET_BROKER_CONFIG:
-            return encode_command(request.response(0, body=CONFIG % in_sync_replicas))
+            return encode_command(request.response(0, body=CONFIG.format(role, in_sync_replicas).encode()))
         return info(request)
 
     return answer
