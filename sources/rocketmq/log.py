@@ -12,10 +12,12 @@ have ended before another one begins.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +34,7 @@ from sources.rocketmq import restore
 from sources.rocketmq.broker_check import check_broker
 from sources.rocketmq.broker_words import files, forgets_after_s, log_bounds, retention, takes_turns
 from sources.rocketmq.commitlog import DEFAULT_MAX_RECORD_BYTES, Limits
+from sources.rocketmq.controller_store import controller_warning
 from sources.rocketmq.ha import DEFAULT_MAX_FRAME_BYTES
 from sources.rocketmq.ha_client import ReadOptions, read_stream
 from sources.rocketmq.metadata import fetch
@@ -43,6 +46,7 @@ from sources.silent_session import SilentSession
 from sources.splits import split_bytes
 
 MIB = 1024 * 1024
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,11 +108,16 @@ class RocketMQLog:
         return "reader" if self.path is not None else "slave"
 
     def check(self) -> None:
-        """Refuse a broker that speaks another protocol at its HA port, or that would count this replica twice."""
+        """Refuse a broker that speaks another protocol at its HA port, or that would count this replica twice.
+
+        Of files that a fail-over may cut it warns.
+        """
         broker = self._broker()
         if broker is not None:
             with naming(self.log_id):
                 check_broker(broker.config(), parallel_reads=self.parallel_reads)
+        elif (warning := controller_warning(Path(self.path or ""))) is not None:
+            _logger.warning("%s: %s", self.log_id, warning)
 
     def bounds(self, known: Offset | None = None) -> OffsetRange:
         """As the contract says. `known`, an end found earlier, spares the look at files below it."""
