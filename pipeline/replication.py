@@ -5,8 +5,9 @@ It goes through `Phase`::
     starting ──▶ running ──▶ done          (--available-now: everything was there)
                   │   ▲
        transient  ▼   │ started again
-                 waiting                   the master went away; asked again for ever, and it says so. Or it no longer
-                  │                        holds what comes next: that was put on record, and the log goes on behind it;
+                 waiting                   the master or the tables' storage went away; asked again for ever, and it
+                  │                        says so. Or the master no longer holds what comes next: that was put on
+                  │                        record, and the log goes on behind it;
                   │                        or a master that overrules has another past: the replica went back to it
     any ──────────▶ failed | stopped       an error nobody but an operator can end, among them that another job has
                                            the log; a stop that was asked for
@@ -28,7 +29,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -39,7 +41,8 @@ from pipeline.run_state import Publisher, RunFile
 from sinks.log_state import Writer
 from sinks.spark_jobs import lost_worker
 from sinks.steps import BatchResult, Step
-from sources.errors import LogtwinError, ReplicaError, TakenOver, WorkerLost, find_error
+from sinks.storage_errors import passes, reason
+from sources.errors import LogtwinError, ReplicaError, StorageUnreachable, TakenOver, WorkerLost, find_error
 from sources.metadata import Fetched
 from sources.offsets import LogId, Offset
 
@@ -273,8 +276,13 @@ class Replication(ABC):
         writer = reader.load().writeStream.foreachBatch(self._process).queryName(name)
         writer = writer.option("checkpointLocation", checkpoint_uri)
         if self._available_now:
-            return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime=f"{int(self._config.trigger_interval_s * 1000)} milliseconds").start()
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=f"{int(self._config.trigger_interval_s * 1000)} milliseconds")
+        try:
+            return writer.start()
+        except (PySparkException, Py4JError) as error:  # its checkpoint cannot be begun
+            raise error_of(error, str(self._log_id)) from error
 
     def _process(self, batch: DataFrame, batch_id: int) -> None:
         with self._in_batch:
@@ -354,10 +362,17 @@ def source_options(given: Mapping[str, object]) -> dict[str, str]:
     return {name.replace("_", ""): _as_option(value) for name, value in given.items() if value is not None}
 
 
-def error_of(failure: StreamingQueryException, log_id: str) -> LogtwinError:
+def error_of(failure: Exception, log_id: str) -> LogtwinError:
     """What ended a query, as the error that was raised in whichever process it was."""
     text = str(failure)
     found = find_error(text) or lost_worker(text, log=log_id)
+    if found is None and passes(failure):
+        found = StorageUnreachable(
+            "the storage of the tables or checkpoints refuses Spark",
+            log=log_id,
+            found=reason(failure),
+            hint="A running job tries again. Nothing is lost: what was not committed is read from the master again.",
+        )
     return found or LogtwinError(
         "the streaming query failed", log=log_id, found=text.strip()[-2000:], hint="This is a defect: please report it."
     )

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from sinks.files import DataFile
 from sinks.kernel import KernelConflict, KernelTable
+from sinks.storage_errors import failed_by
 from sinks.tables import TableSpec
 from sinks.warehouse import ensure_table
 from sources.errors import ReplicaError
@@ -54,9 +55,9 @@ class FollowingTable:
             return True
         raise self.failure(f"a conflict at each of {_ATTEMPTS} attempts")
 
-    def failure(self, found: str) -> ReplicaError:
+    def failure(self, found: object) -> ReplicaError:
         """That nothing can be written, because of what was `found`."""
-        return ReplicaError(
+        return failed_by(found)(
             f"what a commit owes to the table {self._spec.name} cannot be written",
             expected=f"to add rows to {self.path}",
             found=found,

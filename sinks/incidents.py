@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 from sinks.files import DataFile, FileWriter, new_name, open_parquet
 from sinks.kernel import KernelConflict, KernelTable, Snapshot, StoredFile
 from sinks.retries import ATTEMPTS, until_it_takes
+from sinks.storage_errors import failed_by
 from sinks.tables import INCIDENTS, LOG_ID, in_numbers
 from sinks.warehouse import absolute, ensure_table
 from sources.errors import ReplicaError
@@ -162,7 +163,7 @@ class IncidentsTable:
         try:
             rows, _ = self._read(self._files(snapshot))
         except (OSError, pa.ArrowException, KeyError, ValueError) as error:
-            raise self._failure("the incidents cannot be read", str(error)) from error
+            raise self._failure("the incidents cannot be read", error) from error
         return sorted(rows.values(), key=lambda row: (row.epoch, row.found.start, row.found.end, row.id))
 
     def open(self) -> list[IncidentRow]:
@@ -197,7 +198,7 @@ class IncidentsTable:
         except KernelConflict as error:
             raise self._failure("the incidents cannot be written", f"{ATTEMPTS} conflicts") from error
         except (OSError, pa.ArrowException, KeyError, ValueError) as error:
-            raise self._failure("the incidents cannot be written", str(error)) from error
+            raise self._failure("the incidents cannot be written", error) from error
 
     def _exchange(self, change: Callable[[Rows], Rows]) -> int:
         snapshot = self._table.snapshot()
@@ -236,8 +237,8 @@ class IncidentsTable:
                 writer.write(batch)
             return writer.finish()
 
-    def _failure(self, problem: str, found: str) -> ReplicaError:
-        return ReplicaError(
+    def _failure(self, problem: str, found: object) -> ReplicaError:
+        return failed_by(found)(
             problem,
             log=self._log_id,
             found=found,

@@ -36,6 +36,7 @@ from pyspark.sql.types import StructType
 
 from sinks.files import DataFile
 from sinks.java_names import java_names
+from sinks.storage_errors import failed_by, java_causes
 from sinks.version_files import VersionFiles
 from sources.errors import ReplicaError
 from sources.offsets import OffsetRange
@@ -51,11 +52,13 @@ _CONFLICTS = frozenset(
         "ConcurrentWriteException",
         "MetadataChangedException",
         "ProtocolChangedException",
-        "MaxCommitRetryLimitReachedException",
         "CommitStateUnknownException",
         _ALREADY_THERE,
     )
 )
+# Kernel tries a commit 200 times, whatever its storage says; a conflict it is where the version was there each time.
+_TRIED_OFTEN = "MaxCommitRetryLimitReachedException"
+_THERE = "FileAlreadyExistsException"
 # Kernel's names of post-commit hooks.
 _CHECKPOINT = "CHECKPOINT"
 _CHECKSUM_OF_ALL = "CHECKSUM_FULL"
@@ -338,7 +341,7 @@ class KernelTable:
             result = java.commit(self._engine, actions)
         self._hooks.extend(_worth_it(result.getPostCommitHooks()))
         version = int(result.getVersion())
-        self._versions.sync(version)
+        self._sync(version)
         self._own = self._own_commit(result, version)
         return version
 
@@ -454,20 +457,34 @@ class KernelTable:
         try:
             yield
         except Py4JJavaError as error:
-            message = f"{_java_class(error)}: {error.java_exception.getMessage()}"
-            if _java_class(error) in _CONFLICTS:
+            *outer, inner = java_causes(error.java_exception)
+            message = f"{_java_class(error)}: {error.java_exception.getMessage()}" + (f" ({inner})" if outer else "")
+            if _java_class(error) in _CONFLICTS or (_java_class(error) == _TRIED_OFTEN and _THERE in inner):
                 raise KernelConflict(message) from error
-            raise self._failure(message) from error
+            raise self._failure(error, message) from error
         except (PySparkException, Py4JError, OSError) as error:
             # PySpark turns some of Java's exceptions into its own; OSError is a commit that cannot be synced
-            raise self._failure(str(error)) from error
+            raise self._failure(error, str(error)) from error
 
-    def _failure(self, message: str) -> ReplicaError:
-        return ReplicaError(
+    def _failure(self, error: Exception, message: str) -> ReplicaError:
+        return failed_by(error)(
             f"Delta Kernel failed on the table {self.path}",
             found=message,
             hint="Check that the table's storage can be reached and written, then start again.",
         )
+
+    def _sync(self, version: int) -> None:
+        """Never to be waited out: an operating system tells of bytes that it lost once, and who reads them back from
+        its memory would promise what is on no disk.
+        """
+        try:
+            self._versions.sync(version)
+        except OSError as error:
+            raise ReplicaError(
+                f"version {version} of the table {self.path} was committed, and cannot be forced to its disk",
+                found=error,
+                hint="Check the disk, and the table (logtwin verify), before starting again.",
+            ) from error
 
 
 def _each(iterator: Any) -> Iterator[Any]:

@@ -26,6 +26,7 @@ from pyspark.sql import SparkSession
 from sinks.files import DataFile, FileWriter, open_parquet
 from sinks.kernel import KernelTable, Partition, Snapshot, StoredFile
 from sinks.key_map import ENTRIES_SCHEMA, bucket_of, by_bucket, merged
+from sinks.storage_errors import failed_by
 from sinks.tables import BUCKET, EPOCH, KEY_VALUES, LOG_ID
 from sinks.warehouse import absolute, ensure_table
 from sources.errors import ReplicaError
@@ -150,7 +151,7 @@ class KeyValues:
                     for batch in opened.iter_batches(_ROWS_AT_ONCE, columns=list(columns)):
                         yield batch.select(columns).cast(schema)
             except (OSError, ValueError, pa.ArrowException) as error:
-                raise self._unreadable(f"the data file {self._table.path}/{file.path}", str(error)) from error
+                raise self._unreadable(f"the data file {self._table.path}/{file.path}", error) from error
 
     def _write(self, bucket: str, entries: pa.Table, epoch: int) -> tuple[Partition, DataFile]:
         """One file. The partition columns are in it too: not every reader takes them from the Delta log alone."""
@@ -161,8 +162,8 @@ class KeyValues:
                 writer.write(_with_constants(batch, {**partition, EPOCH.name: epoch}))
             return partition, writer.finish()
 
-    def _unreadable(self, what: str, found: str | None) -> ReplicaError:
-        return ReplicaError(
+    def _unreadable(self, what: str, found: object) -> ReplicaError:
+        return failed_by(found)(
             f"{what} cannot be read",
             log=self._log_id,
             expected="what this version writes",

@@ -25,6 +25,7 @@ from sinks.position import Held, LogTable
 from sinks.proof.stored import parts, read
 from sinks.proof.whole_ledger import read_ledger
 from sinks.retries import ATTEMPTS, until_it_takes
+from sinks.storage_errors import failed_by
 from sinks.tables import KEY_VALUES, LOG
 from sinks.warehouse import absolute
 from sources.errors import LogError, ReplicaError
@@ -65,7 +66,7 @@ class KeyedStateFollower:
         except KernelConflict as error:
             raise self._failure(f"a conflict at each of {ATTEMPTS} attempts") from error
         except (OSError, pa.ArrowException, LogError) as error:  # a LogError is of a row that the master never sent
-            raise self._failure(str(error)) from error
+            raise self._failure(error) from error
 
     def _follow(self, keyed: KeyedState) -> bool:
         view = self._map.look()
@@ -125,8 +126,8 @@ class KeyedStateFollower:
                 hint="logtwin backfill --from 0 brings them from the master; keep_gb is not for this log.",
             )
 
-    def _failure(self, found: str) -> ReplicaError:
-        return ReplicaError(
+    def _failure(self, found: object) -> ReplicaError:
+        return failed_by(found)(
             f"the map of the log cannot be brought to {KEY_VALUES.path(self._warehouse)}",
             log=self._log_id,
             found=found,

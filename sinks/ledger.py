@@ -144,7 +144,7 @@ class Ledger:
                 writer.write(batch)
                 return writer.finish()
         except OSError as error:
-            raise self._table.failure(str(error)) from error
+            raise self._table.failure(error) from error
 
 
 def _of(log_id: LogId, epoch: int, rows: Sequence[LedgerRow]) -> list[Entry]:

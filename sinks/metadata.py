@@ -29,6 +29,7 @@ from sinks.files import DataFile, FileWriter, open_parquet
 from sinks.kernel import KernelConflict, KernelTable, Partition, Snapshot, StoredFile
 from sinks.metadata_versions import Change, Row, compare
 from sinks.retries import ATTEMPTS, until_it_takes
+from sinks.storage_errors import failed_by
 from sinks.tables import IS_CURRENT, LOG_ID, metadata_table
 from sinks.warehouse import absolute, ensure_table
 from sources.errors import MasterError, ReplicaError
@@ -78,7 +79,7 @@ class MetadataTable:
         except KernelConflict as error:
             raise self._failure(f"a conflict at each of {ATTEMPTS} attempts") from error
         except (OSError, pa.ArrowException) as error:
-            raise self._failure(str(error)) from error
+            raise self._failure(error) from error
 
     def _record(self, items: Sequence[Row], fetched_at: datetime, version: int) -> int:
         snapshot = self._table.snapshot()
@@ -150,8 +151,8 @@ class MetadataTable:
             hint="Its clock or its file went back; the next change with a later version is taken again.",
         )
 
-    def _failure(self, found: str) -> ReplicaError:
-        return ReplicaError(
+    def _failure(self, found: object) -> ReplicaError:
+        return failed_by(found)(
             f"the {self._kind.name} that were fetched cannot be written to {self._table.path}",
             log=self._log_id,
             found=found,

@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from sinks.files import open_parquet
 from sinks.kernel import KernelTable, Overlap
+from sinks.storage_errors import failed_by
 from sinks.tables import LOG_ID, QUARANTINE
 from sinks.warehouse import absolute
-from sources.errors import ReplicaError
 from sources.offsets import LogId, OffsetRange
 
 _COLUMNS = [LOG_ID.name, "offset", "end", "cause", "bytes"]
@@ -53,7 +53,7 @@ def _read(folder: str, name: str, log_id: LogId, wanted: OffsetRange, head_bytes
             for batch in file.iter_batches(_PIECES_AT_ONCE, columns=_COLUMNS):
                 yield from _pieces(pa.Table.from_batches([batch]).filter(is_wanted), head_bytes)
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise ReplicaError(
+        raise failed_by(error)(
             f"the data file {folder}/{name} cannot be read",
             log=log_id,
             found=error,

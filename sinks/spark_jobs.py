@@ -13,7 +13,8 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sources.errors import LogtwinError, ReplicaError, WorkerLost, find_error
+from sinks.storage_errors import failed_by
+from sources.errors import LogtwinError, WorkerLost, find_error
 
 # It did not start; it ended at work; it had ended before it was given any.
 _WORKER_LOST = (
@@ -89,7 +90,7 @@ def job_failure(error: Exception, facts: JobFacts) -> LogtwinError:
     """Of the `error` that collecting raised: a task's own, as what it was, or a ReplicaError that says `facts`."""
     text = str(error)
     found = find_error(text) or lost_worker(text, log=facts.log, offset=facts.offset)
-    return found or ReplicaError(
+    return found or failed_by(error)(
         facts.problem, log=facts.log, offset=facts.offset, found=_last_line(text), hint=facts.hint
     )
 

@@ -135,11 +135,22 @@ def passes_as_told(text: str) -> bool:
     return True in found and False not in found
 
 
+def reason(error: Exception) -> str:
+    """Of all that is `told` of an error that `passes`, the words of the cause that does."""
+    lines = told(error).splitlines()
+    return next((line for line in lines if passes_as_told(line)), lines[0]).strip()
+
+
 def told(error: Exception) -> str:
     """`error` and its causes, a line each: its type and what it says."""
     if isinstance(error, Py4JJavaError):
-        return "\n".join(_java_causes(error.java_exception))
-    return f"{type(error).__name__}: {error}"
+        return "\n".join(java_causes(error.java_exception))
+    lines = [f"{type(error).__name__}: {error}"]
+    cause = getattr(error, "_cause", None)  # PySpark's own chain: what a query's exception wraps is in no text of it
+    while cause is not None:
+        lines.append(str(cause))
+        cause = getattr(cause, "_cause", None)
+    return "\n".join(lines)
 
 
 def failed_by(found: object) -> type[ReplicaError]:
@@ -165,7 +176,8 @@ def _verdict(kind: str, says: str) -> bool | None:
     return False if kind in _STAYING else None
 
 
-def _java_causes(java: Any) -> Iterator[str]:
+def java_causes(java: Any) -> Iterator[str]:
+    """A Java exception and what it wraps, a line each."""
     while java is not None:
-        yield str(java.toString()).replace("\n", " ")
+        yield str(java.toString())
         java = java.getCause()

@@ -17,7 +17,15 @@ from sinks.proof.comparison import compare
 from sinks.proof.master_bytes import master_bytes
 from sinks.proof.stored import read
 from sinks.proof.verdicts import Compared, Verdict
-from sources.errors import AboveMaximum, BelowMinimum, LogError, LogtwinError, OffsetOutOfRange, ReplicaError
+from sources.errors import (
+    AboveMaximum,
+    BelowMinimum,
+    LogError,
+    LogtwinError,
+    OffsetOutOfRange,
+    ReplicaError,
+    StorageUnreachable,
+)
 from sources.master import MasterLog
 from sources.offsets import Offset
 
@@ -41,9 +49,11 @@ class SectionComparer:
                 raise RuntimeError(error.at(self.master.log_id).token()) from error
 
     def compared(self, section: Section, throttle: Throttle) -> list[Compared]:
-        """Raises MasterError where the master is away."""
+        """Raises MasterError where the master is away, StorageUnreachable where the table's storage is."""
         try:
             return self._compare(section, throttle)
+        except StorageUnreachable:  # says nothing of the bytes
+            raise
         except (ReplicaError, LogError, OffsetOutOfRange) as error:
             failed = error.at(self.master.log_id)
         if len(section.claims) > 1:

@@ -16,7 +16,7 @@ from sinks.kernel import KernelTable, Snapshot, StoredFile
 from sinks.ledger import LedgerRow
 from sinks.proof.stored_log import StoredLog
 from sinks.tables import LOG
-from sources.errors import ReplicaError
+from sources.errors import ReplicaError, StorageUnreachable
 from sources.offsets import LogId, OffsetRange
 
 
@@ -66,6 +66,8 @@ class DamageSearch:
         try:
             for _ in rows_of(self.table.path, LOG, file, self.log_id):
                 pass
+        except StorageUnreachable:  # nobody knows: a file that may be whole must not go
+            raise
         except ReplicaError:
             return False
         return True

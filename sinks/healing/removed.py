@@ -13,9 +13,9 @@ from sinks.files import DataFile, FileWriter, new_name
 from sinks.following import FollowingTable
 from sinks.healing.rewrite import rows_of
 from sinks.kernel import StoredFile
+from sinks.storage_errors import failed_by
 from sinks.tables import LOG, REMOVED
 from sinks.warehouse import absolute
-from sources.errors import ReplicaError
 from sources.offsets import LogId, Offset
 
 _FILE_BYTES = 256 * 1024 * 1024  # of Arrow's, before compression
@@ -43,7 +43,7 @@ class Removed:
             try:
                 return list(self._written(files, condition, epoch))
             except OSError as error:
-                raise ReplicaError(
+                raise failed_by(error)(
                     f"rows that are to be taken out cannot be copied to {self._table.path}",
                     log=self._log_id,
                     found=error,

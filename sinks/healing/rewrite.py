@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from sinks.files import DataFile, FileWriter, new_name, open_parquet
 from sinks.kernel import KernelTable, Overlap, Snapshot, StoredFile
+from sinks.storage_errors import failed_by
 from sinks.tables import LOG_ID, TableSpec
-from sources.errors import ReplicaError
 from sources.offsets import LogId, OffsetRange
 
 _ROWS_AT_ONCE = 16_384
@@ -126,7 +126,7 @@ class TakingOut:
                         writer.write(rest)
                 return writer.finish()
         except OSError as error:
-            raise ReplicaError(
+            raise failed_by(error)(
                 f"a file of the table {self._table.path} cannot be written",
                 log=self._rows.log_id,
                 found=error,
@@ -159,7 +159,7 @@ def _naming(file: StoredFile, folder: str, log_id: LogId) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise ReplicaError(
+        raise failed_by(error)(
             f"the data file {folder.rstrip('/')}/{file.path} cannot be read",
             log=log_id,
             found=error,

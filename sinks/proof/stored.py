@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 
 from sinks.files import open_parquet
 from sinks.kernel import KernelTable, Overlap, Snapshot, StoredFile
+from sinks.storage_errors import failed_by
 from sinks.tables import LOG_ID
-from sources.errors import ReplicaError
 from sources.master import RECORD_SCHEMA
 from sources.offsets import END, LogId, Offset, OffsetRange
 
@@ -154,7 +154,7 @@ class _File:
         try:
             yield
         except (OSError, ValueError, pa.ArrowException) as error:
-            raise ReplicaError(
+            raise failed_by(error)(
                 f"the data file {self._folder.rstrip('/')}/{self._part.path} cannot be read",
                 log=self._log_id,
                 offset=self._part.range.start,

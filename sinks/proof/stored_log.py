@@ -15,7 +15,7 @@ from sinks.ledger import REPAIR, LedgerRow
 from sinks.proof.stored import Part, parts, read
 from sinks.tables import LOG
 from sinks.warehouse import absolute
-from sources.errors import LogError, ReplicaError
+from sources.errors import LogError, ReplicaError, StorageUnreachable
 from sources.master import MasterLog
 from sources.offsets import Offset, OffsetRange
 
@@ -54,11 +54,13 @@ class StoredLog:
         return sum(map(len, lengths)), sum(int(part.sum()) for part in lengths)
 
     def is_whole(self, row: LedgerRow) -> bool:
-        """Whether the rows of its range give the bytes that were replicated."""
+        """Whether the rows of its range give the bytes that were replicated. Raises StorageUnreachable."""
         digest = hashlib.sha256()
         try:
             for record in self.records(row.range):
                 digest.update(record.raw)
+        except StorageUnreachable:
+            raise
         except (ReplicaError, LogError):
             return False
         return written(digest) == row.checksum

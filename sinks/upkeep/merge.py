@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from sinks.files import DataFile, FileWriter, new_name, open_parquet
 from sinks.kernel import Partition
+from sinks.storage_errors import failed_by
 from sinks.tables import TableSpec
 from sources.errors import LogtwinError, ReplicaError, error_from
 from sources.offsets import Offset
@@ -83,7 +84,7 @@ class Merging:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _failure(self, path: str, expected: str, found: object) -> ReplicaError:
-        return ReplicaError(
+        return failed_by(found)(
             f"the data file {self.folder.rstrip('/')}/{path} cannot be merged with others",
             expected=expected,
             found=found,

@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from sinks.spark_jobs import first_line
+from sinks.storage_errors import failed_by
 from sinks.tables import KAFKA_LOG, KEY_VALUES, LEDGER, LOG, LOSS_TABLES, METADATA_TABLES, TableSpec, spark_schema
 from sinks.views.catalog import Catalog
 from sinks.views.definition import VIEWS, view
@@ -83,7 +84,7 @@ def newest_versions(spark: SparkSession, place: str) -> dict[str, int]:
     try:
         versions = {spec.name: _newest_version(spark, spec.path(place)) for spec in TABLES}
     except (PySparkException, Py4JError) as error:
-        raise ReplicaError(
+        raise failed_by(error)(
             f"the tables in {place} cannot be opened",
             found=first_line(error),
             hint="Check that their storage can be reached, and that the session has Delta.",

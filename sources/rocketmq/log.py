@@ -13,10 +13,12 @@ have ended before another one begins.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TypedDict
 
 import numpy as np
@@ -35,6 +37,7 @@ from sources.rocketmq.broker_check import check_broker
 from sources.rocketmq.broker_words import files, forgets_after_s, log_bounds, may_let_wait, retention, takes_turns
 from sources.rocketmq.client import NO_SECURITY
 from sources.rocketmq.commitlog import DEFAULT_MAX_RECORD_BYTES, Limits
+from sources.rocketmq.controller_store import controller_warning
 from sources.rocketmq.ha import DEFAULT_MAX_FRAME_BYTES
 from sources.rocketmq.ha_client import ReadOptions, read_stream
 from sources.rocketmq.metadata import fetch
@@ -47,6 +50,7 @@ from sources.silent_session import SilentSession
 from sources.splits import split_bytes
 
 MIB = 1024 * 1024
+_logger = logging.getLogger(__name__)
 
 
 class _Manner(TypedDict):
@@ -128,9 +132,11 @@ class RocketMQLog:
 
     def check(self, *, is_replica: bool = True) -> None:
         """Refuse a broker that speaks another protocol at its HA port, or that would count this replica twice; or that
-        would count one where none is."""
+        would count one where none is. Of files that a fail-over may cut it warns, once: who is no replica asks again."""
         broker = self._broker()
         if broker is None:
+            if is_replica and (warning := controller_warning(Path(self.path or ""))) is not None:
+                _logger.warning("%s: %s", self.log_id, warning)
             return
         with naming(self.log_id):
             config = broker.config()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,3 +96,17 @@ def test_a_checkpoint_that_disagrees_is_moved_aside_and_the_table_is_right(
     assert_complete(spark, lake, fixture_550.log)
     assert "the table is right" in caplog.text
     assert len(list((lake / "_checkpoints" / "rocketmq").glob("test.disagreed-*"))) == 1
+
+
+def test_the_sockets_of_a_killed_driver_go_at_the_next_start(
+    master: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:
+        monkeypatch.setenv("TMPDIR", short)
+        kill_after("files", config_file(tmp_path, master))
+        before = set(Path(short).rglob("*.sock"))
+        assert before
+        subprocess.run(
+            [sys.executable, "-c", "from pipeline.worker_sockets import socket_folder; socket_folder()"], check=True
+        )
+        assert not set(Path(short).rglob("*.sock"))

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from pathlib import Path
+from types import ModuleType
+from typing import NoReturn
 
 import pytest
 from delta.tables import DeltaTable
 
 from pipeline.repair import repair_logs
+from sinks.healing import rewrite
 from sinks.incidents import State
-from sources.errors import ReplicaError
+from sinks.proof import stored
+from sources.errors import ReplicaError, StorageUnreachable
 from sources.loss import Condition
 from sources.offsets import OffsetRange
 from tests.pipeline.faulty_log import FaultyLog
@@ -18,6 +23,26 @@ from tests.pipeline.repair_bench import OTHER, Bench, newest_file, spoil
 from tests.pipeline.running import assert_complete, job_config, replicate_now
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+@pytest.mark.parametrize("module", [stored, rewrite])
+def test_a_file_that_cannot_be_reached_just_now_is_not_taken_out(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, module: ModuleType
+) -> None:
+    before, end = bench.rows("log"), bench.log.end
+    spoil(newest_file(bench))
+    bench.found(Condition.REPLICA_DAMAGED, end - 10, end)
+
+    def unreachable(folder: str, name: str) -> NoReturn:
+        raise OSError(errno.EIO, f"{folder}/{name}")
+
+    with monkeypatch.context() as away:
+        away.setattr(module, "open_parquet", unreachable)
+        with pytest.raises(StorageUnreachable):
+            bench.repair()
+    assert bench.holes() == ()
+    bench.repair()
+    assert bench.rows("log") == [row for row in before if row["offset"] < bench.holes()[0].start]
 
 
 @pytest.mark.parametrize("is_gone", [False, True])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
@@ -10,7 +12,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from sinks.spark_jobs import JobFacts, run_tasks
-from sources.errors import MasterSilent, ReplicaError, across_processes
+from sources.errors import MasterSilent, ReplicaError, StorageUnreachable, across_processes
 
 pytestmark = pytest.mark.spark
 
@@ -27,6 +29,11 @@ def in_task(words: Iterable[str]) -> Iterator[tuple[int, str]]:
 
 def fail(words: Iterable[str]) -> NoReturn:
     raise ValueError(f"no {' or '.join(words)}")
+
+
+def refuse(numbers: Iterable[int]) -> NoReturn:
+    (number,) = numbers
+    raise OSError(number, os.strerror(number))
 
 
 def find_silence(words: Iterable[str]) -> NoReturn:
@@ -67,3 +74,13 @@ def test_of_another_the_facts_are_said_and_its_last_line(spark: SparkSession) ->
         "Run it again.",
     )
     assert "ValueError: no a" in str(found["found"])
+
+
+@pytest.mark.parametrize(("number", "expected"), [(errno.ENOSPC, StorageUnreachable), (errno.EACCES, ReplicaError)])
+def test_a_storage_that_refuses_a_task_for_now_is_named(
+    spark: SparkSession, number: int, expected: type[ReplicaError]
+) -> None:
+    with pytest.raises(ReplicaError) as caught:
+        run_tasks(spark, refuse, [number], FACTS)
+    assert type(caught.value) is expected
+    assert os.strerror(number) in str(caught.value.found)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import pickle
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 import pyarrow as pa
 import pytest
@@ -14,6 +16,7 @@ import pytest
 from pipeline.verification.plan import At, Section
 from pipeline.verification.task import SectionComparer
 from sinks.files import FileWriter, new_name
+from sinks.proof import stored
 from sinks.proof.stored import Part
 from sinks.proof.verdicts import Claim, Compared, Verdict
 from sinks.tables import LOG
@@ -24,6 +27,7 @@ from sources.errors import (
     MasterUnreachable,
     MissingSegment,
     ReplicaError,
+    StorageUnreachable,
     find_error,
 )
 from sources.offsets import Offset, OffsetRange
@@ -92,6 +96,18 @@ def test_a_file_that_cannot_be_read_concerns_its_own_claims(tmp_path: Path, part
     found = compared(tmp_path, parts)
     assert [one.verdict for one in found] == [Verdict.EQUAL, Verdict.UNREADABLE, Verdict.EQUAL]
     assert parts[1].path in str(found[1].error)
+
+
+def test_a_storage_that_is_away_is_no_verdict(
+    tmp_path: Path, parts: tuple[Part, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(folder: str, name: str) -> NoReturn:
+        raise OSError(errno.EIO, f"{folder}/{name}")
+
+    monkeypatch.setattr(stored, "open_parquet", unreachable)
+    with pytest.raises(RuntimeError) as caught:
+        compared(tmp_path, parts)
+    assert isinstance(find_error(str(caught.value)), StorageUnreachable)
 
 
 def test_a_file_of_the_master_that_is_missing_concerns_its_own_claims(tmp_path: Path, parts: tuple[Part, ...]) -> None:

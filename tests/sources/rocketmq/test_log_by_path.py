@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
+
+import pytest
 
 from sources.master import MasterView, SessionState
 from sources.offsets import Offset
@@ -34,6 +37,22 @@ def test_files_are_cut_at_records(fixture_log: Fixture) -> None:
         expected.append(owned(cut, end))
         cut = end
     assert pieces == tuple(expected)
+
+
+def test_files_that_a_fail_over_may_cut_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The epoch file as CheckpointFile of 5.5.0 writes it: a count, a CRC, a line of each epoch."""
+    (tmp_path / "commitlog").mkdir()
+    log = RocketMQLog(log_id=LOG_ID, path=str(tmp_path / "commitlog"))
+    log.check()
+    assert not caplog.records
+    epochs = "1-0\n2-4096\n"
+    crc = zlib.crc32(epochs.encode()) & 0x7FFFFFFF  # as UtilAll.crc32
+    (tmp_path / "epochFileCheckpoint").write_text(f"2\n{crc}\n{epochs}")
+    log.check()
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.message.startswith(f"{LOG_ID}: {tmp_path}/commitlog is the log of a broker in controller mode")
+    assert "confirm offset" in record.message
 
 
 def test_files_take_no_promises(tmp_path: Path) -> None:

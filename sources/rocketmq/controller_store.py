@@ -1,0 +1,26 @@
+"""Whether a directory of segment files is the store of a broker in controller mode (RocketMQ 5.x).
+
+Such a broker keeps its epochs in the file ``epochFileCheckpoint`` of the store's root, beside ``commitlog``: a count, a
+CRC, and a line ``epoch-start`` of each (MessageStoreConfig.getStorePathEpochFile, EpochFileCache, CheckpointFile). What
+it has written above its confirm offset no other replica need have: after a fail-over it cuts that off
+(AutoSwitchHAService), and other records are written there. By path nobody can ask how far it has confirmed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+EPOCH_FILE: Final = "epochFileCheckpoint"
+
+
+def controller_warning(commitlog: Path) -> str | None:
+    """What to know of the log in the directory `commitlog`, None where no controller chooses its master."""
+    found = commitlog.parent / EPOCH_FILE
+    if not found.exists():
+        return None
+    return (
+        f"{commitlog} is the log of a broker in controller mode ({found.name} lies beside it): what lies above its "
+        "confirm offset is replicated too, and a fail-over may cut it off. The log would then end with Rewritten or "
+        "AboveMaximum, and logtwin repair takes it back to what both share"
+    )

@@ -1,0 +1,130 @@
+"""The tables' storage goes away for a moment, at each place where a batch needs it: the job waits, and goes on.
+
+The faults are real exceptions of a Hadoop file system under real Kernel and Spark (`faulty_storage`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.config import Config
+from pipeline.progress import Phase, Progress
+from pipeline.replicate import Job
+from sinks.kernel import KernelTable
+from sinks.steps import Step
+from sources.errors import ReplicaError, StorageUnreachable
+from tests.pipeline.faulty_storage import FaultyStorage, installed
+from tests.pipeline.running import assert_complete, job_config, replicate_now, run_until
+from tests.truth import Fixture
+
+pytestmark = pytest.mark.spark
+
+A_COMMIT = r"rename .*/log/_delta_log/0+[2-9]\.json"
+
+
+@pytest.fixture(scope="module")
+def storage(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyStorage]:
+    with installed(spark, tmp_path_factory.mktemp("faulty")) as found:
+        yield found
+
+
+@pytest.fixture
+def config(tmp_path: Path, fixture_550: Fixture) -> Config:
+    config = job_config(tmp_path / "lake", path=str(fixture_550.commitlog_path), max_bytes_per_trigger=2_000_000)
+    return config.model_copy(update={"retry_wait_max_s": 0.1})
+
+
+def test_a_commit_whose_answer_is_lost_is_found_in_the_table(
+    spark: SparkSession, storage: FaultyStorage, fixture_550: Fixture, config: Config
+) -> None:
+    with storage.failing(A_COMMIT, after=True):
+        replicate_now(spark, config)
+        assert storage.hits == 1
+    assert_complete(spark, Path(config.warehouse), fixture_550.log)
+
+
+@pytest.mark.parametrize(
+    ("on", "kind", "after", "times"),
+    [
+        # The commit lands, nobody is told, and the table cannot be looked at either
+        pytest.param(
+            r"(rename|list) .*/log/_delta_log.*", "java.net.SocketTimeoutException", True, -1, id="answer lost"
+        ),
+        pytest.param(A_COMMIT, "org.apache.hadoop.ipc.StandbyException", False, -1, id="fail-over"),
+        pytest.param(r"rename .*/_checkpoints/.*/offsets/1", "java.net.ConnectException", False, 1, id="Spark's mark"),
+    ],
+)
+def test_a_job_waits_for_the_storage_and_writes_everything_once(
+    spark: SparkSession,
+    storage: FaultyStorage,
+    fixture_550: Fixture,
+    config: Config,
+    on: str,
+    kind: str,
+    after: bool,
+    times: int,
+) -> None:
+    end, files = fixture_550.max_offset, Counter[Step]()
+    with ExitStack() as fault:
+
+        def break_at_the_second_batch(step: Step) -> None:
+            files[step] += 1
+            if step is Step.FILES and files[step] == 2 and times < 0:
+                fault.enter_context(storage.failing(on, kind=kind, after=after, times=times))
+
+        if times > 0:
+            fault.enter_context(storage.failing(on, kind=kind, after=after, times=times))
+        job = Job(spark, config, available_now=False, on_step=break_at_the_second_batch)
+        job.start()
+        try:
+            waited = run_until(job, lambda now: now.phase in (Phase.WAITING, Phase.FAILED))
+            assert waited.phase is Phase.WAITING
+            storage.heal()
+            done = run_until(job, lambda now: now.position == end and now.phase is Phase.RUNNING)
+        finally:
+            job.close()
+    assert isinstance(waited.error, StorageUnreachable)
+    assert waited.error.log == "rocketmq/test"
+    assert kind in str(waited.error.found)
+    assert (set(done.failures), done.error) == ({"StorageUnreachable"}, None)
+    assert_complete(spark, Path(config.warehouse), fixture_550.log)
+
+
+def test_a_run_to_the_end_does_not_wait_and_is_run_again(
+    spark: SparkSession, storage: FaultyStorage, fixture_550: Fixture, config: Config
+) -> None:
+    with storage.failing(A_COMMIT, times=-1), pytest.raises(StorageUnreachable, match="SocketTimeout") as caught:
+        replicate_now(spark, config)
+    assert caught.value.exit_code == 5
+    replicate_now(spark, config)
+    assert_complete(spark, Path(config.warehouse), fixture_550.log)
+
+
+def test_what_no_waiting_helps_ends_the_log(spark: SparkSession, storage: FaultyStorage, config: Config) -> None:
+    def has_ended(now: Progress) -> bool:
+        return now.phase in (Phase.WAITING, Phase.FAILED)
+
+    with storage.failing(A_COMMIT, kind="org.apache.hadoop.security.AccessControlException", times=-1):
+        job = Job(spark, config, available_now=False)
+        job.start()
+        try:
+            ended = run_until(job, has_ended)
+        finally:
+            job.close()
+    assert ended.phase is Phase.FAILED
+    assert type(ended.error) is ReplicaError
+    assert "AccessControlException" in str(ended.error.found)
+
+
+def test_a_look_that_fails_is_named(spark: SparkSession, storage: FaultyStorage, tmp_path: Path) -> None:
+    with (
+        storage.failing("(list|open) .*/_delta_log.*", times=-1),
+        pytest.raises(StorageUnreachable, match="SocketTimeout"),
+    ):
+        KernelTable(spark, str(tmp_path / "log")).snapshot()

@@ -1,0 +1,62 @@
+"""The folder of a process's sockets: its own, and gone with it, however it ends."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_HOLD = (
+    "import sys, time; from pipeline.worker_sockets import socket_folder as f; print(f(), flush=True); sys.stdin.read()"
+)
+
+
+def a_process(tmp: Path) -> tuple[subprocess.Popen[str], Path]:
+    """One that has its folder, until its standard input ends."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _HOLD],
+        env={"TMPDIR": str(tmp)},
+        stdin=-1,
+        stdout=-1,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+    assert process.stdout is not None
+    return process, Path(process.stdout.readline().strip())
+
+
+def test_what_a_killed_process_left_goes_and_what_a_living_one_uses_stays(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    tmp = tmp_path_factory.mktemp("s")
+    living, its = a_process(tmp)
+    killed, left = a_process(tmp)
+    try:
+        assert its.parent == left.parent
+        assert its.parent.stat().st_mode & 0o777 == 0o700
+        (left / ".a.sock").touch()
+        (its / ".b.sock").touch()
+        killed.send_signal(signal.SIGKILL)
+        killed.wait(timeout=20)
+        assert left.exists()
+        third, own = a_process(tmp)
+        third.communicate(timeout=20)
+        assert not left.exists()
+        assert not own.exists()
+        assert (its / ".b.sock").exists()
+    finally:
+        for process in (living, killed):
+            process.communicate(timeout=20)
+    assert not its.exists()
+
+
+def test_a_folder_that_is_too_deep_is_not_used(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 80)
+    deep.mkdir()
+    process, folder = a_process(deep)
+    process.communicate(timeout=20)
+    assert len(str(folder)) + len("/.01234567-0123-0123-0123-0123456789ab.sock") <= 107
+    assert not folder.is_relative_to(deep)
