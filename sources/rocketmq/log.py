@@ -132,7 +132,7 @@ class RocketMQLog:
 
     def check(self, *, is_replica: bool = True) -> None:
         """Refuse a broker that speaks another protocol at its HA port, or that would count this replica twice; or that
-        would count one where none is. Of files that a fail-over may cut it warns, once: who is no replica asks again."""
+        would count one where none is. Of files that a fail-over may cut a replica is warned."""
         broker = self._broker()
         if broker is None:
             if is_replica and (warning := controller_warning(Path(self.path or ""))) is not None:
