@@ -190,7 +190,7 @@ def test_where_the_delta_log_was_cleaned_up_the_oldest_version_serves(spark: Spa
     newest = table.existing()
     folder = LogFolder(table.path)
     assert table.checkpoint(newest)
-    folder.remove(expired(folder.entries(), datetime.now(UTC) + timedelta(hours=1)))
+    folder.remove(expired(folder.entries(), datetime.now(UTC) + timedelta(hours=1), folder.is_whole))
     replica(ranges(spark, 3000, 4000), 3)
     log = PastLog(spark, str(tmp_path), BROKER_A)
     shown = log.as_of(Offset(500))
