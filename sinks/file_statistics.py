@@ -7,13 +7,17 @@ loses rows. So each value that cannot be written exactly is rounded outwards:
                  a reader that does not add it would lose rows)
     strings      at most MAX_STRING_CHARS characters: minimum cut (a prefix sorts before the whole), maximum cut and
                  followed by the greatest character there is
+    log ids      whole, however long: by them who repairs, deletes or merges tells whose rows a file has
     neither fits then the bound is left out, and the file is never skipped by that column
+
+Who reads bounds of strings asks `may_hold` and `holds_only`: files of older versions, and those that OPTIMIZE wrote,
+have log ids cut as well.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -23,6 +27,7 @@ import pyarrow.compute as pc
 
 MAX_STRING_CHARS = 32
 GREATEST_CHARACTER = "\U0010ffff"
+_WHOLE = ("log_id",)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -67,8 +72,9 @@ class Statistics:
         greatest: dict[str, Any] = {}
         for name, found in self._ranges.items():
             if found.least is not None:
-                _keep(least, name, lower_bound(found.least, self._types[name]))
-                _keep(greatest, name, upper_bound(found.greatest, self._types[name]))
+                is_whole, kind = name in _WHOLE, self._types[name]
+                _keep(least, name, found.least if is_whole else lower_bound(found.least, kind))
+                _keep(greatest, name, found.greatest if is_whole else upper_bound(found.greatest, kind))
         nulls = {name: found.nulls for name, found in self._ranges.items()}
         return json.dumps(
             {"numRecords": self.records, "minValues": least, "maxValues": greatest, "nullCount": nulls},
@@ -98,6 +104,26 @@ def upper_bound(greatest: Any, kind: pa.DataType) -> Any:
     if pa.types.is_string(kind):
         return _cut_upwards(greatest)
     return greatest
+
+
+def may_hold(statistics: Mapping[str, Any], column: str, text: str) -> bool:
+    """Whether a file with these statistics may have `text` in `column`."""
+    least, greatest = bounds(statistics, column)
+    return (least is None or least <= text) and (greatest is None or text <= greatest)
+
+
+def holds_only(statistics: Mapping[str, Any], column: str, text: str) -> bool:
+    """Whether all rows of a file with these statistics are proven to have `text` in `column`.
+
+    Also of bounds that may be cut: a greatest one that was cut ends with a character that follows no text, so that the
+    two are equal only where neither was.
+    """
+    return bounds(statistics, column) == (text, text) and not statistics.get("nullCount", {}).get(column)
+
+
+def bounds(statistics: Mapping[str, Any], column: str) -> tuple[Any, Any]:
+    """Least and greatest value of a column by the statistics of an add action, each None where they do not say."""
+    return statistics.get("minValues", {}).get(column), statistics.get("maxValues", {}).get(column)
 
 
 def _cut_upwards(text: str) -> str:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sinks.file_statistics import bounds, holds_only
 from sinks.files import DataFile, FileWriter, new_name, open_parquet
 from sinks.kernel import KernelTable, Overlap, Snapshot, StoredFile
 from sinks.storage_errors import failed_by
@@ -55,23 +55,18 @@ class Rows:
 
 def is_of(file: StoredFile, log_id: LogId) -> bool:
     """Whether its statistics prove that all rows of a file are of one log."""
-    return _bounds(file, LOG_ID.name) == (str(log_id), str(log_id))
+    return holds_only(file.statistics(), LOG_ID.name, str(log_id))
 
 
 def offsets_of(file: StoredFile) -> OffsetRange | None:
     """The offsets at which the rows of a file, of whatever log, start; None where the statistics do not say."""
-    least, greatest = _bounds(file, "offset")
+    least, greatest = bounds(file.statistics(), "offset")
     return None if least is None or greatest is None else OffsetRange(least, greatest + 1)
 
 
 def _lies_in(file: StoredFile, wanted: OffsetRange) -> bool:
     offsets = offsets_of(file)
     return offsets is not None and wanted.holds(offsets)
-
-
-def _bounds(file: StoredFile, column: str) -> tuple[Any, Any]:
-    statistics = file.statistics()
-    return statistics.get("minValues", {}).get(column), statistics.get("maxValues", {}).get(column)
 
 
 @dataclass(frozen=True, slots=True)

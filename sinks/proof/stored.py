@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from sinks.file_statistics import bounds
 from sinks.files import open_parquet
 from sinks.kernel import KernelTable, Overlap, Snapshot, StoredFile
 from sinks.storage_errors import failed_by
@@ -49,8 +50,7 @@ def parts(table: KernelTable, on: Snapshot, log_id: LogId, wanted: OffsetRange) 
 
 def _part(file: StoredFile) -> Part:
     statistics = file.statistics()
-    least = statistics.get("minValues", {}).get(_OFFSET)
-    greatest = statistics.get("maxValues", {}).get(_OFFSET)
+    least, greatest = bounds(statistics, _OFFSET)
     known = least is not None and greatest is not None
     allowed = OffsetRange(Offset(least), Offset(greatest + 1)) if known else _ANYWHERE
     return Part(file.path, allowed, statistics.get("numRecords", 0), file.size_bytes)

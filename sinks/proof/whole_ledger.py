@@ -21,6 +21,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from sinks.file_statistics import holds_only, may_hold
 from sinks.ledger import LedgerRow
 from sinks.place import open_folder
 from sinks.proof.completeness import COLUMNS
@@ -84,23 +85,16 @@ def _rows(path: str, files: pa.Table, log_id: LogId) -> list[pa.Table]:
         statistics = json.loads(text or "{}")
         if _is_one_row(statistics, log_id):
             known.append({column: statistics["minValues"].get(column) for column in COLUMNS})
-        elif _may_hold(statistics, log_id):
+        elif may_hold(statistics, LOG_ID.name, str(log_id)):
             others.append(unquote(name))
     return [pa.Table.from_pylist(known, schema=_AS_STATISTICS).cast(_ROWS), _read(path, others, log_id)]
 
 
 def _is_one_row(statistics: dict[str, Any], log_id: LogId) -> bool:
     """Whether a file has one row, of this log, and of each column statistics say what is in it, or that nothing is."""
-    least, greatest = statistics.get("minValues", {}), statistics.get("maxValues", {})
-    ids, nulls = {least.get(LOG_ID.name), greatest.get(LOG_ID.name)}, statistics.get("nullCount", {})
+    least, nulls = statistics.get("minValues", {}), statistics.get("nullCount", {})
     is_known = all(name in least or nulls.get(name) == 1 for name in COLUMNS)
-    return statistics.get("numRecords") == 1 and ids == {str(log_id)} and is_known
-
-
-def _may_hold(statistics: dict[str, Any], log_id: LogId) -> bool:
-    least = statistics.get("minValues", {}).get(LOG_ID.name, "")
-    greatest = statistics.get("maxValues", {}).get(LOG_ID.name)
-    return least <= str(log_id) and (greatest is None or str(log_id) <= greatest)
+    return statistics.get("numRecords") == 1 and is_known and holds_only(statistics, LOG_ID.name, str(log_id))
 
 
 def _read(path: str, names: Sequence[str], log_id: LogId) -> pa.Table:

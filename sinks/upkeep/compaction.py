@@ -154,9 +154,10 @@ class Compactor:
         return Candidate(first, file.path, file.size_bytes, statistics["numRecords"])
 
     def _is_ours(self, least: str | None, greatest: str | None) -> bool:
-        """Whether a file has rows of these logs alone, by its statistics: long ids are cut there."""
-        bounds = [(lower_bound(name, LOG_ID.type), upper_bound(name, LOG_ID.type)) for name in self._logs]
-        return any(lower == least for lower, _ in bounds) and any(upper == greatest for _, upper in bounds)
+        """Whether a file has rows of these logs alone, by its statistics: of older versions long ids are cut there."""
+        lowest = {bound for name in self._logs for bound in (name, lower_bound(name, LOG_ID.type))}
+        highest = {bound for name in self._logs for bound in (name, upper_bound(name, LOG_ID.type))}
+        return least in lowest and greatest in highest
 
     def _merge(self, part: Sequence[Group]) -> list[DataFile]:
         """One Spark job: a task a group. Raises what a task reported."""

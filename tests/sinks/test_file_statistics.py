@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.file_statistics import Statistics, lower_bound, upper_bound
+from sinks.file_statistics import Statistics, holds_only, lower_bound, may_hold, upper_bound
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -99,3 +99,36 @@ def test_times_lie_within_their_bounds(values: list[int]) -> None:
 @pytest.mark.parametrize("kind", [pa.int32(), pa.int64()])
 def test_numbers_are_exact(kind: pa.DataType) -> None:
     assert lower_bound(-7, kind) == upper_bound(-7, kind) == -7
+
+
+IDS = ["rocketmq/" + "a" * (size - 9) for size in (31, 32, 33, 60)] + ["rocketmq/" + "a" * 31 + end for end in "bcz|"]
+
+
+@pytest.mark.parametrize("one", IDS)
+@pytest.mark.parametrize("other", IDS)
+def test_whose_rows_a_file_has_is_known_of_ids_of_any_length(one: str, other: str) -> None:
+    found = stats(batch(log_id=pa.array([one, other])))
+    assert holds_only(found, "log_id", one) == (one == other)
+    assert may_hold(found, "log_id", one)
+    assert may_hold(found, "log_id", other)
+
+
+@pytest.mark.parametrize("one", IDS)
+@pytest.mark.parametrize("other", IDS)
+@pytest.mark.parametrize("tie_breaker", ["\U0010ffff", "\uffff"])
+def test_bounds_that_were_cut_prove_too_little_and_never_too_much(one: str, other: str, tie_breaker: str) -> None:
+    """As older versions and Delta's OPTIMIZE wrote them."""
+    least, greatest = min(one, other)[:32], max(one, other)
+    bounds = least, greatest if len(greatest) <= 32 else greatest[:32] + tie_breaker
+    found = {"minValues": {"log_id": bounds[0]}, "maxValues": {"log_id": bounds[1]}}
+    assert may_hold(found, "log_id", one)
+    assert may_hold(found, "log_id", other)
+    assert holds_only(found, "log_id", one) == (one == other and len(one) <= 32)
+    assert not may_hold(found, "log_id", "rocketmq/b")
+
+
+def test_without_bounds_nothing_is_known() -> None:
+    assert may_hold({}, "log_id", "x")
+    assert not holds_only({}, "log_id", "x")
+    nulls = {"minValues": {"log_id": "x"}, "maxValues": {"log_id": "x"}, "nullCount": {"log_id": 1}}
+    assert not holds_only(nulls, "log_id", "x")

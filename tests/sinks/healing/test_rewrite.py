@@ -134,3 +134,26 @@ def test_a_job_that_has_claimed_the_log_meanwhile_stops_the_cut(
     with pytest.raises(TakenOver):
         table.mark(held, back_to_12(held))
     assert numbers(path, BROKER_A) == list(range(25))
+
+
+LONG, ITS_TWIN = (LogId("rocketmq", "a" * 40 + end) for end in "bc")
+
+
+@pytest.mark.parametrize("is_optimized", [False, True])
+def test_ids_that_begin_alike_are_told_apart(spark: SparkSession, path: str, is_optimized: bool) -> None:
+    """By statistics where logtwin wrote the file; Delta's own are cut, and there the rows say it."""
+    table = LogTable(spark, path, LONG)
+    state = table.claim(Writer.of_this_process()).moved_to(Offset(2500), first=Offset(0), ledger=())
+    files = [file_of(path, rows_of(one, *part)) for one in (LONG, ITS_TWIN) for part in ((0, 12), (12, 25))]
+    table.commit(table.read(), state, files)
+    if is_optimized:
+        files_are_merged(spark, path)
+    else:
+        (Path(path) / files[1].name).unlink()  # what it would have to read: all of it goes, and nobody looks
+        (Path(path) / files[3].name).rename(Path(path) / "kept")
+    held = table.read()
+    table.cut(held, back_to_12(held), FROM_12, below_12)
+    if not is_optimized:
+        (Path(path) / "kept").rename(Path(path) / files[3].name)
+    assert numbers(path, LONG) == list(range(12))
+    assert numbers(path, ITS_TWIN) == list(range(25))
