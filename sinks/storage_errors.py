@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
 
 from sources.errors import ReplicaError, StorageUnreachable
 
@@ -124,6 +124,8 @@ _REMOTE: Final = re.compile(r"RemoteException\((?P<kind>[\w.$]+)\): ?(?P<says>.*
 
 def passes(error: Exception) -> bool:
     """Whether what a storage refused with `error` may be granted later, without anybody's help."""
+    if isinstance(error, (Py4JNetworkError, ConnectionError)):
+        return False  # the JVM of this process is gone: nobody else is spoken to over a connection of Python's here
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno in _PASSING_ERRNOS
     return passes_as_told(told(error))

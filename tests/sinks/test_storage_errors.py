@@ -6,6 +6,7 @@ import errno
 import os
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
 from sinks.storage_errors import failed_by, passes, passes_as_told
 from sources.errors import ReplicaError, StorageUnreachable
@@ -56,6 +57,18 @@ def test_what_it_will_not(number: int) -> None:
 )
 def test_of_all_causes_one_that_stays_decides(told: str, expected: bool) -> None:
     assert passes_as_told(told) is expected
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED)),
+        BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)),
+        Py4JNetworkError("Error while sending or receiving: Connection reset by peer"),
+    ],
+)
+def test_a_jvm_that_is_gone_does_not_come_back(error: Exception) -> None:
+    assert not passes(error)
 
 
 def test_nothing_but_an_exception_may_pass() -> None:
