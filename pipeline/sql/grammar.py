@@ -37,6 +37,7 @@ _RULES: Final = {"StatementDefault": Kind.QUERY, "Explain": Kind.DESCRIPTION} | 
     Kind.SETTING,
 )
 _DESCRIPTIONS: Final = ("Show", "Describe")
+_RUN_WHILE_ANALYSED: Final = ("Call", "VisitExecuteImmediate", "ExecuteImmediate")
 _IF_TEMPORARY: Final = ("CreateView", "CreateUserDefinedFunction")
 
 
@@ -46,8 +47,11 @@ def kind_of(spark: SparkSession, statement: Statement) -> Kind:
     Raises PySpark's ParseException where Spark cannot read it.
     """
     jvm = cast(Any, spark._jvm)
+    # Parsers ask the active session for its settings, and put its variables in: ${x} may stand for anything.
+    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
     spark._jsparkSession.sessionState().sqlParser().parsePlan(statement.text)
-    kind = _kind(_parsed(jvm, statement.text))
+    substitution = jvm.org.apache.spark.sql.internal.VariableSubstitution()
+    kind = _kind(_parsed(jvm, substitution.substitute(statement.text)))
     if kind is None:
         raise QueryError(
             f"line {statement.line}: this session only reads",
@@ -64,6 +68,8 @@ def _kind(rule: Any) -> Kind | None:
         return Kind.SETTING if rule.TEMPORARY() is not None else None
     if name.startswith(_DESCRIPTIONS):
         return Kind.DESCRIPTION
+    if name == "Explain" and str(rule.statement().getClass().getSimpleName()).startswith(_RUN_WHILE_ANALYSED):
+        return None
     return _RULES.get(name)
 
 

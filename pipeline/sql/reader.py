@@ -18,6 +18,7 @@ from pipeline.session import build_session, spark_log
 from pipeline.sql.failures import failure, gone
 from pipeline.sql.grammar import Kind, kind_of
 from pipeline.sql.past import Past
+from pipeline.sql.reach import frame_of
 from pipeline.sql.statements import Statement, split
 from sinks.views.as_of import register_as_of
 from sinks.views.past import AsOf
@@ -79,7 +80,11 @@ class Reader:
         """What `use` makes of the result. Raises QueryError, and ReplicaError where the tables cannot be read."""
         with self._told(one.statement), ThreadPoolExecutor(1) as worker:
             # Ctrl-C makes PySpark stop what runs, if the main thread does not wait in a call of Spark
-            return worker.submit(lambda: use(self.spark.sql(one.statement.text))).result()
+            return worker.submit(lambda: use(self._frame(one.statement))).result()
+
+    def _frame(self, statement: Statement) -> DataFrame:
+        """Judged once more: what ran since it was checked may have given its words and names another meaning."""
+        return frame_of(self.spark, statement, kind_of(self.spark, statement))
 
     def tables(self) -> list[str]:
         """The names of all tables and views, those of the session included."""

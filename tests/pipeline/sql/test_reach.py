@@ -1,0 +1,105 @@
+"""A session that only reads runs no program, whatever way a statement takes to one."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any, cast
+
+import pyspark
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.sql.reach import RUN_WHAT_IS_NAMED, may_be_there
+from pipeline.sql.reader import Reader
+from sources.errors import QueryError
+
+pytestmark = pytest.mark.spark
+
+CALLED, CALLS_JAVA = "JAVA()", "java_method('java.lang.Math', 'abs', -1)"
+REFUSED = (
+    "SELECT TRANSFORM(n) USING 'sh' AS (m) FROM VALUES (1) a(n)",
+    "SELECT JAVA()",
+    "SELECT reflect('java.lang.Math', 'abs', -1)",
+    "SELECT try_reflect('java.lang.Math', 'abs', -1)",
+    "SELECT 1 WHERE EXISTS (SELECT 1 FROM VALUES (1) WHERE JAVA() = '1')",
+    "SELECT (SELECT max(n) FROM VALUES (1) a(n) WHERE JAVA() = '1')",
+    "WITH a AS (SELECT JAVA() AS n) SELECT * FROM a",
+    "SELECT transform(array(1), n -> JAVA())",
+    "SELECT sum(n) OVER (ORDER BY JAVA()) FROM VALUES (1) a(n)",
+    "SELECT count(*) FROM log GROUP BY JAVA()",
+    "SELECT * FROM log ORDER BY JAVA()",
+    "EXPLAIN SELECT JAVA() FROM VALUES (1)",
+    "EXPLAIN EXECUTE IMMEDIATE 'SELECT 1'",
+    "CREATE TEMPORARY VIEW reached USING jdbc OPTIONS (url 'jdbc:derby:memory:x;create=true', dbtable 'x')",
+    "CREATE TEMPORARY VIEW reached USING logtwin OPTIONS (path '/x')",
+    "SET spark.sql.catalog.other = org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog",
+    "SET fs.file.impl = x.Y",
+)
+READ = (
+    "SELECT offset, text FROM messages WHERE topic = 'orders' ORDER BY offset",
+    """SELECT '"class":"org.apache.spark.sql.catalyst.plans.logical.ScriptTransformation"' AS text""",
+    "SELECT current_timestamp() - INTERVAL 1 DAY, date_trunc('hour', now()), 1 / 3, 'a' LIKE 'b', uuid()",
+    "SELECT topic, row_number() OVER (PARTITION BY topic ORDER BY offset) FROM log",
+    "SELECT json:order::INT, try_variant_get(json, '$.order', 'int') FROM messages",
+    "WITH RECURSIVE a(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM a WHERE n < 3) SELECT * FROM a",
+    "SELECT * FROM log WHERE offset IN (SELECT offset FROM messages) AND EXISTS (SELECT 1 FROM ledger)",
+    "SELECT * FROM VALUES (1, 2) a(x, y) UNPIVOT (v FOR n IN (x, y))",
+    "SELECT * FROM (SELECT topic, size FROM log) PIVOT (sum(size) FOR topic IN ('orders'))",
+    "SELECT grouping(topic), count(*) FROM log GROUP BY ROLLUP (topic)",
+    "SELECT percentile_approx(size, 0.5), count(DISTINCT topic) FILTER (WHERE size > 0) FROM log",
+    "SELECT * FROM range(3) LEFT JOIN LATERAL (SELECT id + 1 AS n) LIMIT 2 OFFSET 1",
+    "EXPLAIN SELECT * FROM messages",
+    "DESCRIBE messages",
+    "SET spark.sql.shuffle.partitions = 7",
+    "SET x = 1",
+)
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_runs_a_program_is_refused(reader: Reader, text: str) -> None:
+    with pytest.raises(QueryError, match="only reads"):
+        answers(reader, text)
+
+
+@pytest.mark.parametrize("text", READ)
+def test_what_reads_is_run(reader: Reader, text: str) -> None:
+    answers(reader, text)
+
+
+def test_a_view_does_not_hide_it(reader: Reader) -> None:
+    with pytest.raises(QueryError, match="only reads"):
+        answers(reader, "CREATE OR REPLACE TEMPORARY VIEW hidden AS SELECT JAVA() AS n; SELECT n FROM hidden")
+
+
+def test_nor_does_a_function(reader: Reader) -> None:
+    named = "CREATE OR REPLACE TEMPORARY FUNCTION hidden(n INT) RETURNS STRING RETURN JAVA()"
+    with pytest.raises(QueryError, match="only reads"):
+        answers(reader, f"{named}; SELECT hidden(1)")
+
+
+def test_a_variable_is_judged_by_what_it_stands_for(reader: Reader) -> None:
+    reader.spark.conf.set("x", "*/ INSERT INTO ledger SELECT * FROM a --")
+    with pytest.raises(QueryError, match="only reads"):
+        answers(reader, "WITH a AS (SELECT * FROM ledger) /* ${x} */ SELECT * FROM a")
+
+
+def test_whatever_of_spark_calls_users_code_is_listed(spark: SparkSession) -> None:
+    """Of all expressions that Spark ships, by what they are, not by their names."""
+    jvm = cast(Any, spark._jvm)
+    load = jvm.java.lang.Class.forName
+    users = load("org.apache.spark.sql.catalyst.expressions.UserDefinedExpression")
+    (jar,) = (Path(pyspark.__file__).parent / "jars").glob("spark-catalyst_*.jar")
+    with zipfile.ZipFile(jar) as classes:
+        names = [
+            name.removesuffix(".class").replace("/", ".") for name in classes.namelist() if name.endswith(".class")
+        ]
+    expressions = [name for name in names if may_be_there(name) and "$" not in name and "UDF" in name.upper()]
+    calling = [name for name in expressions if users.isAssignableFrom(load(name)) and not load(name).isInterface()]
+    assert calling == []
+    assert {name for name in RUN_WHAT_IS_NAMED if may_be_there(name)} == set()
+
+
+def answers(reader: Reader, text: str) -> None:
+    for one in reader.check(text.replace(CALLED, CALLS_JAVA)):
+        reader.answer(one, lambda frame: frame.collect())
