@@ -25,7 +25,8 @@
         ├── Gap                     the batch starts above the position
         ├── CoverageError           what the tasks read is not what the batch asked for
         ├── TakenOver               another job writes this log
-        ├── AlreadyRunning          a job was to start while another one replicates its log
+        ├── AlreadyRunning          a job was to start while another one replicates its log; or a verb beside one
+        ├── NotAlone                another connection of this replica may be counted; a retry can help
         ├── RepairPending           a repair was begun and not brought to its end
         └── Divergent               replica and master are not equal
 
@@ -219,7 +220,13 @@ class TakenOver(ReplicaError):
 
 
 class AlreadyRunning(ReplicaError):
-    """A job was to start while another one replicates its log."""
+    """A job was to start while another one replicates its log; or a verb, where the master would count both."""
+
+
+class NotAlone(ReplicaError):
+    """A master that counts connections may count another one of this replica, for now."""
+
+    is_transient = True
 
 
 class RepairPending(ReplicaError):
