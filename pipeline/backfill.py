@@ -11,12 +11,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from pipeline.alone import alone_at
 from pipeline.config import Config
 from pipeline.coverage import read_accounts
 from pipeline.display import extent, size
@@ -78,12 +80,14 @@ def run_backfill(
     *,
     path: str | None = None,
     dry_run: bool = False,
+    is_alone: bool = False,
     on_step: Callable[[FillStep], None] = no_step,
 ) -> BackfillResult:
     """Fill the `wanted` holes of one log of `config`, from the directory `path` if given, else from its master.
 
-    With `dry_run` nothing is done. Raises Rewritten and CoverageError (the source is another log), RepairPending,
-    ReplicaError, and what reading raises; what was committed before that stays.
+    With `dry_run` nothing is done. `is_alone` says that the caller is in `alone_at` already. Raises Rewritten and
+    CoverageError (the source is another log), RepairPending, ReplicaError, and what reading and `alone_at` raise; what
+    was committed before that stays.
     """
     table = LogTable(spark, LOG.path(absolute(config.warehouse)), options.log_id)
     holes = _wanted_holes(spark, config.warehouse, options, table.read(), wanted)
@@ -95,9 +99,9 @@ def run_backfill(
     held = filler.look()
     filled: list[Filled] = []
     if holes:
-        filled += _Backfill(spark, config.warehouse, filler, options if path is None else options.by_path(path)).fill(
-            holes
-        )
+        source = options if path is None else options.by_path(path)
+        with nullcontext() if is_alone else alone_at(config.warehouse, open_log(source), "backfill"):
+            filled += _Backfill(spark, config.warehouse, filler, source).fill(holes)
         held = table.read()
     KeyedStateFollower(spark, config.warehouse, open_log(options)).follow()
     brought = joined(part for one in filled for part in one.ranges)

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from pipeline.alone import check_alone
 from pipeline.checkpoint import agrees, of_log
 from pipeline.config import Config
 from pipeline.loss_policy import explained
@@ -81,6 +82,9 @@ class LogReplication(Replication):
 
     def _claim(self) -> Offset | None:
         self._log.check()
+        counted_for_s = self._log.counted_for_s()
+        if counted_for_s is not None:
+            check_alone(self._config.warehouse, self._log_id, self._writer.run, counted_for_s, self._publisher.before)
         self._watch.ask(self._position(), time.monotonic())
         return self._replica.open()
 
@@ -88,8 +92,7 @@ class LogReplication(Replication):
         position = self._replica.position()
         if position is not None:
             # What the table holds may be promised at once: the master need not wait for new data to hear of it.
-            with self._session.reading():  # comparing takes a connection, and the session may have one already
-                self._replica.prove_master()
+            self._replica.prove_master()
             self._session.acknowledge(position)
         return self._start_query(position)
 
@@ -115,7 +118,7 @@ class LogReplication(Replication):
     def _prove_master(self) -> None:
         """For the session, in its thread, which tries again: a master that is another one must end the log instead."""
         try:
-            self._replica.prove_master()
+            self._replica.prove_in_turn()
         except LogtwinError as error:
             if not error.is_transient:
                 self._other_master = error

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
+from pipeline.alone import alone_at
 from pipeline.backfill import result_lines, run_backfill
 from pipeline.config import Config
 from pipeline.display import size
@@ -42,7 +43,8 @@ def repair_logs(config: Config, where: str, *, accept_master: bool, take_over: b
             if not take_over:
                 _check_idle(config.warehouse, options.id)
             done = _look if dry_run else _repair
-            yield from done(spark, config, options, accept_master=accept_master)
+            with alone_at(config.warehouse, open_log(options), "repair", take_over=take_over):
+                yield from done(spark, config, options, accept_master=accept_master)
         except LogtwinError as error:
             if first is not None:
                 log.error("%s", error)
@@ -61,7 +63,8 @@ def _repair(spark: SparkSession, config: Config, options: ReadOptions, *, accept
     done = _opened(spark, config, options).run(accept_master=accept_master)
     yield from (f"{options.id}: {line}" for line in lines(done, dry_run=False))
     for hole in done.missing:
-        yield from result_lines(run_backfill(spark, config, options, Wanted(hole.start, hole.end)), dry_run=False)
+        filled = run_backfill(spark, config, options, Wanted(hole.start, hole.end), is_alone=True)
+        yield from result_lines(filled, dry_run=False)
     if done.position is not None:
         KeyedStateFollower(spark, config.warehouse, open_log(options)).follow()
 

@@ -15,7 +15,7 @@ from pipeline.log_replication import LogReplication
 from pipeline.progress import ENDED, Phase, Progress
 from pipeline.replication import Replication
 from sinks.steps import Step
-from sources.errors import ConfigurationError, LogtwinError
+from sources.errors import ConfigurationError, LogtwinError, NotAlone
 
 log = logging.getLogger(__name__)
 
@@ -75,8 +75,10 @@ class Job:
                 one.start()
                 has_started = True
             except LogtwinError as error:
-                # A job of one log has nothing to wait for: whoever started it should know at once.
-                one.fail(error, for_good=self.available_now or len(self.logs) == 1)
+                # A job of one log has nothing to wait for: whoever started it should know at once. But what is in its
+                # way for a while, by its own replica's doing, it waits for.
+                is_alone = len(self.logs) == 1 and not isinstance(error, NotAlone)
+                one.fail(error, for_good=self.available_now or is_alone)
                 self._announce(one)
             if not self._look(on_poll):
                 break

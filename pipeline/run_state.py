@@ -23,7 +23,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -81,6 +81,11 @@ class RunState:
         return (now - self.updated_at).total_seconds()
 
     @property
+    def is_over(self) -> bool:
+        """Whether it is certain that nothing of that run is left, no connection and no task."""
+        return self.phase in (Phase.DONE, Phase.STOPPED) or (self.is_of_this_host and is_gone(self.writer.pid))
+
+    @property
     def is_of_this_host(self) -> bool:
         """Whether its process id means here what it meant there."""
         return self.process_space == process_space()
@@ -131,12 +136,38 @@ def _partition_facts(number: int, one: PartitionProgress) -> dict[str, Any]:
     }
 
 
+def forgotten_at(said: RunState, counted_for_s: float) -> datetime:
+    """When a master that counts connections, each for so long after it was last heard, has forgotten those of a run.
+
+    Of one that was killed elsewhere nobody knows when: FRESH_S after its last word at the latest. The time is the
+    same wall clock's as that of the word.
+    """
+    if said.is_over:
+        return said.updated_at
+    return said.updated_at + timedelta(seconds=counted_for_s + (0.0 if said.phase in ENDED else FRESH_S))
+
+
 class RunFile:
     """The file of one log. Every method raises OSError where its place cannot be reached, and nothing else."""
 
     def __init__(self, warehouse: str, log_id: str) -> None:
         self._folder = f"{warehouse.rstrip('/')}/_runs"
         self._name = f"{log_id}.json"
+
+    @classmethod
+    def below(cls, warehouse: str, folder: str) -> list[RunFile]:
+        """Those in `folder` of where such files are; none where it does not exist."""
+        _, filesystem, inside = cls(warehouse, folder)._open()
+        inside = inside.removesuffix(".json")
+        listed = filesystem.get_file_info(pafs.FileSelector(inside, allow_not_found=True))
+        names = (one.base_name for one in listed if one.is_file and not one.base_name.startswith("."))
+        return [cls(warehouse, f"{folder}/{name.removesuffix('.json')}") for name in names if name.endswith(".json")]
+
+    def remove(self) -> None:
+        """Of what is there no more nothing is left to do."""
+        _, filesystem, path = self._open()
+        with suppress(FileNotFoundError):
+            filesystem.delete_file(path)
 
     def read(self) -> RunState | None:
         """What the last run said; None where none ever did, or in words that this version does not know."""
@@ -187,6 +218,7 @@ class Publisher:
         self._writer = writer
         self._progress = progress
         self._known = {writer.run}  # the runs whose word does not stop this one
+        self.before: RunState | None = None  # who was there last, unless the log was taken over from it
         self._changed = threading.Event()
         self._thread: threading.Thread | None = None
         self._has_failed = False
@@ -197,6 +229,7 @@ class Publisher:
         if found is not None and found.writer.run not in self._known:
             if not take_over:
                 check_free(found, self._log_id, datetime.now(UTC))
+                self.before = found
             self._known.add(found.writer.run)
         if self._thread is None:
             self._publish()

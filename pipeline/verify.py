@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pyspark.sql import SparkSession
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
+from pipeline.alone import alone_at
 from pipeline.config import Config
 from pipeline.console import err
 from pipeline.session import build_session, spark_log
@@ -96,9 +97,12 @@ def verify_log(
 ) -> Summary:
     """Compare one log. A run that was not finished goes on, if it was to compare the same.
 
-    Raises ConfigurationError (no replica), ReplicaError (tables that contradict themselves), MasterError.
+    Raises ConfigurationError (no replica), ReplicaError (tables that contradict themselves), MasterError; where the
+    master counts connections also as `alone_at` does.
     """
-    return _Verification(spark, warehouse, options, scope).run(on_progress)
+    verification = _Verification(spark, warehouse, options, scope)
+    with alone_at(warehouse, verification.master, "verify"):
+        return verification.run(on_progress)
 
 
 class _Verification:
@@ -109,7 +113,7 @@ class _Verification:
         self._spark = spark
         self._scope = scope
         self._options = options if scope.path is None else options.by_path(scope.path)
-        self._master = open_log(self._options)
+        self.master = open_log(self._options)
         self._accounts = read_accounts(spark, warehouse, options.log_id, scope.start, scope.end)
         self._file = VerifyFile(warehouse, options.id)
         self._incidents = IncidentsTable(spark, warehouse, options.log_id)
@@ -133,7 +137,7 @@ class _Verification:
         counts_bytes = self._options.log_id.counts_bytes
         summary = Summary(
             log_id=self._options.log_id,
-            master=self._master.place,
+            master=self.master.place,
             position=accounts.position,
             seed=state.asked.seed,
             bytes=tally.bytes,
@@ -157,7 +161,7 @@ class _Verification:
         if scope.share is not None and seed is None:
             seed = secrets.randbelow(1_000_000) if found is None or found.asked.seed is None else found.asked.seed
         asked = Asked(
-            place=self._master.place,
+            place=self.master.place,
             epoch=self._accounts.epoch,
             start=scope.start,
             end=scope.end,
@@ -177,18 +181,18 @@ class _Verification:
     def _bounds(self) -> OffsetRange | None:
         """What the master holds; None where its files contradict themselves: comparing says where."""
         try:
-            return self._master.bounds(self._accounts.position)
+            return self.master.bounds(self._accounts.position)
         except LogError as error:
             _log.warning("%s", error)
             return None
 
     def _jobs(self, waiting: Sequence[Section]) -> Iterator[list[tuple[Section, list[Compared]]]]:
         """One Spark job after the other, and what it found. Over HA a single task: connections count as replicas."""
-        reads_at_once = self._options.parallel_reads or self._master.cuts_at_records
+        reads_at_once = self._options.parallel_reads or self.master.cuts_at_records
         cores = self._spark.sparkContext.defaultParallelism if reads_at_once else 1
         count = cores * (_SECTIONS_A_TASK if self._scope.max_mb_per_s is None else 1)
         compare = SectionComparer(
-            master=self._master,
+            master=self.master,
             folder=self._accounts.folder,
             position=self._accounts.position,
             bytes_per_s=None if self._scope.max_mb_per_s is None else self._scope.max_mb_per_s * _MB / cores,

@@ -88,7 +88,13 @@ class Replica:
         return state.offset
 
     def prove_master(self) -> None:
-        """See `sinks.master_proof`. From any thread, once the replica is open."""
+        """See `sinks.master_proof`. Makes the session give way: it connects. Once the replica is open."""
+        if self._opened().offset:
+            with self._session.reading():
+                self.prove_in_turn()
+
+    def prove_in_turn(self) -> None:
+        """The same for the session itself, whose turn it is to connect. From any thread."""
         state = self._opened()
         if state.offset:
             prove_master(self._master, state.offset, state.link, lambda: self._ranges(state))

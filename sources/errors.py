@@ -28,7 +28,8 @@
         ├── WorkerLost              Spark lost a Python process; a retry can help
         ├── StorageUnreachable      the tables' storage does not answer, or refuses for now; a retry can help
         ├── TakenOver               another job writes this log
-        ├── AlreadyRunning          a job was to start while another one replicates its log
+        ├── AlreadyRunning          a job was to start while another one replicates its log; or a verb beside one
+        ├── NotAlone                another connection of this replica may be counted; a retry can help
         ├── RepairPending           a repair was begun and not brought to its end
         └── Divergent               replica and master are not equal
 
@@ -232,7 +233,13 @@ class TakenOver(ReplicaError):
 
 
 class AlreadyRunning(ReplicaError):
-    """A job was to start while another one replicates its log."""
+    """A job was to start while another one replicates its log; or a verb, where the master would count both."""
+
+
+class NotAlone(ReplicaError):
+    """A master that counts connections may count another one of this replica, for now."""
+
+    is_transient = True
 
 
 class RepairPending(ReplicaError):

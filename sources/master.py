@@ -161,7 +161,7 @@ class Session(Protocol):
         """How it stands now."""
 
     def reading(self) -> AbstractContextManager[None]:
-        """To be entered around the tasks that read a batch.
+        """To be entered around whatever else of this process reads: the tasks of a batch, the proof before a start.
 
         Where the master counts connections instead of replicas, and more than one could matter, the session ends its
         own connection first and takes it up again afterwards: at no moment do two of ours vouch for the same bytes.
@@ -192,6 +192,13 @@ class MasterLog(Protocol):
 
         Not `is_replica` is who follows the log and neither keeps nor acknowledges it: to no master may it pass for one.
         Raises ConfigurationError saying what stands against it; MasterUnreachable, MasterSilent.
+        """
+
+    def counted_for_s(self) -> float | None:
+        """Of a master that may take two connections of one replica for two: for how long after it has last heard of
+        one it counts it. None where it does not matter how many there are.
+
+        Raises MasterUnreachable, MasterSilent.
         """
 
     def bounds(self, known: Offset | None = None) -> OffsetRange:
@@ -320,8 +327,9 @@ class MasterLog(Protocol):
     def open_session(self, prove: Callable[[], None] | None = None) -> Session:
         """A session to acknowledge through. It connects in the background, at the first acknowledgement.
 
-        `prove` is called, from any thread, before the first promise of each connection, and raises LogtwinError
-        where the master is not the one that the promise is for; then nothing is promised and it is tried again.
+        `prove` is called, from any thread and in the session's own turn (`Session.reading`), before the first promise
+        of each connection, and raises LogtwinError where the master is not the one that the promise is for; then
+        nothing is promised and it is tried again.
         """
 
     def acknowledged_by_master(self) -> Offset | None:

@@ -77,6 +77,10 @@ class DisterLog:
         with naming(self.log_id):
             check_nodes(read_nodes(listed), self.log_id.name)
 
+    def counted_for_s(self) -> float | None:
+        """Nobody counts those who read files."""
+        return None
+
     def bounds(self, known: Offset | None = None) -> OffsetRange:
         """As the contract says: up to behind the last entry."""
         with naming(self.log_id):

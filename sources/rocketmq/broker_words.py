@@ -86,12 +86,17 @@ def may_let_wait(config: Words) -> bool:
 
 
 def takes_turns(config: Words) -> bool:
-    """Whether two connections of one replica could pass for two replicas: a 5.x broker that needs several."""
-    return (_number(config, "inSyncReplicas") or 1) > MOST_IN_SYNC_REPLICAS
+    """Whether two connections of one replica could pass for two replicas: a 5.x broker that needs several.
+
+    One that lets nobody wait now may change its role; but to a slave nobody sends anything to wait for.
+    """
+    return config.get("brokerRole") != "SLAVE" and (_number(config, "inSyncReplicas") or 1) > MOST_IN_SYNC_REPLICAS
 
 
-def forgets_after_s(config: Words) -> float:
-    """How long a connection that says nothing may be counted, at the most."""
+def counted_for_s(config: Words) -> float | None:
+    """As `MasterLog.counted_for_s`: how long a connection that says nothing may be counted, where they are counted."""
+    if not takes_turns(config):
+        return None
     return (_number(config, "haHousekeepingInterval") or _DEFAULT_HOUSEKEEPING_MS) / 1000 + _HOUSEKEEPING_MARGIN_S
 
 

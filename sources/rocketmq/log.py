@@ -34,7 +34,7 @@ from sources.metadata import Fetched
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.rocketmq import restore
 from sources.rocketmq.broker_check import check_broker
-from sources.rocketmq.broker_words import files, forgets_after_s, log_bounds, may_let_wait, retention, takes_turns
+from sources.rocketmq.broker_words import counted_for_s, files, log_bounds, may_let_wait, retention
 from sources.rocketmq.client import NO_SECURITY
 from sources.rocketmq.commitlog import DEFAULT_MAX_RECORD_BYTES, Limits
 from sources.rocketmq.controller_store import controller_warning
@@ -143,6 +143,14 @@ class RocketMQLog:
             check_broker(config, parallel_reads=self.parallel_reads)
             if not (is_replica or self.parallel_reads) and may_let_wait(config):
                 raise _no_replica(config)
+
+    def counted_for_s(self) -> float | None:
+        """As the contract says; asks for its configuration."""
+        broker = self._broker()
+        if broker is None:
+            return None
+        with naming(self.log_id):
+            return counted_for_s(broker.config())
 
     def bounds(self, known: Offset | None = None) -> OffsetRange:
         """As the contract says. `known`, an end found earlier, spares the look at files below it."""
@@ -311,7 +319,7 @@ class RocketMQLog:
         check_broker(config, parallel_reads=self.parallel_reads)
         if not self.parallel_reads and may_let_wait(config):
             _check_promise(wanted.start, committed, bounds)
-        options = self._read_options(forgets_after_s(config) if takes_turns(config) else None)
+        options = self._read_options(counted_for_s(config))
         with closing(read_stream(broker.ha(), wanted.start, options)) as pieces:
             yield pieces, bounds, config
 

@@ -39,7 +39,7 @@ from sources.address import Address
 from sources.errors import LogtwinError
 from sources.master import SessionState
 from sources.offsets import LogId, Offset
-from sources.rocketmq.broker_words import forgets_after_s, takes_turns
+from sources.rocketmq.broker_words import counted_for_s
 from sources.rocketmq.client import connect
 from sources.rocketmq.goodbye import say_goodbye
 from sources.rocketmq.ha import DEFAULT_MAX_FRAME_BYTES, encode_report
@@ -122,8 +122,7 @@ class HASession:
         `inSyncReplicas` up to 2, the session stays connected: one connection's word is enough there, and 4.x would
         tell producers that no slave is available. Raises what asking raises; MasterUnreachable after `close`.
         """
-        config = self._master.config()
-        with self._turns.of_readers(forgets_after_s(config) if takes_turns(config) else None):
+        with self._turns.of_readers(counted_for_s(self._master.config())):
             yield
 
     def acknowledge(self, committed: Offset) -> None:

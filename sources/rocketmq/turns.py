@@ -5,7 +5,7 @@ Brokers of 5.x with `inSyncReplicas` of 3 or more take every connection for a sl
     of one replica's connections at most one has reported to the master and is not known to have ended
 
 The session's thread and the job agree on it here. Where an end is not known (a task failed, a link went dead), a
-connection may be counted until the master has not heard from it for some time (`broker_words.forgets_after_s`). So long
+connection may be counted until the master has not heard from it for some time (`broker_words.counted_for_s`). So long
 is the quiet time, in which nobody connects.
 """
 

@@ -147,7 +147,7 @@ def _check_words(rng: random.Random) -> None:
         ("Total : 250.9 GiB, Free", "Total : " + rng.choice(LONG_DIGITS) + " GiB")
     )
     asked: tuple[Any, ...] = (
-        broker_words.log_bounds, broker_words.ha_address, broker_words.takes_turns, broker_words.forgets_after_s,
+        broker_words.log_bounds, broker_words.ha_address, broker_words.takes_turns, broker_words.counted_for_s,
         broker_words.files, lambda some: broker_words.retention(some, some),
     )  # fmt: skip
     for ask in asked:

@@ -8,7 +8,7 @@ import pytest
 
 from sources.address import Address
 from sources.offsets import LogId, Offset
-from sources.rocketmq.broker_words import forgets_after_s, ha_address, takes_turns
+from sources.rocketmq.broker_words import counted_for_s, ha_address
 from sources.rocketmq.client import RemotingClient
 from sources.rocketmq.log import RocketMQLog
 from tests.peers.rocketmq import Broker
@@ -30,7 +30,8 @@ def test_a_look_at_a_real_master(broker: Broker) -> None:
         info, config = client.runtime_info(), client.broker_config()
 
     assert ha_address(config) == ha
-    assert (takes_turns(config), forgets_after_s(config)) == (False, 22.0)
+    assert counted_for_s(config) is None
+    assert counted_for_s({**config, "inSyncReplicas": "3"}) == 22.0
     assert view.role == "ASYNC_MASTER"
     assert view.retention is not None
     assert (view.retention.file_size_bytes, view.retention.keeps_s) == (1024 * 1024, 72 * 3600.0)

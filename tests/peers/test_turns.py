@@ -6,13 +6,13 @@ import itertools
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing
 
 import pytest
 
 from sources.address import Address
 from sources.datasource import SourceOptions, StreamReader, to_json
-from sources.errors import ConfigurationError, MasterRefused, find_error
+from sources.errors import ConfigurationError, find_error
 from sources.master import Session
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import parse_options
@@ -22,23 +22,17 @@ from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.producer import Message, Producer
 from sources.rocketmq.remoting import Command, RequestCode, ResponseCode
 from tests.patience import eventually
+from tests.peers.counted import counting, counting_broker, listed
 from tests.peers.rocketmq import Broker
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 
-HOUSEKEEPING_MS = 3000
 MESSAGES = 200
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    settings: dict[str, str | int] = {
-        "brokerRole": "SYNC_MASTER",
-        "inSyncReplicas": 3,
-        "slaveTimeout": 2000,
-        "haHousekeepingInterval": HOUSEKEEPING_MS,
-    }
-    with Broker("5.5.0", tmp_path_factory.mktemp("counting"), settings) as running:
+    with counting_broker(tmp_path_factory.mktemp("counting")) as running:
         yield running
 
 
@@ -54,32 +48,6 @@ def in_sync_replicas(broker: Broker, count: int) -> None:
     """Changed while it runs (25)."""
     with RemotingClient(Address("127.0.0.1", broker.port)) as client:
         client.call(Command(RequestCode.UPDATE_BROKER_CONFIG, body=f"inSyncReplicas={count}".encode()))
-
-
-def listed(client: RemotingClient) -> int:
-    """How many connections the broker counts for slaves now."""
-    return len((client.ha_status() or {})["haConnectionInfo"])
-
-
-@contextmanager
-def counting(broker: Broker) -> Iterator[list[int]]:
-    """The numbers of connections that the broker counts meanwhile, asked for all the time."""
-    counts: list[int] = []
-    is_over = threading.Event()
-
-    def watch() -> None:
-        with RemotingClient(Address("127.0.0.1", broker.port)) as client:
-            while not is_over.is_set():
-                with suppress(MasterRefused):  # 5.5.0 walks the list while others change it, and then answers code 1
-                    counts.append(listed(client))
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        yield counts
-    finally:
-        is_over.set()
-        watcher.join()
 
 
 def read_batch(log: RocketMQLog, session: Session, position: Offset) -> Offset:

@@ -56,6 +56,9 @@ class MemoryMaster:
     def check(self, *, is_replica: bool = True) -> None:
         """Nothing stands against it."""
 
+    def counted_for_s(self) -> float | None:
+        return None
+
     def bounds(self, known: Offset | None = None) -> OffsetRange:
         return OffsetRange(Offset(self.start), Offset(self.start + sum(self.sizes)))
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import shutil
 import traceback
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -237,6 +237,34 @@ def test_what_is_acknowledged_is_committed(spark: SparkSession, tmp_path: Path) 
     replica(ranges(spark, 0, 500, 100), 0)
     replica(ranges(spark, 500, 1000), 1)
     assert session.promises == [500, 1000]
+
+
+def test_the_master_is_proven_when_the_session_has_given_way(spark: SparkSession, tmp_path: Path) -> None:
+    """To a master that counts connections the proof's would be another replica's, at each restart."""
+    seen: list[bool] = []
+
+    class Asked(MemoryMaster):
+        def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Generator[memoryview]:
+            seen.append(session.is_away)
+            yield from MemoryMaster.raw(self, wanted, committed=committed)
+
+    class GivingWay(RecordingSession):
+        is_away = False
+
+        @contextmanager
+        def reading(self) -> Iterator[None]:
+            self.is_away = True
+            yield
+            self.is_away = False
+
+    session = GivingWay()
+    master = Asked(MASTER.sizes)
+    replica = opened(spark, tmp_path, master, session)
+    replica.prove_master()  # of nothing there is no proof, and nobody connects
+    replica(ranges(spark, 0, 500), 0)
+    replica.prove_master()
+    replica.prove_in_turn()  # the session's own
+    assert seen == [True, False]
 
 
 def killed_at(spark: SparkSession, warehouse: Path, step: Step, session: RecordingSession) -> None:

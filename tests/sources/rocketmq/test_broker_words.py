@@ -9,7 +9,7 @@ from sources.errors import ProtocolViolation
 from sources.offsets import Offset, OffsetRange
 from sources.retention import Retention
 from sources.rocketmq import broker_words
-from sources.rocketmq.broker_words import forgets_after_s, ha_address, log_bounds, retention, takes_turns
+from sources.rocketmq.broker_words import counted_for_s, ha_address, log_bounds, retention, takes_turns
 
 GIB = 1024**3
 INFO = {
@@ -59,10 +59,17 @@ def test_turns_are_taken_where_several_slaves_must_answer(value: str | None, tur
     assert takes_turns({} if value is None else {"inSyncReplicas": value}) == turns
 
 
+def test_of_a_slave_nobody_waits_for_slaves() -> None:
+    assert not takes_turns({"inSyncReplicas": "3", "brokerRole": "SLAVE"})
+    assert takes_turns({"inSyncReplicas": "3", "brokerRole": "ASYNC_MASTER"})  # it may be changed while it runs
+
+
 def test_how_long_a_silent_connection_counts() -> None:
     # the interval, and two seconds for a broker that looks at its clocks every second
-    assert forgets_after_s({"haHousekeepingInterval": "1500"}) == 3.5
-    assert forgets_after_s({}) == 22.0  # RocketMQ's default is 20 s
+    counting = {"inSyncReplicas": "3"}
+    assert counted_for_s({**counting, "haHousekeepingInterval": "1500"}) == 3.5
+    assert counted_for_s(counting) == 22.0  # RocketMQ's default is 20 s
+    assert counted_for_s({"inSyncReplicas": "2", "haHousekeepingInterval": "1500"}) is None
 
 
 def test_what_it_keeps_and_how_much_room_it_has() -> None:

@@ -1,0 +1,53 @@
+"""A real broker that waits for two slaves and so counts connections, and what it counts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from sources.address import Address
+from sources.errors import MasterRefused
+from sources.rocketmq.client import RemotingClient
+from tests.peers.rocketmq import Broker
+
+HOUSEKEEPING_MS = 3000
+
+
+@contextmanager
+def counting_broker(home: Path, role: str = "SYNC_MASTER") -> Iterator[Broker]:
+    settings: dict[str, str | int] = {
+        "brokerRole": role,
+        "inSyncReplicas": 3,
+        "slaveTimeout": 2000,
+        "haHousekeepingInterval": HOUSEKEEPING_MS,
+    }
+    with Broker("5.5.0", home, settings) as running:
+        yield running
+
+
+def listed(client: RemotingClient) -> int:
+    """How many connections the broker counts for slaves now."""
+    return len((client.ha_status() or {})["haConnectionInfo"])
+
+
+@contextmanager
+def counting(broker: Broker) -> Iterator[list[int]]:
+    """The numbers of connections that the broker counts meanwhile, asked for all the time."""
+    counts: list[int] = []
+    is_over = threading.Event()
+
+    def watch() -> None:
+        with RemotingClient(Address("127.0.0.1", broker.port)) as client:
+            while not is_over.is_set():
+                with suppress(MasterRefused):  # 5.5.0 walks the list while others change it, and then answers code 1
+                    counts.append(listed(client))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield counts
+    finally:
+        is_over.set()
+        watcher.join()

@@ -1,0 +1,154 @@
+"""A real broker counts connections: through a job's restart, and each verb, it never lists two of this replica's."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from pipeline.backfill import run_backfill
+from pipeline.config import Config, parse
+from pipeline.progress import Phase
+from pipeline.repair import repair_logs
+from pipeline.replicate import Job
+from pipeline.verify import Scope, verify_log
+from pipeline.wanted import Wanted
+from sinks.replica import Replica
+from sources.address import Address
+from sources.datasource import register
+from sources.errors import AlreadyRunning, MasterUnreachable, ReplicaError
+from sources.rocketmq.workload import send_workload, workload
+from tests.patience import eventually, wait_until
+from tests.peers.counted import counting, counting_broker
+from tests.peers.replicating import end_of, replicating, wait_for_all
+from tests.peers.rocketmq import Broker
+
+pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.timeout(300)]
+
+ONE = {0, 1}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """Its producers wait for nobody, which is quicker; it lists connections all the same."""
+    with counting_broker(tmp_path_factory.mktemp("counted-once"), "ASYNC_MASTER") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A replica of what the broker holds but for its beginning, whose job has ended."""
+    lake = tmp_path_factory.mktemp("lake")
+    register(spark)
+    send_workload(local(broker.port), workload(3), count=200)
+    start = end_of(broker)
+    send_workload(local(broker.port), workload(4), count=300)
+    with counting(broker) as counts, replicating(spark, lake, broker, starting_offset=start) as job:
+        wait_for_all(job, broker)
+    assert set(counts) <= ONE
+    return lake
+
+
+def local(port: int) -> Address:
+    return Address("127.0.0.1", port)
+
+
+def config_of(lake: Path, broker: Broker) -> Config:
+    addresses = {"master": f"127.0.0.1:{broker.ha_port}", "remoting": f"127.0.0.1:{broker.port}"}
+    return parse({"warehouse": str(lake), "logs": [{"id": "rocketmq/b1", **addresses}]}, where="test")
+
+
+Verb = Callable[[SparkSession, Config], object]
+
+
+def verify(spark: SparkSession, config: Config) -> object:
+    summary = verify_log(spark, config.warehouse, config.logs[0], Scope(restart=True))
+    assert summary.problem is None
+    return summary
+
+
+def backfill(spark: SparkSession, config: Config) -> object:
+    """Of what lies before the replica's beginning."""
+    return run_backfill(spark, config, config.logs[0], Wanted.parse(None, None))
+
+
+def repair(spark: SparkSession, config: Config) -> object:
+    return list(repair_logs(config, "test", accept_master=False, take_over=False, dry_run=False))
+
+
+def look(spark: SparkSession, config: Config) -> object:
+    return list(repair_logs(config, "test", accept_master=False, take_over=False, dry_run=True))
+
+
+def test_a_restart_proves_the_master_when_the_session_is_away(
+    spark: SparkSession, broker: Broker, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch fails for once while the session is connected: the query starts again, and proves the master first."""
+    failures = iter([MasterUnreachable("for once")])
+    replicate = Replica.__call__
+
+    def failing_once(self: Replica, batch: DataFrame, batch_id: int) -> None:
+        for failure in failures:
+            failure.add_note(failure.token())
+            raise failure
+        replicate(self, batch, batch_id)
+
+    with counting(broker) as counts, replicating(spark, lake, broker) as job:
+        wait_for_all(job, broker)
+        assert eventually(lambda: counts[-1:] == [1])  # the session's
+        monkeypatch.setattr(Replica, "__call__", failing_once)
+        send_workload(local(broker.port), workload(5), count=100)
+        wait_for_all(job, broker)
+        assert [type(one.last_failure) for one in job.progress()] == [MasterUnreachable]
+        assert eventually(lambda: counts[-1:] == [1])
+    assert set(counts) == ONE
+
+
+def test_a_verb_beside_a_job_is_refused(spark: SparkSession, broker: Broker, lake: Path) -> None:
+    with counting(broker) as counts, replicating(spark, lake, broker) as job:
+        assert eventually(lambda: job.progress()[0].phase is Phase.RUNNING and counts[-1:] == [1])
+        for verb in (verify, backfill, repair, look):
+            with pytest.raises(AlreadyRunning, match="rocketmq/b1"):
+                verb(spark, config_of(lake, broker))
+    assert set(counts) == ONE
+
+
+@pytest.mark.parametrize("verb", [verify, backfill, repair, look])
+def test_a_verb_alone_is_one_connection_at_a_time(spark: SparkSession, broker: Broker, lake: Path, verb: Verb) -> None:
+    with counting(broker) as counts:
+        assert verb(spark, config_of(lake, broker))
+    assert set(counts) == ONE
+    assert not list((lake / "_runs" / "_reading").rglob("*.json"))
+
+
+def test_a_job_that_starts_while_a_verb_reads_waits_for_its_end(
+    spark: SparkSession, broker: Broker, lake: Path
+) -> None:
+    config = config_of(lake, broker)
+    slowly = Scope(restart=True, max_mb_per_s=end_of(broker) / 1e6 / 6)
+    job = Job(spark, config.model_copy(update={"retry_wait_max_s": 0.5}), available_now=False)
+    reads = threading.Event()
+    with counting(broker) as counts, ThreadPoolExecutor(2) as pool:
+        verifying = pool.submit(
+            verify_log, spark, config.warehouse, config.logs[0], slowly, lambda done_bytes, all_bytes: reads.set()
+        )
+        wait_until(lambda: counts[-1:] == [1], "verify reads")
+        job.start()
+        running = pool.submit(job.run)
+        try:
+            (progress,) = job.progress()
+            assert progress.phase is Phase.WAITING
+            assert isinstance(progress.error, ReplicaError)
+            assert "verify" in str(progress.error)
+            assert not verifying.done()
+            assert verifying.result(120).problem is None
+            wait_for_all(job, broker)
+            assert eventually(lambda: counts[-1:] == [1])
+        finally:
+            job.request_stop()
+            running.result(120)
+    assert set(counts) == ONE
