@@ -66,7 +66,8 @@ Verb = Callable[[SparkSession, Config], object]
 
 
 def verify(spark: SparkSession, config: Config) -> object:
-    summary = verify_log(spark, config.warehouse, config.logs[0], Scope(restart=True))
+    """For about two seconds, so that its connection is sure to be listed."""
+    summary = verify_log(spark, config.warehouse, config.logs[0], Scope(restart=True, max_mb_per_s=0.2))
     assert summary.problem is None
     return summary
 
@@ -121,7 +122,8 @@ def test_a_verb_beside_a_job_is_refused(spark: SparkSession, broker: Broker, lak
 def test_a_verb_alone_is_one_connection_at_a_time(spark: SparkSession, broker: Broker, lake: Path, verb: Verb) -> None:
     with counting(broker) as counts:
         assert verb(spark, config_of(lake, broker))
-    assert set(counts) == ONE
+    assert set(counts) <= ONE
+    assert verb is not verify or set(counts) == ONE
     assert not list((lake / "_runs" / "_reading").rglob("*.json"))
 
 
