@@ -25,7 +25,7 @@ RENEWALS = 20
 
 def test_no_producer_is_told_that_there_is_no_slave(tmp_path: Path) -> None:
     """As 4.x does at once when none is connected."""
-    settings = {"brokerRole": "SYNC_MASTER", "slaveTimeout": 60_000}
+    settings: dict[str, str | int] = {"brokerRole": "SYNC_MASTER", "slaveTimeout": 60_000}
     with Broker("4.9.7", tmp_path, settings) as broker, Proxy(broker.ha_port) as proxy:
         remoting = Address("127.0.0.1", broker.port)
         master = BrokerAt(master=Address("127.0.0.1", proxy.port), broker=remoting)
