@@ -16,6 +16,11 @@ receive buffer is small, fills up, and stays so; brokers of 4.9.7 and 5.5.0 hono
 within 40 ms. Because a full buffer hides the end of the stream, a broken connection is noticed by poll(2) or, at the
 latest, by the heartbeat after the next.
 
+What stands still there holds the segment file that it was taken from: when that was to be deleted, both brokers kept it
+and all behind it for two minutes, and then unmapped it under the transfer (`destroyMapedFileIntervalForcibly`). So a
+connection is made anew after an hour, before the file that it stands in is old. The next one has been answered before
+it ends, because brokers of 4.x tell producers at once that no slave is available.
+
 To a master that counts connections, this one and those of the tasks that read would be two replicas: `turns` says what
 is done about it. A pause in which tasks read is no interruption to people: `connected_since` goes on, and only a
 connection that cannot be taken up again afterwards counts as a reconnect.
@@ -51,6 +56,7 @@ _PEER_GONE: Final = select.POLLERR | select.POLLHUP | getattr(select, "POLLRDHUP
 _FIRST_WAIT_S: Final = 0.1
 _GOODBYE_S: Final = 1.0
 _HAND_OVER_S: Final = 5.0  # an end that goes unconfirmed costs much more
+RENEW_AFTER_S: Final = 3600.0  # brokers count the age of files in hours
 
 _logger = logging.getLogger(__name__)
 
@@ -79,6 +85,7 @@ class HASession:
         prove: Callable[[], None] | None = None,
         heartbeat_interval_s: float = 5.0,
         longest_wait_s: float = 5.0,
+        renew_after_s: float = RENEW_AFTER_S,
         connect_timeout_ms: int = 5000,
         silence_timeout_ms: int = 20_000,
         max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES,
@@ -88,6 +95,8 @@ class HASession:
         self._prove = prove
         self._heartbeat_interval_s = heartbeat_interval_s
         self._longest_wait_s = longest_wait_s
+        self._renew_after_s = renew_after_s
+        self._before: socket.socket | None = None  # ends when the next connection is there; the thread's own
         self._connect_timeout_ms = connect_timeout_ms
         self._silence_timeout_s = silence_timeout_ms / 1000
         self._max_frame_bytes = max_frame_bytes
@@ -181,31 +190,54 @@ class HASession:
                 wait_s = min(2 * wait_s, self._longest_wait_s)
             if is_done:
                 break
+        self._leave_the_one_before(is_last=True)
         self._end()
 
     def _connect_and_serve(self) -> bool:
-        """Until the session is closed and everything is reported: True; or the readers' turn comes: False.
+        """Until the session is closed and everything is reported: True; or it is another connection's turn: False.
 
         Raises what breaks the connection, and what disproves the master.
         """
-        if not self._has_proven():
-            return False
-        address = self._find()
-        sock = connect(address, timeout_ms=self._connect_timeout_ms, receive_buffer_bytes=RECEIVE_BUFFER_BYTES)
+        with contextlib.ExitStack() as without_successor:
+            without_successor.callback(self._leave_the_one_before, is_last=True)
+            if not self._has_proven():
+                return False
+            address = self._find()
+            sock = connect(address, timeout_ms=self._connect_timeout_ms, receive_buffer_bytes=RECEIVE_BUFFER_BYTES)
+            without_successor.pop_all()
         is_known = False
+        try:
+            return self._serve(sock)
+        except (ConnectionResetError, BrokenPipeError):
+            is_known = True
+            raise
+        finally:
+            if sock is not self._before:
+                self._leave_the_one_before()
+                self._leave(sock, is_known=is_known)
+
+    def _leave(self, sock: socket.socket, *, is_known: bool) -> None:
+        within_s = _HAND_OVER_S if self._turns.are_readers else _GOODBYE_S
         with sock:
-            try:
-                return self._serve(sock)
-            except (ConnectionResetError, BrokenPipeError):
-                is_known = True
-                raise
-            finally:
-                within_s = _HAND_OVER_S if self._turns.are_readers else _GOODBYE_S
-                self._turns.end(is_known=is_known or say_goodbye(sock, within_s=within_s))
+            self._turns.end(is_known=is_known or say_goodbye(sock, within_s=within_s))
+
+    def _leave_the_one_before(self, *, is_last: bool = False) -> None:
+        """If there is one still. The turn is its successor's, unless it `is_last`."""
+        before, self._before = self._before, None
+        if before is None:
+            return
+        if is_last:
+            self._leave(before, is_known=False)
+            return
+        with before:
+            say_goodbye(before, within_s=_GOODBYE_S)
 
     def _has_proven(self) -> bool:
         """Ask for the proof, which may take a connection of its own, and the turn for it; False if it is not ours."""
         if self._prove is None:
+            return True
+        if self._before is not None:  # whose turn goes on
+            self._prove()
             return True
         if not self._turns.begin():
             return False
@@ -230,6 +262,7 @@ class HASession:
         poller = select.poll()
         poller.register(self._woken, select.POLLIN)
         heartbeat_at = time.monotonic()
+        renew_at = heartbeat_at + self._renew_after_s
         while True:
             is_closing = self._closing.is_set()  # looked at before the offset, which no longer changes once it is set
             offset = self._acknowledged or Offset(0)
@@ -247,8 +280,13 @@ class HASession:
                 return True
             if self._turns.are_readers:
                 return False
+            if time.monotonic() >= renew_at:
+                self._leave_the_one_before()
+                self._before = None if self._turns.are_taken else sock
+                return False
             poller.register(sock, _PEER_GONE if heads.are_over else _PEER_GONE | select.POLLIN)
-            self._heed(poller.poll(max(heartbeat_at - time.monotonic(), 0) * 1000), sock, heads)
+            wake_at = min(heartbeat_at, renew_at)
+            self._heed(poller.poll(max(wake_at - time.monotonic(), 0) * 1000), sock, heads)
 
     def _heed(self, events: list[tuple[int, int]], sock: socket.socket, heads: FirstHeads) -> None:
         """Swallows what woke the thread up, and looks at what the master said or did."""
@@ -258,6 +296,7 @@ class HASession:
         happened = dict(events).get(sock.fileno(), 0)
         if happened & select.POLLIN:
             heads.take()
+            self._leave_the_one_before()  # only now is it certain that the master knows of this one
         elif happened:
             raise _loss(sock)
         heads.check_silence()

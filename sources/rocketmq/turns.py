@@ -83,6 +83,11 @@ class Turns:
     # The session's thread.
 
     @property
+    def are_taken(self) -> bool:
+        """Whether the master counts connections, as far as the job has asked it."""
+        return self._quiet_s > 0
+
+    @property
     def are_readers(self) -> bool:
         return self._readers
 

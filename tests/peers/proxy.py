@@ -62,6 +62,7 @@ class Proxy:
 
     def __init__(self, target: int, *, delay_s: float = 0.0, cuts: Iterator[Cut] | None = None) -> None:
         self.port = 0
+        self.connections = 0
         self.cut_connections = 0
         self.target = target
         self._delay_s = delay_s
@@ -98,6 +99,7 @@ class Proxy:
 
     async def _forward(self, client_reader: asyncio.StreamReader, client_writer: asyncio.StreamWriter) -> None:
         """One connection, until either end closes it, or it is cut."""
+        self.connections += 1
         cut = self._next_cut()
         is_cut = False
         writers = [client_writer]
