@@ -41,7 +41,8 @@ RUN_WHAT_IS_NAMED: Final = frozenset(
     f"{_SQL}.catalyst.expressions.{name}"
     for name in (
         *("CallMethodViaReflection", "TryReflect"),
-        *("ScalaUDF", "PythonUDF", "PythonUDAF", "PythonUDTF", "UnresolvedPythonUDTF", "UserDefinedGenerator"),
+        *("ScalaUDF", "PythonUDF", "PythonUDAF", "PythonUDTF", "UnresolvedPythonUDTF"),
+        *("UnresolvedPolymorphicPythonUDTF", "UserDefinedGenerator"),
         *("ApplyFunctionExpression", "TransformExpression", "PartitionTransformExpression"),
         *("aggregate.V2Aggregator", "FromAvro", "FromProtobuf", "ToAvro", "ToProtobuf"),
     )
