@@ -36,15 +36,18 @@ class Breakdown:
     def replicate(self, spark: SparkSession, config: Config) -> None:
         """With logtwin, the one log or topic of `config`, up to where it ends just now."""
         seen: dict[int, Progress] = {}
+        query: StreamingQuery | None = None
 
         def look(progress: list[Progress]) -> bool:
+            nonlocal query
             seen.setdefault(progress[0].commits, progress[0])
+            query = next(iter(spark.streams.active), query)  # the job's own; it says what it did when it has ended, too
             return True
 
         job = ways.replicate(spark, config, look)
         before = max((commits for commits in seen if commits <= self._left_out), default=0)
         self._stages.append(_stages(seen.get(before), job.progress()[0]))
-        self._our_durations.append(self._durations_ms(job.logs[0]._query))
+        self._our_durations.append(self._durations_ms(query))
 
     def spark_kafka_replicate(
         self, spark: SparkSession, server: str, topic: str, lake: Path, *, batch_records: int

@@ -1,4 +1,4 @@
-"""Spark's checkpoint against the table's position. The table is right; the checkpoint is a cache.
+"""Spark's checkpoint of a topic's query against the table's position. The table is right; the checkpoint is a cache.
 
 Spark stores the end of every planned batch in ``offsets/<batch>`` and an empty mark in ``commits/<batch>`` once it was
 processed. Started on a checkpoint, a query repeats the last batch without a mark, or goes on after the last with one.
@@ -9,59 +9,40 @@ aside and the query starts afresh from the position.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
 from sinks.place import placed
 from sinks.storage_errors import failed_by
-from sources.datasource import from_json
 from sources.kafka.topic_offsets import TopicBounds, TopicOffsets
-from sources.offsets import Offset
-
-E = TypeVar("E")
-"""Where a batch ends: an offset, or those of a topic's partitions."""
 
 
 @dataclass(frozen=True, slots=True)
-class Planned(Generic[E]):
+class Planned:
     """What a checkpoint holds: the end of its last batch, of the one before, and whether the last is done."""
 
-    end: E
-    previous_end: E | None
+    end: TopicOffsets
+    previous_end: TopicOffsets | None
     is_done: bool
 
     @property
-    def resumes_at(self) -> E | None:
+    def resumes_at(self) -> TopicOffsets | None:
         """Where a query started on it would go on; None where nobody wrote it down (the very first batch)."""
         return self.end if self.is_done else self.previous_end
 
 
-def agrees(planned: Planned[Offset] | None, position: Offset | None, max_record_bytes: int, minimum: Offset) -> bool:
-    """Whether a query may go on from `planned` to reach exactly what follows `position`.
-
-    It may start below the position (the handshake skips what is committed) but not above it, not so far below that
-    it stems from another time, and not below the master's `minimum`. A batch commits to the end of its last record,
-    hence `max_record_bytes`. The very first batch cannot be repeated: its start is not in the checkpoint, and what the
-    source would answer today is another.
-    """
-    if planned is None:
-        return True
-    if position is None or planned.resumes_at is None:
-        return False
-    return minimum <= planned.resumes_at <= position < planned.end + max_record_bytes
-
-
-def agrees_in_topic(planned: Planned[TopicOffsets] | None, position: TopicOffsets, bounds: TopicBounds) -> bool:
+def agrees_in_topic(planned: Planned | None, position: TopicOffsets, bounds: TopicBounds) -> bool:
     """Whether a query may go on from `planned` to reach exactly what follows `position`, in every partition.
 
-    As `agrees`; a batch commits up to where it was planned to end, and no further. One that has planned for another
-    topic of the same name leads nowhere.
+    It may start below the position (the handshake skips what is committed) but not above it, and not below what the
+    master holds; a batch commits up to where it was planned to end, and no further. The very first batch cannot be
+    repeated: its start is not in the checkpoint, and what the source would answer today is another. One that has
+    planned for another topic of the same name leads nowhere.
     """
     if planned is None:
         return True
@@ -75,19 +56,18 @@ def agrees_in_topic(planned: Planned[TopicOffsets] | None, position: TopicOffset
     )
 
 
-class Checkpoint(Generic[E]):
-    """The checkpoint folder of one log's query. `parse` makes of what Spark has stored where a batch ends.
+class Checkpoint:
+    """The checkpoint folder of one topic's query.
 
     All raise ReplicaError where the folder cannot be looked at, the constructor as `Place.open` does.
     """
 
-    def __init__(self, uri: str, parse: Callable[[Mapping[str, Any]], E]) -> None:
+    def __init__(self, uri: str) -> None:
         place = placed(uri, "checkpoints")
         self.uri = str(place)
-        self._parse = parse
         self._fs, self._path = place.open()
 
-    def planned(self) -> Planned[E] | None:
+    def planned(self) -> Planned | None:
         """What it holds, None where nothing was ever planned."""
         with self._named("looked at"):
             batches = self._batches("offsets")
@@ -119,17 +99,7 @@ class Checkpoint(Generic[E]):
         found = self._fs.get_file_info(pafs.FileSelector(f"{self._path}/{folder}", allow_not_found=True))
         return sorted(int(info.base_name) for info in found if info.is_file and info.base_name.isdigit())
 
-    def _end(self, batch: int) -> E:
+    def _end(self, batch: int) -> TopicOffsets:
         with self._fs.open_input_stream(f"{self._path}/offsets/{batch}") as stream:
             last_line = stream.readall().decode().splitlines()[-1]
-        return self._parse(json.loads(last_line))
-
-
-def of_log(uri: str) -> Checkpoint[Offset]:
-    """The checkpoint of a log's query."""
-    return Checkpoint(uri, from_json)
-
-
-def of_topic(uri: str) -> Checkpoint[TopicOffsets]:
-    """The checkpoint of a topic's query."""
-    return Checkpoint(uri, TopicOffsets.from_json)
+        return TopicOffsets.from_json(json.loads(last_line))

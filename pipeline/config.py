@@ -133,10 +133,12 @@ class Config(BaseModel):
 
     warehouse: str = Field("./warehouse", description="folder of the tables: <warehouse>/log, <warehouse>/ledger, …")
     checkpoints: str | None = Field(
-        None, description="folder of Spark's checkpoints, by default <warehouse>/_checkpoints; a cache, safe to delete"
+        None,
+        description="folder of the topics' checkpoints, by default <warehouse>/_checkpoints; a cache, safe to delete",
     )
     trigger_interval_s: PositiveFloat = Field(
-        1.0, description="a batch starts this often: an acknowledgement is late by at most this and a commit"
+        1.0,
+        description="a record waits for its batch no longer; where its producer waits, the next batch begins at once",
     )
     retry_wait_max_s: PositiveFloat = Field(
         30.0, description="a master that went away is asked again after 1, 2, 4 … seconds, at most this"
@@ -144,7 +146,9 @@ class Config(BaseModel):
     spark: dict[str, str] = Field(
         default_factory=dict, description="Spark properties, over those that logtwin sets; spark-submit's win"
     )
-    logs: tuple[ReadOptions, ...] = Field((), description="the logs to replicate, each a streaming query of its own")
+    logs: tuple[ReadOptions, ...] = Field(
+        (), description="the logs to replicate: one streaming query and one commit for all of them"
+    )
     topics: tuple[TopicsConfig, ...] = Field(
         (), description="Kafka's topics to replicate, each a streaming query of its own for all its partitions"
     )

@@ -6,11 +6,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypedDict
 
 from pyspark.sql import SparkSession
 
 from pipeline.config import Config
+from pipeline.log_group import LogGroup
 from pipeline.log_replication import LogReplication
 from pipeline.progress import ENDED, Phase, Progress
 from pipeline.replication import Replication
@@ -18,6 +20,15 @@ from sinks.steps import Step
 from sources.errors import ConfigurationError, LogtwinError, NotAlone
 
 log = logging.getLogger(__name__)
+
+AT_ONCE = 64
+"""Logs that are looked after at the same time, at most: each may wait for its master."""
+
+LOOK_S = 0.2
+"""How long a look at all logs waits for those whose masters do not answer at once."""
+
+CLOSE_S = 10.0
+"""How long an end waits for a log that is just being started, or asked."""
 
 OnPoll = Callable[[list[Progress]], bool]
 """Is shown how every log stands, and says whether to go on."""
@@ -28,11 +39,10 @@ class _Ways(TypedDict):
 
     available_now: bool
     take_over: bool
-    on_step: Callable[[Step], None] | None
 
 
 class Job:
-    """Every log and topic of a configuration, replicated side by side.
+    """Every log and topic of a configuration, replicated side by side: the logs as one group, each topic by itself.
 
     With `take_over` also those that another job replicates just now: that one loses them.
     Raises ConfigurationError, MasterError where a pattern of topics has to be asked for.
@@ -48,43 +58,50 @@ class Job:
         on_step: Callable[[Step], None] | None = None,
     ) -> None:
         self.available_now = available_now
-        ways: _Ways = {"available_now": available_now, "take_over": take_over, "on_step": on_step}
-        self.logs: list[Replication] = [LogReplication(spark, config, options, **ways) for options in config.logs]
+        ways: _Ways = {"available_now": available_now, "take_over": take_over}
+        logs = [LogReplication(spark, config, options, **ways) for options in config.logs]
+        self._group = LogGroup(spark, config, logs, available_now=available_now, on_step=on_step) if logs else None
+        self.logs: list[Replication] = [*logs]
         if config.topics:
             # Here, so that a job without topics need not import what speaks to Kafka.
             from pipeline.topic_replication import TopicReplication
 
-            self.logs += [TopicReplication(spark, config, topic, **ways) for topic in config.asked_topics()]
+            self.logs += [
+                TopicReplication(spark, config, one, on_step=on_step, **ways) for one in config.asked_topics()
+            ]
         if not self.logs:
             raise ConfigurationError(
                 "there is nothing to replicate", expected="a topic that matches a pattern of [[topics]]", found="none"
             )
         self._stop = threading.Event()
+        self._pool = ThreadPoolExecutor(min(len(self.logs), AT_ONCE), "looks after a log")
+        self._busy: dict[Replication, Future[None]] = {}
 
-    def start(self, on_poll: OnPoll | None = None) -> None:
-        """Start every log, one after the other, until `request_stop` or `on_poll` says False, as in `run`.
+    def start(self, on_poll: OnPoll | None = None, *, poll_interval_s: float = 0.05) -> None:
+        """Start every log, side by side, until `request_stop` or `on_poll` says False, as in `run`.
 
-        Those that run already are looked after meanwhile: a hundred take minutes. One that cannot start does not keep
-        the others; raises its LogtwinError if none can.
+        Those that run already are looked after meanwhile. One that cannot start does not keep the others; raises its
+        LogtwinError if none can.
         """
-        has_started = False
         for one in self.logs:
-            if self._stop.is_set():
-                break
-            try:
-                one.start()
-                has_started = True
-            except LogtwinError as error:
-                # A job of one log has nothing to wait for: whoever started it should know at once. But what is in its
-                # way for a while, by its own replica's doing, it waits for.
-                is_alone = len(self.logs) == 1 and not isinstance(error, NotAlone)
-                one.fail(error, for_good=self.available_now or is_alone)
-                self._announce(one)
+            self._busy[one] = self._pool.submit(self._begin, one)
+        while not self._stop.is_set() and any(one.phase is Phase.STARTING for one in self.logs):
             if not self._look(on_poll):
                 break
-        if not has_started and all(one.phase is Phase.FAILED for one in self.logs):
+            self._stop.wait(poll_interval_s)
+        if all(one.phase is Phase.FAILED for one in self.logs):
             self.close()
             self._raise_first()
+
+    def _begin(self, one: Replication) -> None:
+        try:
+            one.start()
+        except LogtwinError as error:
+            # A job of one log has nothing to wait for: whoever started it should know at once. But what is in its
+            # way for a while, by its own replica's doing, it waits for.
+            is_alone = len(self.logs) == 1 and not isinstance(error, NotAlone)
+            one.fail(error, for_good=self.available_now or is_alone)
+            self._announce(one)
 
     def run(self, on_poll: OnPoll | None = None, *, poll_interval_s: float = 0.25) -> None:
         """Until every log has ended, `on_poll` says False, or `request_stop`. Raises the first log's error, if any."""
@@ -97,21 +114,38 @@ class Job:
 
     def _look(self, on_poll: OnPoll | None) -> bool:
         """Look at every log and show them; whether there is a reason to go on."""
-        all_ended = self._poll()
+        all_ended = self.poll()
         is_wanted = on_poll is None or on_poll(self.progress())
         return is_wanted and not all_ended
 
-    def _poll(self) -> bool:
-        """Look at every log; whether all of them have ended. Says at once what ended one while others go on."""
-        running = [one for one in self.logs if one.phase not in ENDED]
-        phases = [one.poll(time.monotonic()) for one in running]
-        for one, phase in zip(running, phases, strict=True):
-            if phase is Phase.FAILED:
-                self._announce(one)
-        return all(phase in ENDED for phase in phases)
+    def poll(self) -> bool:
+        """Look at every log; whether all of them have ended.
+
+        Each is looked at in a thread of its own, and not while it still is: a master that keeps one waiting keeps
+        no other log.
+        """
+        for one in self.logs:
+            before = self._busy.get(one)
+            if one.phase not in ENDED and (before is None or before.done()):
+                self._raise_of(before)
+                self._busy[one] = self._pool.submit(self._poll_one, one)
+        wait(self._busy.values(), LOOK_S)
+        if self._group is not None:
+            self._group.poll(time.monotonic())
+        return all(one.phase in ENDED for one in self.logs)
+
+    def _poll_one(self, one: Replication) -> None:
+        """Says at once what ended one while others go on."""
+        if one.poll(time.monotonic()) is Phase.FAILED:
+            self._announce(one)
+
+    def _raise_of(self, done: Future[None] | None) -> None:
+        """What is no LogtwinError is a defect, and ends the job."""
+        if done is not None:
+            done.result()
 
     def _announce(self, failed: Replication) -> None:
-        if len(self.logs) > 1:
+        if len(self.logs) > 1 and failed.phase is Phase.FAILED:
             log.error("%s", failed.error)
 
     def _raise_first(self) -> None:
@@ -128,5 +162,10 @@ class Job:
 
     def close(self) -> None:
         """End every query and session. Idempotent."""
-        for one in self.logs:
-            one.stop()
+        self._stop.set()
+        wait(self._busy.values(), CLOSE_S)
+        if self._group is not None:
+            self._group.stop()
+        with ThreadPoolExecutor(min(len(self.logs), AT_ONCE)) as pool:
+            list(pool.map(lambda one: one.stop(), self.logs))
+        self._pool.shutdown(wait=False, cancel_futures=True)

@@ -22,33 +22,26 @@ from __future__ import annotations
 import logging
 import threading
 import time
-import uuid
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql import SparkSession
 
 from pipeline.config import Config
 from pipeline.metadata_sync import MetadataSync
 from pipeline.progress import ENDED, Phase, Progress
 from pipeline.run_state import Publisher, RunFile
 from sinks.log_state import Writer
-from sinks.spark_jobs import lost_worker
 from sinks.steps import BatchResult, Step
-from sinks.storage_errors import passes, reason
-from sources.errors import LogtwinError, ReplicaError, StorageUnreachable, TakenOver, WorkerLost, find_error
+from sources.errors import LogtwinError, WorkerLost
 from sources.metadata import Fetched
 from sources.offsets import LogId, Offset
 
 log = logging.getLogger(__name__)
 
-CHECK_OWNERSHIP_EVERY_S = 5.0
 LOST_WORKERS = 5  # in a row, which a run to the end of the log waits out: many logs that start at once can be too much
 
 
@@ -92,19 +85,23 @@ class Replication(ABC):
         self._writer = Writer.of_this_process()
         self._publisher = Publisher(RunFile(config.warehouse, str(log_id)), str(log_id), self._writer, self.progress)
         self._metadata: MetadataSync | None = None
-        self._query: StreamingQuery | None = None
         self._is_open = False
-        self._in_batch = threading.Lock()  # held by whoever uses the replica's tables
-        self._stopping = False
+        self.in_use = threading.Lock()  # held by whoever uses the replica's tables
+        self.turn = 0  # how often it was started
+        self._noted: LogtwinError | None = None  # by a batch, in Spark's thread
         self._phase = Phase.STARTING
         self._error: LogtwinError | None = None
         self._last_failure: LogtwinError | None = None
         self._first: Offset | None = None
-        self._owned_at_s = 0.0  # when it was last certain that this run owns the log
         self._retry_at_s = 0.0
         self._retries = 0
         self._totals = _Totals()
         self._failures: Counter[str] = Counter()
+
+    @property
+    def id(self) -> str:
+        """The log's, or the topic's."""
+        return str(self._log_id)
 
     @abstractmethod
     def progress(self) -> Progress:
@@ -115,20 +112,8 @@ class Replication(ABC):
         """Make sure that the master can be replicated, and take the log; the position. Raises LogtwinError."""
 
     @abstractmethod
-    def _resume(self) -> StreamingQuery:
-        """Once it is claimed: prove the master, acknowledge what is committed, start the query."""
-
-    @abstractmethod
-    def _apply(self, batch: DataFrame, batch_id: int) -> None:
-        """Bring one batch into the replica."""
-
-    @abstractmethod
-    def _last(self) -> BatchResult | None:
-        """What the last batch did."""
-
-    @abstractmethod
-    def _check_owner(self) -> None:
-        """Raises TakenOver where another run has the log, ReplicaError where nobody can tell."""
+    def _resume(self) -> None:
+        """Once it is claimed: prove the master, acknowledge what is committed, have it read from now on."""
 
     @abstractmethod
     def _ask_master(self, now_s: float) -> None:
@@ -155,17 +140,18 @@ class Replication(ABC):
         """End the session. Idempotent."""
 
     def start(self) -> None:
-        """Claim the log and start its query. Raises LogtwinError; nothing was started then."""
+        """Claim the log and have it read. Raises LogtwinError; nothing was started then."""
         if not self._is_open:
             self._publisher.enter(take_over=self._take_over)
             self._take_over = False  # once: whoever takes it back has the last word
-        position = self._claim()
-        self._owned_at_s = time.monotonic()
-        self._is_open = True
-        if self._first is None:
-            self._first = position
-        self._query = self._resume()
-        self._error = None
+        with self.in_use:
+            position = self._claim()
+            self._is_open = True
+            if self._first is None:
+                self._first = position
+            self._resume()
+        self._noted = self._error = None
+        self.turn += 1
         self._go_to(Phase.RUNNING)
         self._start_metadata()
 
@@ -180,56 +166,57 @@ class Replication(ABC):
             self._metadata.start()
 
     def poll(self, now_s: float) -> Phase:
-        """Look at query, master and table, start the query again where that is due; the phase after that.
+        """Look at what has happened and at the master, start again where that is due; the phase after that.
 
         `now_s` is of `time.monotonic`.
         """
-        disproof = self._disproof()
-        if disproof is not None and self._phase not in ENDED:
+        disproof, noted = self._disproof(), self._noted
+        if self._phase in ENDED:
+            return self._phase
+        if disproof is not None:
             self._end_disproven(disproof)
+        elif noted is not None:
+            with self.in_use:
+                self.fail(noted, for_good=self._available_now and not self._is_passing(noted))
+                self._noted = None  # only here: until it has left its phase, this keeps it from being read
         elif self._phase is Phase.WAITING and now_s >= self._retry_at_s:
             self._restart()
-        elif self._phase is Phase.RUNNING and self._query is not None and not self._query.isActive:
-            self._ended(self._query)
         elif self._phase is Phase.RUNNING:
             self._ask_master(now_s)
-        if self._is_open and self._phase not in ENDED and now_s >= self._owned_at_s + CHECK_OWNERSHIP_EVERY_S:
-            self._check_ownership(now_s)
         return self._phase
 
-    def _check_ownership(self, now_s: float) -> None:
-        """A job that lost its log must not go on as its replica, also where no batch would tell it."""
-        if not self._in_batch.acquire(blocking=False):
-            return  # the batch that is under way finds out by itself
-        try:
-            self._check_owner()
-        except TakenOver as error:
-            self._stopping = True  # before any batch can begin
-            self.fail(error, for_good=True)
-        except ReplicaError as error:
-            log.warning("%s: cannot tell whether this job still owns the log: %s", self._log_id, error)
-        finally:
-            self._owned_at_s = now_s
-            self._in_batch.release()
-        if self._stopping and self._query is not None:
-            self._query.stop()
-
     def _end_disproven(self, error: LogtwinError) -> None:
-        if not self._in_batch.acquire(blocking=False):
+        if not self.in_use.acquire(blocking=False):
             return  # what is being read proves itself; the next poll looks again
-        self._stopping = True  # before any batch can begin
-        self._in_batch.release()
-        if self._query is not None:
-            self._query.stop()
-        self.fail(error, for_good=True)
+        try:
+            self.fail(error, for_good=True)
+        finally:
+            self.in_use.release()
+
+    def note(self, error: LogtwinError) -> None:
+        """From any thread: `error` keeps it from being read; the next poll decides what comes of it."""
+        self._noted = error
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the next batch may have some of it."""
+        return self._phase is Phase.RUNNING and self._noted is None
+
+    def took(self, result: BatchResult) -> None:
+        """A batch has brought it on, or had nothing new."""
+        self._retries = 0
+        self._totals = self._totals.plus(result)
+        if self._first is None:
+            self._first = result.range.start
+        self._publisher.changed()
+
+    def end(self) -> None:
+        """It is not read any more, and nothing is wrong: who does not replicate must not count as a replica."""
+        self._close_session()
+        self._go_to(Phase.DONE if self._available_now else Phase.STOPPED)
 
     def stop(self) -> None:
-        """End the query between two batches and the session with it. Idempotent."""
-        self._stopping = True
-        with self._in_batch:
-            pass  # the batch under way may end; the next one finds that a stop was asked for
-        if self._query is not None:
-            self._query.stop()
+        """Once nothing reads it any more: end the session. Idempotent."""
         if self._metadata is not None:
             self._metadata.stop()
         self._close_session()
@@ -267,50 +254,6 @@ class Replication(ABC):
             last_failure=self._last_failure,
             **place,
         )
-
-    def _stream(self, options: Mapping[str, str], checkpoint_uri: str) -> StreamingQuery:
-        """The query that reads ranges with these options of the data source."""
-        reader = self._spark.readStream.format("logtwin").options(**options)
-        # A name must be unique in a session, also while an older query of the same log is still ending.
-        name = f"{self._log_id} {uuid.uuid4().hex[:8]}"
-        writer = reader.load().writeStream.foreachBatch(self._process).queryName(name)
-        writer = writer.option("checkpointLocation", checkpoint_uri)
-        if self._available_now:
-            writer = writer.trigger(availableNow=True)
-        else:
-            writer = writer.trigger(processingTime=f"{int(self._config.trigger_interval_s * 1000)} milliseconds")
-        try:
-            return writer.start()
-        except (PySparkException, Py4JError) as error:  # its checkpoint cannot be begun
-            raise error_of(error, str(self._log_id)) from error
-
-    def _process(self, batch: DataFrame, batch_id: int) -> None:
-        with self._in_batch:
-            if self._stopping:
-                # Returning would tell Spark that the batch is done.
-                raise LogtwinError("a stop was asked for", log=self._log_id)
-            before = self._last()
-            self._apply(batch, batch_id)
-            self._retries = 0
-            self._owned_at_s = time.monotonic()
-            last = self._last()
-            if last is not None and last is not before:
-                self._count(last)
-                self._publisher.changed()
-
-    def _count(self, result: BatchResult) -> None:
-        self._totals = self._totals.plus(result)
-        if self._first is None:
-            self._first = result.range.start
-
-    def _ended(self, query: StreamingQuery) -> None:
-        failure = query.exception()
-        if failure is None:
-            self._close_session()  # who does not replicate any more must not count as a replica
-            self._go_to(Phase.DONE if self._available_now else Phase.STOPPED)
-            return
-        error = error_of(failure, str(self._log_id))
-        self.fail(error, for_good=self._available_now and not self._is_passing(error))
 
     def _is_passing(self, error: LogtwinError) -> bool:
         """Whether also a run that does not wait for its master should try again: Spark lost a worker, for once."""
@@ -360,22 +303,6 @@ def _nothing() -> Iterable[Fetched]:
 def source_options(given: Mapping[str, object]) -> dict[str, str]:
     """The data source's options, by the names that the configuration has for them; without those that are None."""
     return {name.replace("_", ""): _as_option(value) for name, value in given.items() if value is not None}
-
-
-def error_of(failure: Exception, log_id: str) -> LogtwinError:
-    """What ended a query, as the error that was raised in whichever process it was."""
-    text = str(failure)
-    found = find_error(text) or lost_worker(text, log=log_id)
-    if found is None and passes(failure):
-        found = StorageUnreachable(
-            "the storage of the tables or checkpoints refuses Spark",
-            log=log_id,
-            found=reason(failure),
-            hint="A running job tries again. Nothing is lost: what was not committed is read from the master again.",
-        )
-    return found or LogtwinError(
-        "the streaming query failed", log=log_id, found=text.strip()[-2000:], hint="This is a defect: please report it."
-    )
 
 
 def _as_option(value: object) -> str:

@@ -12,7 +12,7 @@ from pyspark import SparkConf, SparkContext, SparkFiles
 from pyspark.sql import SparkSession
 
 from pipeline.jars import cache_folder, delta_jars
-from pipeline.worker_sockets import socket_folder
+from pipeline.process_folder import process_folder
 from sinks.java_names import java_names
 from sources.datasource import register
 from sources.options import MIB
@@ -163,6 +163,6 @@ def _launch(properties: Mapping[str, str]) -> dict[str, str]:
         # On the class path of the only JVM there is; spark.jars would copy them for every session.
         "spark.driver.extraClassPath": ":".join(jars),
         "spark.driver.extraJavaOptions": options,
-        "spark.python.unix.domain.socket.dir": str(socket_folder()),
+        "spark.python.unix.domain.socket.dir": str(process_folder()),
         **LOOPBACK,
     }

@@ -15,21 +15,21 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
-from pipeline.checkpoint import agrees_in_topic, of_topic
+from pipeline.checkpoint import Checkpoint, agrees_in_topic
 from pipeline.config import Config
 from pipeline.loss_policy import explained
 from pipeline.loss_record import LossRecord
 from pipeline.master_watch import MasterWatch
-from pipeline.progress import PartitionProgress, Progress
+from pipeline.progress import ENDED, PartitionProgress, Phase, Progress
 from pipeline.replication import Replication, source_options
+from pipeline.stream import CHECK_OWNERSHIP_EVERY_S, Stream
 from pipeline.topic_watch import WatchedTopic
 from sinks.incidents import Incident
 from sinks.kafka.replica import TopicReplica
 from sinks.kafka.state import TopicState
-from sinks.steps import BatchResult, Step, no_step
-from sources.errors import LogtwinError, OffsetOutOfRange, Recreated
+from sinks.steps import Step, no_step
+from sources.errors import LogtwinError, OffsetOutOfRange, Recreated, ReplicaError, TakenOver
 from sources.kafka.metadata import fetched
 from sources.kafka.options import ReplicatedTopicOptions, TopicOptions
 from sources.kafka.topic import KafkaTopic, open_topic
@@ -66,6 +66,8 @@ class TopicReplication(Replication):
             spark, config.warehouse, self._topic, self._session, self._writer, on_step or no_step
         )
         self._losses = LossRecord(options.on_loss)
+        self._stream = Stream(spark, str(self._log_id), self._apply)
+        self._look_at_s = 0.0
 
     def progress(self) -> Progress:
         """How it stands, from any thread."""
@@ -100,18 +102,39 @@ class TopicReplication(Replication):
         self._replica.begin(bounds.topic_id, starts.next)
         self._watched.topic_id = bounds.topic_id
 
-    def _resume(self) -> StreamingQuery:
+    def _resume(self) -> None:
         self._watch.ask(self._replica.state.offset, time.monotonic())
         if self._watched.topic_id is None and self._watched.newest is not None:
             self._begin(self._watched.newest)
         # What the table holds may be promised at once: who looks at the group's lag need not wait for new records.
         self._replica.prove_master()
         self._session.acknowledge(self._replica.state.positions)
-        return self._start_query()
+        self._start_query()
 
-    def _apply(self, batch: DataFrame, batch_id: int) -> None:
+    def poll(self, now_s: float) -> Phase:
+        if self._stream.has_ended:
+            failure = self._stream.end()
+            if failure is not None:
+                self.note(failure)
+            elif self._phase not in ENDED:
+                self.end()
+        if self._phase is Phase.RUNNING and now_s >= self._look_at_s:
+            self._look_at_s = now_s + CHECK_OWNERSHIP_EVERY_S
+            self._check_owner()
+        return super().poll(now_s)
+
+    def fail(self, error: LogtwinError, *, for_good: bool) -> None:
+        self._stream.stop()
+        self._stream.end()  # what ended it is known
+        super().fail(error, for_good=for_good)
+
+    def stop(self) -> None:
+        self._stream.stop()
+        super().stop()
+
+    def _apply(self, batch: DataFrame) -> None:
         before = self._replica.state.partitions
-        self._replica(batch, batch_id)
+        self._replica.apply(batch)
         added = sorted(self._replica.state.partitions.keys() - before.keys())
         if added:
             log.warning(
@@ -119,12 +142,21 @@ class TopicReplication(Replication):
                 "records of a key may be in another partition from now on",
                 self._log_id, ", ".join(map(str, added)), len(before),
             )  # fmt: skip
-
-    def _last(self) -> BatchResult | None:
-        return self._replica.last
+        if self._replica.last is not None:
+            self.took(self._replica.last)
 
     def _check_owner(self) -> None:
-        self._replica.check_ownership()
+        """A job that lost its topic must not go on as its replica, also where no batch would tell it."""
+        if not self._stream.in_batch.acquire(blocking=False):
+            return  # the batch that is under way finds out by itself
+        try:
+            self._replica.check_ownership()
+        except TakenOver as error:
+            self.note(error)
+        except ReplicaError as error:
+            log.warning("%s: cannot tell whether this job still owns the topic: %s", self._log_id, error)
+        finally:
+            self._stream.in_batch.release()
 
     def _ask_master(self, now_s: float) -> None:
         self._watch.poll(self._replica.state.offset, now_s)
@@ -179,11 +211,11 @@ class TopicReplication(Replication):
     def _state(self) -> TopicState | None:
         return self._replica.state if self._is_open else None
 
-    def _start_query(self) -> StreamingQuery:
+    def _start_query(self) -> None:
         position, bounds = _positions(self._replica.state), self._watched.newest
         if position is None or bounds is None:
             raise ValueError("the replica has not begun")
-        checkpoint = of_topic(f"{self._config.checkpoint_root}/{self._log_id}")
+        checkpoint = Checkpoint(f"{self._config.checkpoint_root}/{self._log_id}")
         planned = checkpoint.planned()
         if not agrees_in_topic(planned, position, bounds):
             aside = checkpoint.move_aside(datetime.now(UTC))
@@ -192,7 +224,9 @@ class TopicReplication(Replication):
                 "the table is right. The checkpoint was moved to %s",
                 self._log_id, None if planned is None else planned.end.next, position.next, aside,
             )  # fmt: skip
-        return self._stream(source_options(_given(self._options, position)), checkpoint.uri)
+        interval = f"{int(self._config.trigger_interval_s * 1000)} milliseconds"
+        trigger = {"availableNow": True} if self._available_now else {"processingTime": interval}
+        self._stream.start(source_options(_given(self._options, position)), checkpoint.uri, trigger)
 
 
 class LostPartition:

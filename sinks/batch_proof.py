@@ -22,13 +22,17 @@ from sources.offsets import Offset, OffsetRange
 
 @dataclass(frozen=True, slots=True)
 class ProvenBatch:
-    """What is about to be committed: `written` and `damaged`, each in order, join to exactly `range`."""
+    """What is about to be committed: `written` and `damaged`, each in order, join to exactly `range`.
+
+    `late` are the splits behind one whose time was up: nothing of them is committed.
+    """
 
     range: OffsetRange
     is_overlap: bool
     written: tuple[Written, ...]
     damaged: tuple[Damaged, ...]
     quarantined: tuple[DataFile, ...]
+    late: tuple[SplitReport, ...] = ()
 
     @property
     def records(self) -> int:
@@ -65,11 +69,24 @@ def prove_batch(reports: Sequence[SplitReport], position: Offset | None) -> Prov
     decision = decide(position, one_batch(report.batch for report in in_order))
     if isinstance(decision, Replay):
         return None
-    written = sorted((piece for report in in_order for piece in report.written), key=lambda piece: piece.covered.range)
-    damaged = sorted((piece for report in in_order for piece in report.damaged), key=lambda piece: piece.range)
-    covered = prove(decision.range, [*(piece.covered for piece in written), *_as_covered(damaged)])
-    quarantined = tuple(report.quarantined for report in in_order if report.quarantined is not None)
-    return ProvenBatch(covered, decision.is_overlap, tuple(written), tuple(damaged), quarantined)
+    in_time, late, wanted = _up_to_the_first_end(in_order, decision.range)
+    if wanted.is_empty:
+        return None
+    written = sorted((piece for report in in_time for piece in report.written), key=lambda piece: piece.covered.range)
+    damaged = sorted((piece for report in in_time for piece in report.damaged), key=lambda piece: piece.range)
+    covered = prove(wanted, [*(piece.covered for piece in written), *_as_covered(damaged)])
+    quarantined = tuple(report.quarantined for report in in_time if report.quarantined is not None)
+    return ProvenBatch(covered, decision.is_overlap, tuple(written), tuple(damaged), quarantined, late)
+
+
+def _up_to_the_first_end(
+    in_order: Sequence[SplitReport], batch: OffsetRange
+) -> tuple[Sequence[SplitReport], tuple[SplitReport, ...], OffsetRange]:
+    """The reports up to the first one whose time was up, those behind it, and what of `batch` is wanted then."""
+    for at, report in enumerate(in_order, 1):
+        if report.until is not None:
+            return in_order[:at], tuple(in_order[at:]), OffsetRange(batch.start, report.until)
+    return in_order, (), batch
 
 
 def _raise_first_error(reports: Iterable[SplitReport]) -> None:

@@ -1,10 +1,12 @@
-"""What a commit of a log owes to other tables: ledger rows, quarantined bytes, incidents.
+"""What a commit of logs owes to other tables: ledger rows, quarantined bytes, incidents.
 
 All of it stands in the domain metadata of the commit (`LogState`), so that writing it can be repeated: by the batch
 itself, and by the next start where the batch was killed in between.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
@@ -17,33 +19,37 @@ from sources.offsets import LogId, Offset, Position
 
 
 class Bookkeeping:
-    """Of one log. Driver only; one thread at a time."""
+    """Of the logs of one table. Driver only; one thread at a time."""
 
-    def __init__(self, spark: SparkSession, warehouse: str, log_id: LogId) -> None:
-        self._log_id = log_id
+    def __init__(self, spark: SparkSession, warehouse: str) -> None:
+        self._spark = spark
+        self._warehouse = warehouse
         self._ledger = Ledger(spark, LEDGER.path(warehouse))
         self._quarantine = Quarantine(spark, QUARANTINE.path(warehouse))
-        self._incidents = IncidentsTable(spark, warehouse, log_id)
 
-    def check(self, epoch: int, position: Offset | None) -> None:
+    def check(self, log: LogId, state: LogState) -> None:
         """Raises ReplicaError where the ledger is ahead of the table log."""
-        self._ledger.check_below(Position(self._log_id, epoch, position or Offset(0)))
+        self._ledger.check_below(Position(log, state.epoch, state.offset or Offset(0)))
 
-    def settle(self, state: LogState) -> bool:
-        """Write what the commit of `state` owes and is not there yet; whether that was anything."""
-        if state.offset is None:
-            return False
-        position = Position(self._log_id, state.epoch, state.offset)
-        were_missing = (
-            self._ledger.append(position, state.ledger),
-            self._quarantine.append(position, state.quarantined),
-            self._incidents.record(state.epoch, state.incidents) > 0,
-        )
-        return any(were_missing)
+    def settle(self, states: Mapping[LogId, LogState]) -> set[LogId]:
+        """Write what the commit of each of `states` owes and is not there yet; of which logs that was anything.
 
-    def report(self, epoch: int, incident: Incident) -> None:
-        """Write one that was only found: no commit passed it."""
-        self._incidents.record(epoch, [incident])
+        The ledger of all of them in one commit. Raises ReplicaError.
+        """
+        owing = {
+            Position(log, state.epoch, state.offset): state for log, state in states.items() if state.offset is not None
+        }
+        added = self._ledger.append_each({position: state.ledger for position, state in owing.items()})
+        were_missing = {position.log_id for position in added}
+        for position, state in owing.items():
+            is_quarantined = self._quarantine.append(position, state.quarantined)
+            if self.report(position.log_id, state.epoch, *state.incidents) or is_quarantined:
+                were_missing.add(position.log_id)
+        return were_missing
+
+    def report(self, log: LogId, epoch: int, *found: Incident) -> bool:
+        """Write what was found of `log`, unless it is there; whether it was not."""
+        return bool(found) and IncidentsTable(self._spark, self._warehouse, log).record(epoch, found) > 0
 
     def run_hooks(self) -> None:
         self._ledger.run_hooks()

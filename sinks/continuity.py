@@ -72,8 +72,9 @@ class Link:
         )
 
 
-def first_behind(link: Link, pieces: Iterator[Chunk | Damage], lengths: Lengths) -> Chunk:
-    """What the first of `pieces`, read from the link's record on, holds behind that record; it may be nothing.
+def first_behind(link: Link, pieces: Iterator[Chunk | Damage], lengths: Lengths) -> Chunk | None:
+    """What the first of `pieces`, read from the link's record on, holds behind that record; it may be an empty one.
+    None where there are no pieces.
 
     `lengths` is the master's (`MasterLog.lengths`).
     Raises Rewritten where they do not begin with that record, and what reading them raises.
@@ -84,8 +85,10 @@ def first_behind(link: Link, pieces: Iterator[Chunk | Damage], lengths: Lengths)
         if error.offset is None or error.offset >= link.end:
             raise
         raise link.broken(f"no sound record: {error.problem}") from error
-    if not isinstance(first, Chunk):
-        raise link.broken("nothing" if first is None else f"no sound record: {first.error.problem}")
+    if first is None:
+        return None
+    if isinstance(first, Damage):
+        raise link.broken(f"no sound record: {first.error.problem}")
     length = int(lengths(first.records.slice(0, 1))[0])
     link.check(first.raw[:length])
     return Chunk(OffsetRange(link.end, first.covered.end), first.records.slice(1), first.raw[length:])

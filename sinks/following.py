@@ -7,7 +7,7 @@ append is idempotent by a transaction version, which grows with every commit tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
@@ -53,6 +53,30 @@ class FollowingTable:
             except KernelConflict:
                 continue
             return True
+        raise self.failure(f"a conflict at each of {_ATTEMPTS} attempts")
+
+    def append_each(self, owed: Mapping[str, int], files: Callable[[Collection[str]], Sequence[DataFile]]) -> set[str]:
+        """Of the applications in `owed` add what `files` gives for those that are not at their version, in one commit.
+
+        Returns which these are. A domain of each is written, too: Kernel compares one application a commit, and any
+        number of domains. Raises ReplicaError.
+        """
+        found: Sequence[DataFile] = ()
+        asked: set[str] = set()
+        for _ in range(_ATTEMPTS):
+            snapshot = self._table.existing()
+            wanted = {app for app, version in owed.items() if (snapshot.transaction_version(app) or 0) < version}
+            if not wanted:
+                return wanted
+            if wanted != asked:
+                found, asked = files(wanted), wanted
+            versions = {app: owed[app] for app in wanted}
+            domains = {app: str(version) for app, version in versions.items()}
+            try:
+                self._table.commit(snapshot, found, transactions=versions, domains=domains)
+            except KernelConflict:
+                continue
+            return wanted
         raise self.failure(f"a conflict at each of {_ATTEMPTS} attempts")
 
     def failure(self, found: object) -> ReplicaError:

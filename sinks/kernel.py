@@ -237,9 +237,12 @@ class KernelTable:
         *,
         transaction: tuple[str, int] | None = None,
         domains: Mapping[str, str] | None = None,
+        transactions: Mapping[str, int] | None = None,
     ) -> int:
         """Add `files`, an application's transaction version and domains' metadata in one commit built on `on`.
 
+        Any number of further `transactions`, application to version, goes with it; Kernel does not compare these with
+        what others have committed, so one of `domains` has to stand for each.
         Returns the version, durable where the table is local. Raises KernelConflict; nothing else may have happened
         to the domains or the application since `on`, other appends may.
         """
@@ -250,7 +253,11 @@ class KernelTable:
             java = builder.build(self._engine)
             for name, text in (domains or {}).items():
                 java.addDomainMetadata(name, text)
-            return self._commit(java, self._actions(self._added(on, java, files)) if files else self._no_actions())
+            if not files and not transactions:
+                return self._commit(java, self._no_actions())
+            versions = self._iterator(self._list(self._version(*one) for one in (transactions or {}).items()))
+            actions = versions.combine(self._added(on, java, files)) if files else versions
+            return self._commit(java, self._actions(actions))
 
     def files(
         self, on: Snapshot, equal: Mapping[str, str | bool], overlapping: Overlap | None = None
@@ -382,6 +389,14 @@ class KernelTable:
         schema = java.getSchema(self._engine)
         statuses = self._list(self._status(folder, schema, file) for file in files)
         return self._kernel.Transaction.generateAppendActions(self._engine, state, self._iterator(statuses), context)
+
+    def _version(self, app_id: str, version: int) -> Any:
+        # Kernel's own action: its public API takes one application a commit
+        actions, at_no_time = self._kernel.internal.actions, self._java.util.Optional.empty()
+        # as text, because py4j would hand a small number over as Integer where Kernel wants Long
+        return actions.SingleAction.createTxnSingleAction(
+            actions.SetTransaction(app_id, self._java.lang.Long.valueOf(str(version)), at_no_time).toRow()
+        )
 
     def _removed(self, files: Sequence[StoredFile], *, are_rows_gone: bool = True) -> Any:
         # Kernel's own actions: its public API only adds

@@ -5,7 +5,7 @@ The rows follow that commit (`sinks/following.py`); the transaction version is t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -109,7 +109,27 @@ class Ledger:
 
     def append(self, position: Position, rows: Sequence[LedgerRow]) -> bool:
         """Add the rows of the commit that led to `position`, unless they are there. Returns whether it added them."""
-        return self._append(app_id(position), position.offset, _of(position.log_id, position.epoch, rows))
+        return bool(self.append_each({position: rows}))
+
+    def append_each(self, owed: Mapping[Position, Sequence[LedgerRow]]) -> set[Position]:
+        """Add the rows of the commit that led to each position, unless they are there. Returns whose it added."""
+        positions = {app_id(position): position for position, rows in owed.items() if rows}
+        written: list[DataFile] = []
+
+        def write(wanted: Collection[str]) -> Sequence[DataFile]:
+            rows = [
+                entry
+                for app, position in positions.items()
+                if app in wanted
+                for entry in _of(position.log_id, position.epoch, owed[position])
+            ]
+            written.append(self._write(rows))
+            return written[-1:]
+
+        versions = {app: position.offset for app, position in positions.items()}
+        added = self._table.append_each(versions, write)
+        discard(self._table.path, [file.name for file in (written[:-1] if added else written)])
+        return {positions[app] for app in added}
 
     def append_topic(self, topic: LogId, commits: int, rows: Sequence[Entry]) -> bool:
         """Add the rows of `topic`'s commit number `commits`, of any of its partitions, unless they are there."""

@@ -1,4 +1,4 @@
-"""The position of one log, kept by the log table itself, and the right to move it.
+"""The positions of logs, kept by the log table itself, and the right to move them.
 
 What stands there is a `sinks.log_state.LogState`, owned as `sinks/owned.py` says, and the holes (`sinks/holes.py`).
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 from pyspark.sql import SparkSession
 
@@ -18,7 +19,7 @@ from sinks.ledger import LedgerRow
 from sinks.log_state import LogState, Writer
 from sinks.owned import ATTEMPTS, Found, OwnedState
 from sinks.tables import LOG
-from sources.errors import RepairPending
+from sources.errors import RepairPending, TakenOver
 from sources.offsets import LogId, Offset, OffsetRange, Position
 
 
@@ -39,14 +40,84 @@ class Held:
         return self.state is not None and self.state.repair is not None
 
 
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What a commit of data does to one log: from `mine` it goes to `to`, with `files`, past what is `lost`."""
+
+    log: LogTable
+    mine: LogState
+    to: LogState
+    files: Sequence[DataFile] = ()
+    lost: Sequence[OffsetRange] = ()
+
+    @property
+    def transaction(self) -> tuple[str, int]:
+        """The application whose transaction version says the same, and that version."""
+        position = self.log.position_of(self.to)
+        if position is None:
+            raise ValueError("a commit of data needs an offset")
+        return position.app_id, position.offset
+
+    def domains_on(self, snapshot: Snapshot) -> dict[str, str]:
+        """The metadata that a commit on `snapshot` has to write. The holes only where they change: a backfill may be
+        writing them.
+        """
+        holes = self.log.holes_with(snapshot, self.mine, self.to, self.lost) if self.lost else {}
+        return {self.log.domain: self.to.as_json(), **holes}
+
+
+class Positions:
+    """The log table, as far as the logs of one run move in it together. Driver only; one thread at a time."""
+
+    def __init__(self, table: KernelTable) -> None:
+        self._table = table
+
+    def newest(self) -> Snapshot:
+        """The newest version. Raises ReplicaError."""
+        return self._table.existing()
+
+    def commit(self, on: Snapshot, moves: Sequence[Move]) -> dict[LogId, TakenOver]:
+        """Move logs in one commit built on `on`, where each has been found as its move says.
+
+        What another run has taken over meanwhile stays out of it, and is returned: nothing of that is in the table.
+        Raises ReplicaError.
+        """
+        left, lost = list(moves), dict[LogId, TakenOver]()
+        for _ in range(ATTEMPTS):
+            if not left:
+                return lost
+            try:
+                self._attempt(on, left)
+            except KernelConflict:
+                on = self.newest()
+                if any(move.log.state_in(on) == move.to for move in left):  # then all of it has landed
+                    return lost
+                lost |= {move.log.log_id: error for move in left if (error := move.log.lost_in(on, move.mine))}
+                left = [move for move in left if move.log.log_id not in lost]
+            else:
+                return lost
+        return moves[0].log.refused(ATTEMPTS)
+
+    def run_hooks(self) -> None:
+        self._table.run_hooks()
+
+    def _attempt(self, on: Snapshot, moves: Sequence[Move]) -> None:
+        self._table.commit(
+            on,
+            [file for move in moves for file in move.files],
+            transactions=dict(move.transaction for move in moves),
+            domains={name: text for move in moves for name, text in move.domains_on(on).items()},
+        )
+
+
 class LogTable:
     """The log table, as far as one log is concerned. Driver only."""
 
     def __init__(self, spark: SparkSession, path: str, log_id: LogId) -> None:
         self._table = KernelTable(spark, path)
-        self._log_id = log_id
+        self.log_id = log_id
         self._owned = OwnedState(self._table, log_id, LogState.from_json, LogState.fresh, self._transaction)
-        self._domain = self._owned.domain
+        self.domain = self._owned.domain
         self._holes_domain = f"logtwin.holes.{log_id}"
 
     def read(self) -> Held:
@@ -61,20 +132,34 @@ class LogTable:
         """Make `writer` the owner of the log, whoever had it: the newest start owns it. Moves no position."""
         return self._owned.claim(writer)
 
-    def commit(self, held: Held, state: LogState, files: Sequence[DataFile], lost: Sequence[OffsetRange] = ()) -> None:
-        """Move the log from `held` to `state`, which has an offset, together with `files`, past what is `lost`.
+    def state_in(self, snapshot: Snapshot) -> LogState | None:
+        """What that version says of the log, and no more. Raises ReplicaError for what no one wrote."""
+        return self._owned.parsed(snapshot, self.domain, LogState.from_json)
 
-        Raises TakenOver where the log is not as `held` says any more; nothing of it is in the table then.
+    def lost_in(self, snapshot: Snapshot, mine: LogState) -> TakenOver | None:
+        """That the log is not as this run left it: another one has it, as far as that version says."""
+        found = self.state_in(snapshot)
+        return None if found == mine else self._owned.taken_over(mine.writer, found)
+
+    def holes_with(
+        self, snapshot: Snapshot, mine: LogState, to: LogState, lost: Sequence[OffsetRange]
+    ) -> dict[str, str]:
+        """The holes' metadata once `lost` is passed on the way from `mine` to `to`."""
+        begins = to.first if mine.first is None else None
+        holes = self._holes(snapshot, mine) if begins is None else Holes.before(begins)
+        return {self._holes_domain: holes.with_lost(lost).as_json()}
+
+    def commit(
+        self, held: Held, state: LogState, files: Sequence[DataFile] = (), lost: Sequence[OffsetRange] = ()
+    ) -> None:
+        """Move this log alone from `held` to `state`, which has an offset, as `Positions.commit` does.
+
+        Raises TakenOver where it is not as `held` says any more; nothing of it is in the table then. ReplicaError.
         """
-        position = self.position_of(state)
-        if position is None:
-            raise ValueError("a commit of data needs an offset")
-
-        def attempt(on: Held) -> None:
-            domains = {self._domain: state.as_json(), **self._lost(on, state, lost)}
-            self._table.commit(on.snapshot, files, transaction=(position.app_id, position.offset), domains=domains)
-
-        self._move(held, state, attempt)
+        mine = held.state or LogState.fresh(state.writer)
+        failed = Positions(self._table).commit(held.snapshot, [Move(self, mine, state, files, lost)])
+        if failed:
+            raise failed[self.log_id]
 
     def mark(self, held: Held, state: LogState) -> None:
         """Say `state`, at the same position, instead of what `held` says. Raises TakenOver as `commit` does.
@@ -83,7 +168,7 @@ class LogTable:
         """
 
         def attempt(on: Held) -> None:
-            domains = {self._domain: state.as_json()}
+            domains = {self.domain: state.as_json()}
             if state.first is not None:
                 domains[self._holes_domain] = on.holes.as_json()
             self._table.commit(on.snapshot, domains=domains)
@@ -98,7 +183,7 @@ class LogTable:
         then.
         """
         position = None if held.state is None or held.state.epoch == state.epoch else self.position_of(state)
-        taking = TakingOut(self._table, LOG, Rows.of_log(self._log_id, out))
+        taking = TakingOut(self._table, LOG, Rows.of_log(self.log_id, out))
 
         def attempt(on: Held) -> None:
             exchange = taking.on(on.snapshot)
@@ -106,7 +191,7 @@ class LogTable:
                 on.snapshot,
                 exchange.removed,
                 [({}, file) for file in exchange.added],
-                domains={self._domain: state.as_json(), self._holes_domain: holes(on.holes).as_json()},
+                domains={self.domain: state.as_json(), self._holes_domain: holes(on.holes).as_json()},
                 transaction=None if position is None else (position.app_id, position.offset),
                 over_appends=True,  # nobody appends to this log without one of the two domains
             )
@@ -120,7 +205,7 @@ class LogTable:
         0 where all of the range is a hole already. Raises ReplicaError naming a file that cannot be read.
         """
         out = OffsetRange(Offset(0), below)
-        taking = TakingOut(self._table, LOG, Rows.of_log(self._log_id, out))
+        taking = TakingOut(self._table, LOG, Rows.of_log(self.log_id, out))
         for _ in range(ATTEMPTS):
             held = self.read()
             if held.state is None or held.state.offset is None or below >= held.state.offset:
@@ -175,7 +260,7 @@ class LogTable:
         if state is not None and state.repair is not None:
             raise RepairPending(
                 "a repair of this log was begun and is not done",
-                log=self._log_id,
+                log=self.log_id,
                 offset=state.repair.to,
                 expected="a log without a pending repair",
                 found=f"one that goes back to {state.repair.to}, where epoch {state.repair.epoch} begins",
@@ -183,7 +268,7 @@ class LogTable:
             )
 
     def position_of(self, state: LogState) -> Position | None:
-        return None if state.offset is None else Position(self._log_id, state.epoch, state.offset)
+        return None if state.offset is None else Position(self.log_id, state.epoch, state.offset)
 
     def held_by(self, writer: Writer) -> LogState:
         """The newest state, which `writer` has to own. Raises TakenOver."""
@@ -193,24 +278,23 @@ class LogTable:
         """Raises TakenOver unless the table stands exactly where this run left it."""
         self._owned.check(held.state, mine)
 
+    def refused(self, attempts: int) -> NoReturn:
+        """Raises that the table takes no commit."""
+        self._owned.refused(attempts)
+
     def run_hooks(self) -> None:
         self._table.run_hooks()
 
     def _with_holes(self, found: Found[LogState]) -> Held:
-        holes = self._owned.parsed(found.snapshot, self._holes_domain, Holes.from_json)
-        if holes is None:
-            first = None if found.state is None else found.state.first
-            holes = Holes() if first is None else Holes.before(first)
-        return Held(found.snapshot, found.state, holes)
+        return Held(found.snapshot, found.state, self._holes(found.snapshot, found.state))
+
+    def _holes(self, snapshot: Snapshot, state: LogState | None) -> Holes:
+        holes = self._owned.parsed(snapshot, self._holes_domain, Holes.from_json)
+        if holes is not None:
+            return holes
+        first = None if state is None else state.first
+        return Holes() if first is None else Holes.before(first)
 
     def _transaction(self, state: LogState | None) -> tuple[str, Offset | None]:
         epoch, offset = (0, None) if state is None else (state.epoch, state.offset)
-        return Position(self._log_id, epoch, Offset(0)).app_id, offset
-
-    def _lost(self, held: Held, state: LogState, lost: Sequence[OffsetRange]) -> dict[str, str]:
-        """The holes' metadata, where it changes: elsewhere a backfill may be writing it."""
-        if not lost:
-            return {}
-        begins = state.first is not None and (held.state is None or held.state.first is None)
-        holes = Holes.before(state.first) if begins and state.first is not None else held.holes
-        return {self._holes_domain: holes.with_lost(lost).as_json()}
+        return Position(self.log_id, epoch, Offset(0)).app_id, offset

@@ -1,48 +1,46 @@
-"""The replica of one log: what `foreachBatch` calls for each batch of ranges.
+"""The replica of one log: what it has, and what a batch of its group brings it (`sinks/group.py`).
 
-    handshake -> tasks write files and report -> coverage proven -> one commit -> acknowledge -> bookkeeping -> hooks
-
-The order is the promise. Nothing is visible before the coverage is proven; nothing is acknowledged that is not
-committed and, on a local disk, synced; ledger, quarantine, incidents and the map that the log makes follow the
-acknowledgement. After a crash at any point a new Replica goes on at the table's position, and there is exactly one copy
-of everything.
+After a crash at any point a new Replica goes on at the table's position, and there is exactly one copy of everything.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from sinks.batch_proof import ProvenBatch, prove_batch
 from sinks.bookkeeping import Bookkeeping
+from sinks.handshake import Append, Replay, decide
 from sinks.healing.ledger_rows import LedgerRows
 from sinks.incidents import Incident
+from sinks.kernel import Snapshot
 from sinks.keyed_state import KeyedStateFollower
 from sinks.ledger import LedgerRow
 from sinks.log_state import LogState, Writer
 from sinks.master_proof import prove_master
-from sinks.position import Held, LogTable
-from sinks.split_job import discard_files, planned, run_splits
+from sinks.position import LogTable, Move
+from sinks.split_job import discard_files
 from sinks.split_report import SplitReport
-from sinks.steps import BatchResult, Clock, Step, no_step
+from sinks.steps import BatchResult
 from sinks.tables import LOG
-from sinks.tasks import SplitWriter
+from sinks.tasks import LogWriter
 from sinks.warehouse import absolute, ensure_tables
-from sources.errors import LogtwinError, ReplicaError
+from sources.errors import LogtwinError, MasterSilent, ReplicaError, TakenOver, naming
 from sources.master import MasterLog, Session
 from sources.offsets import Offset, OffsetRange
+
+MOST_PATIENCE_S = 30.0
+"""A batch waits for no log longer than that."""
 
 _log = logging.getLogger(__name__)
 
 
 class Replica:
-    """One log's replica, owned by one run. Driver only; Spark calls it for one batch after the other.
-
-    `on_step` is called after each step: progress, and the tests' way to die there.
-    """
+    """One log's replica, owned by one run. Driver only; one thread at a time unless said otherwise."""
 
     def __init__(
         self,
@@ -51,21 +49,20 @@ class Replica:
         master: MasterLog,
         session: Session,
         writer: Writer | None = None,
-        on_step: Callable[[Step], None] = no_step,
     ) -> None:
+        self.log_id = master.log_id
         self._spark = spark
         self._warehouse = absolute(warehouse)
         self._master = master
         self._session = session
         self._writer = writer or Writer.of_this_process()
-        self._on_step = on_step
         self._table = LogTable(spark, LOG.path(self._warehouse), master.log_id)
-        self._bookkeeping = Bookkeeping(spark, self._warehouse, master.log_id)
+        self._bookkeeping = Bookkeeping(spark, self._warehouse)
         self._ledger = LedgerRows(spark, self._warehouse, master.log_id)
         self._keyed_state = KeyedStateFollower(spark, self._warehouse, master)
         self._state: LogState | None = None
         self._received: Offset | None = None
-        self.last: BatchResult | None = None
+        self._fruitless = 0  # batches in a row that its master sent nothing for
 
     def open(self) -> Offset | None:
         """Make the tables, take the log, restore what its newest commit owes. Returns the position, None if fresh.
@@ -78,11 +75,11 @@ class Replica:
         self._table.refuse_repair(self._table.read().state)
         state = self._table.claim(self._writer) if self._state is None else self._table.held_by(self._writer)
         self._table.refuse_repair(state)
-        self._bookkeeping.check(state.epoch, state.offset)
+        self._bookkeeping.check(self.log_id, state)
         self._received = state.offset
         self._state = state
-        if self._bookkeeping.settle(state):
-            _log.info("%s: restored what the newest commit owes to other tables", self._master.log_id)
+        if self._bookkeeping.settle({self.log_id: state}):
+            _log.info("%s: restored what the newest commit owes to other tables", self.log_id)
         self._keyed_state.follow()
         self._run_hooks()
         return state.offset
@@ -107,19 +104,19 @@ class Replica:
         mine = self._opened()
         if incident.start != mine.offset:
             raise ValueError(f"{incident.range} does not begin at the position {mine.offset}")
+        state = mine.moved_to(incident.end, first=incident.start, ledger=(), incidents=(incident,))
         held = self._table.read()
         self._table.check(held, mine)
-        state = mine.moved_to(incident.end, first=incident.start, ledger=(), incidents=(incident,))
-        self._table.commit(held, state, (), lost=(incident.range,))
+        self._table.commit(held, state, lost=(incident.range,))
         self._state = state
         self._received = state.offset
-        self._bookkeeping.settle(state)
-        self._keyed_state.follow()
+        self._bookkeeping.settle({self.log_id: state})
+        self.follow()
         self._run_hooks()
 
     def report(self, incident: Incident) -> None:
         """Put on record what was found and is not passed. Raises ReplicaError."""
-        self._bookkeeping.report(self._opened().epoch, incident)
+        self._bookkeeping.report(self.log_id, self._opened().epoch, incident)
 
     def check_ownership(self) -> None:
         """Look whether this run still owns the log: one look at the table, never while a batch is under way.
@@ -145,60 +142,47 @@ class Replica:
         """`LogState.newest_stored_us` of what is committed."""
         return self._opened().newest_stored_us
 
-    def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Bring one batch of ranges (RANGES_SCHEMA) into the table. For `foreachBatch`.
+    def decide(self, batch: OffsetRange) -> Replay | Append:
+        """What of `batch` is new. Raises Gap, naming the log."""
+        with naming(self.log_id):
+            return decide(self._opened().offset, batch)
 
-        Raises LogtwinError with the token in its notes: through py4j only the text of the traceback arrives.
+    def lost_in(self, snapshot: Snapshot) -> TakenOver | None:
+        """That another run has the log, as far as that version of the table says."""
+        return self._table.lost_in(snapshot, self._opened())
+
+    def reading(self) -> AbstractContextManager[None]:
+        """The turn to read, `Session.reading`."""
+        return self._session.reading()
+
+    def log_writer(self, patience_s: float | None = None) -> LogWriter:
+        """What a task needs to read and write a part of this log. `patience_s` of a log that brought nothing the last
+        times is longer: a record may be larger than what comes in that time.
         """
-        try:
-            self._apply(batch)
-        except LogtwinError as error:
-            named = error.at(self._master.log_id)
-            named.add_note(named.token())
-            raise named from error
-
-    def _apply(self, batch: DataFrame) -> None:
         mine = self._opened()
-        held = self._table.read()
-        self._table.check(held, mine)
-        clock = Clock()
-        write = SplitWriter(self._master, mine.epoch, mine.offset, mine.link, self._warehouse)
-        splits = planned(batch, self._master.log_id, mine.offset)
-        with self._session.reading():
-            reports = run_splits(batch.sparkSession, splits, write)
-        proven = self._prove(reports, mine.offset)
-        if proven is None:
-            self._acknowledge_again(mine.offset)
-            return
-        self._received = proven.range.end
-        self._step(Step.FILES, clock)
-        state = self._commit(held, mine, proven)
-        self._step(Step.COMMIT, clock)
-        self._session.acknowledge(proven.range.end)
-        self._step(Step.ACKNOWLEDGE, clock)
-        self._bookkeeping.settle(state)
-        self._keyed_state.follow()
-        self._step(Step.LEDGER, clock)
-        self._run_hooks()
-        self.last = BatchResult(
-            range=proven.range,
-            records=proven.records,
-            bytes=sum(row.bytes for row in state.ledger),
-            is_overlap=proven.is_overlap,
-            durations_s=clock.durations_s,
-            incidents=state.incidents,
-        )
+        longer_s = None if patience_s is None else min(patience_s * 2.0**self._fruitless, MOST_PATIENCE_S)
+        return LogWriter(self._master, mine.epoch, mine.offset, mine.link, self._warehouse, longer_s)
 
-    def _prove(self, reports: Sequence[SplitReport], position: Offset | None) -> ProvenBatch | None:
+    def proven(self, reports: Sequence[SplitReport]) -> ProvenBatch | None:
+        """What the tasks report, proven; None where nothing of it is new. Their files are gone where it is not.
+
+        Raises a task's error, Gap, CoverageError.
+        """
+        self._fruitless = self._fruitless + 1 if any(isinstance(one.error, MasterSilent) for one in reports) else 0
         try:
-            return prove_batch(reports, position)
+            with naming(self.log_id):
+                proven = prove_batch(reports, self.position())
         except LogtwinError:
             discard_files(self._warehouse, reports)
             raise
+        if proven is not None:
+            discard_files(self._warehouse, proven.late)
+            self._received = proven.range.end
+        return proven
 
-    def _commit(self, held: Held, mine: LogState, proven: ProvenBatch) -> LogState:
-        """The one commit of the batch: files, transaction version, position, and what is owed to other tables."""
-        now_us = time.time_ns() // 1000
+    def move(self, proven: ProvenBatch) -> Move:
+        """What the commit of `proven` does to this log: files, position, and what is owed to other tables."""
+        mine, now_us = self._opened(), time.time_ns() // 1000
         state = mine.moved_to(
             proven.range.end,
             first=proven.range.start,
@@ -207,17 +191,26 @@ class Replica:
             incidents=proven.incidents(now_us),
             quarantined=proven.quarantined,
         )
-        self._table.commit(held, state, proven.files, lost=proven.lost)
-        self._state = state
-        return state
+        return Move(self._table, mine, state, proven.files, proven.lost)
 
-    def _acknowledge_again(self, position: Offset | None) -> None:
+    def committed(self, move: Move) -> None:
+        """`move` has landed: acknowledge it."""
+        self._state = move.to
+        self._received = move.to.offset
+        if move.to.offset is not None:
+            self._session.acknowledge(move.to.offset)
+
+    def follow(self) -> None:
+        """Bring the map that the log makes to its position. Raises ReplicaError."""
+        self._keyed_state.follow()
+
+    def acknowledge_again(self) -> BatchResult:
         """A replay: the promise may have been lost with the job that made it."""
-        if position is None:
-            return
-        self._session.acknowledge(position)
-        self._on_step(Step.ACKNOWLEDGE)
-        self.last = BatchResult(OffsetRange(position, position), 0, 0, is_overlap=False)
+        position = self.position()
+        if position is not None:
+            self._session.acknowledge(position)
+        at = position or Offset(0)
+        return BatchResult(OffsetRange(at, at), 0, 0, is_overlap=False)
 
     def _run_hooks(self) -> None:
         self._table.run_hooks()
@@ -229,11 +222,7 @@ class Replica:
         owed = [row for row in state.ledger if not any(one.range.overlaps(row.range) for one in known)]
         return [*known, *owed]
 
-    def _step(self, step: Step, clock: Clock) -> None:
-        clock.lap(step)
-        self._on_step(step)
-
     def _opened(self) -> LogState:
         if self._state is None:
-            raise ReplicaError("the replica is not open", log=self._master.log_id, hint="Call open() first.")
+            raise ReplicaError("the replica is not open", log=self.log_id, hint="Call open() first.")
         return self._state

@@ -50,10 +50,21 @@ def run_tasks(
 
     Raises what a task raised, as what it was, or else what `facts` say.
     """
-    if not given:
-        return []
     count = min(tasks or len(given), len(given))
     shares = [given[at * len(given) // count : (at + 1) * len(given) // count] for at in range(count)]
+    return run_shares(spark, work, shares, facts)
+
+
+def run_shares(
+    spark: SparkSession,
+    work: Callable[[Iterable[Given]], Iterable[Made]],
+    shares: Sequence[Sequence[Given]],
+    facts: JobFacts,
+) -> list[Made]:
+    """The same, with what each task is to be given."""
+    if not shares:
+        return []
+    count = len(shares)
     with failing_as(facts):
         rows = spark.range(0, count, 1, count).mapInArrow(_Shares(work, shares), "made binary").collect()
     return [pickle.loads(row.made) for row in rows]  # noqa: S301 - our own task's

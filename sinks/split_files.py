@@ -59,6 +59,7 @@ class SplitFiles:
         self._quarantine: FileWriter | None = None
         self._ended: list[tuple[_Stretch, Future[DataFile]]] = []  # whose files are not all complete yet
         self._damaged: list[Damaged] = []
+        self.reached = owned.start
 
     def __enter__(self) -> SplitFiles:
         return self
@@ -68,6 +69,7 @@ class SplitFiles:
 
     def add(self, piece: Chunk | Damage) -> None:
         """The next piece of the split. Raises CoverageError; the error of damage that is no loss with a name."""
+        self.reached = piece.covered.end
         if isinstance(piece, Damage):
             self._add_damage(piece)
         elif not piece.covered.is_empty:
@@ -78,7 +80,7 @@ class SplitFiles:
         self._end_stretch()
         quarantined = None if self._quarantine is None else self._quarantine.finish()
         written = tuple(stretch.written(file.result()) for stretch, file in self._ended)
-        return SplitReport(split, batch, written, tuple(self._damaged), quarantined)
+        return SplitReport(str(self._log_id), split, batch, written, tuple(self._damaged), quarantined)
 
     def _add_records(self, chunk: Chunk) -> None:
         if self._stretch is not None and (

@@ -11,34 +11,54 @@ from collections.abc import Iterable, Sequence
 from pyspark.sql import DataFrame, SparkSession
 
 from sinks.files import discard
-from sinks.spark_jobs import JobFacts, failing_as, run_tasks
+from sinks.spark_jobs import JobFacts, failing_as, run_shares
 from sinks.split_report import SplitReport
 from sinks.tables import LOG, QUARANTINE
 from sinks.tasks import SplitWriter
-from sources.master import PlannedSplit
-from sources.offsets import LogId, Offset
+from sources.master import Planned, PlannedSplit, from_row
+from sources.offsets import LogId
+from sources.splits import WORTH_A_TASK_BYTES
 
 
-def planned(batch: DataFrame, log: LogId, position: Offset | None = None) -> list[PlannedSplit]:
-    """The splits of `batch` (RANGES_SCHEMA), in order; log and position are for what Spark says."""
-    with failing_as(_facts("the Spark job that plans the batch failed", log, position)):
-        return [PlannedSplit.from_row(row) for row in batch.collect()]
+def planned(batch: DataFrame, whose: str) -> list[Planned]:
+    """The rows of `batch` (RANGES_SCHEMA), in order; `whose` is for what Spark says."""
+    with failing_as(_facts("the Spark job that plans the batch failed", whose)):
+        return [from_row(row) for row in batch.collect()]
 
 
 def run_splits(spark: SparkSession, splits: Sequence[PlannedSplit], write: SplitWriter) -> list[SplitReport]:
-    """`write` for each of `splits`, a task each. Raises what a task raised, as what it was."""
-    facts = write_facts(write.master.log_id, write.position)
-    return [SplitReport.from_json(report) for report in run_tasks(spark, write, splits, facts)]
+    """`write` for each of `splits`. Raises what Spark says where it ends the job."""
+    facts = write_facts(", ".join(write.logs))
+    shares = in_tasks(splits, cores=spark.sparkContext.defaultParallelism)
+    return [SplitReport.from_json(report) for report in run_shares(spark, write, shares, facts)]
 
 
-def write_facts(log: LogId, position: Offset | None = None) -> JobFacts:
+def in_tasks(splits: Sequence[PlannedSplit], *, cores: int) -> list[list[PlannedSplit]]:
+    """What each task is given: a split that is worth one has its own, the others share as many as there are cores.
+
+    Splits of logs that do not count bytes, of which nobody knows how large they are, count as small.
+    """
+    alone = [[split] for split in splits if _bytes(split) >= WORTH_A_TASK_BYTES]
+    small = sorted((split for split in splits if _bytes(split) < WORTH_A_TASK_BYTES), key=_bytes, reverse=True)
+    shared: list[list[PlannedSplit]] = [[] for _ in range(min(cores, len(small)))]
+    for split in small:
+        min(shared, key=lambda task: (sum(map(_bytes, task)), len(task))).append(split)
+    return alone + shared
+
+
+def _bytes(split: PlannedSplit) -> int:
+    return split.owned.size if LogId.parse(split.log_id).counts_bytes else 0
+
+
+def write_facts(whose: object) -> JobFacts:
     """What to say where Spark ends the job that writes."""
-    return _facts("the Spark job that writes the batch failed", log, position)
+    return _facts("the Spark job that writes the batch failed", whose)
 
 
-def _facts(problem: str, log: LogId, position: Offset | None) -> JobFacts:
-    hint = "Nothing was committed; the batch is done again at the next start."
-    return JobFacts(problem=problem, log=log, offset=position, hint=hint)
+def _facts(problem: str, whose: object) -> JobFacts:
+    return JobFacts(
+        problem=problem, log=whose, hint="Nothing was committed; the batch is done again at the next start."
+    )
 
 
 def discard_files(warehouse: str, reports: Iterable[SplitReport]) -> None:

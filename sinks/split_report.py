@@ -14,7 +14,7 @@ from sinks.coverage import Covered
 from sinks.files import DataFile
 from sources.errors import LogtwinError, error_from
 from sources.loss import Condition
-from sources.offsets import OffsetRange
+from sources.offsets import Offset, OffsetRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +62,30 @@ class Damaged:
 
 @dataclass(frozen=True, slots=True)
 class SplitReport:
-    """One split of `batch`. Nothing is set where no record starts in it; only `error` where it failed."""
+    """One split of `batch` of a log. Nothing is set where no record starts in it; only `error` where it failed.
 
+    `until` is where it ends short of its own end, because no more had come when its time was up.
+    """
+
+    log_id: str
     split: OffsetRange
     batch: OffsetRange
     written: tuple[Written, ...] = ()
     damaged: tuple[Damaged, ...] = ()
     quarantined: DataFile | None = None
     error: LogtwinError | None = None
+    until: Offset | None = None
 
     def as_json(self) -> str:
         values = {
+            "log_id": self.log_id,
             "split": asdict(self.split),
             "batch": asdict(self.batch),
             "written": [piece.as_dict() for piece in self.written],
             "damaged": [piece.as_dict() for piece in self.damaged],
             "quarantined": None if self.quarantined is None else asdict(self.quarantined),
             "error": None if self.error is None else self.error.facts(),
+            "until": self.until,
         }
         return json.dumps(values)
 
@@ -86,10 +93,12 @@ class SplitReport:
     def from_json(cls, text: str) -> SplitReport:
         values = json.loads(text)
         return cls(
+            log_id=values["log_id"],
             split=OffsetRange(**values["split"]),
             batch=OffsetRange(**values["batch"]),
             written=tuple(map(Written.from_dict, values["written"])),
             damaged=tuple(map(Damaged.from_dict, values["damaged"])),
             quarantined=None if values["quarantined"] is None else DataFile(**values["quarantined"]),
             error=None if values["error"] is None else error_from(values["error"]),
+            until=values["until"],
         )

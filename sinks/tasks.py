@@ -6,29 +6,55 @@ statistics, the checksums of the master's bytes. Rows of the log never pass thro
 The split that begins at the position is read from one record earlier, the link: on the very connection that brings the
 batch the master proves that this continues what is committed. Of that record nothing is written.
 
-An error that a retry can help is raised, so that Spark runs the task again; any other one travels in the report.
+An error travels in the report, so that it is one log's: the next batch asks again where that can help.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Final
+
+import pyarrow as pa
 
 from sinks.continuity import Link, first_behind
 from sinks.handshake import Append, clip, decide
 from sinks.split_files import SplitFiles
 from sinks.split_report import SplitReport
-from sources.errors import BelowMinimum, LogtwinError, ReplicaError
+from sources.errors import BelowMinimum, LogtwinError, MasterSilent
 from sources.master import Chunk, Damage, MasterLog, PlannedSplit
 from sources.offsets import Offset, OffsetRange
+
+READ_AT_ONCE: Final = 8
+"""Splits of one task, at most: what each holds in memory adds up, and each waits for a master of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class SplitWriter:
-    """The task function: everything it needs, picklable. `position` is the driver's, for the same handshake.
+    """The task function: everything it needs of each log, by its id; picklable."""
 
-    `link` is the last record below the position, None where nothing can be compared with it.
+    logs: Mapping[str, LogWriter]
+
+    def __call__(self, splits: Iterable[PlannedSplit]) -> Iterator[str]:
+        """A report of each split, as JSON. Several wait for their masters side by side."""
+        given = list(splits)
+        with ThreadPoolExecutor(min(len(given), READ_AT_ONCE), "reads a split") as pool:
+            for report in pool.map(self._report, given):
+                yield report.as_json()
+
+    def _report(self, split: PlannedSplit) -> SplitReport:
+        return self.logs[split.log_id].report(split)
+
+
+@dataclass(frozen=True, slots=True)
+class LogWriter:
+    """What a task needs of one log. `position` is the driver's, for the same handshake.
+
+    `link` is the last record below the position, None where nothing can be compared with it. What a master has not sent
+    after `patience_s` is left to a later batch, that it holds up no other log.
     """
 
     master: MasterLog
@@ -36,46 +62,75 @@ class SplitWriter:
     position: Offset | None
     link: Link | None
     warehouse: str
+    patience_s: float | None = None
 
-    def __call__(self, splits: Iterable[PlannedSplit]) -> Iterator[str]:
-        """A report of each split, as JSON."""
-        for split in splits:
-            yield self._report(split).as_json()
-
-    def _report(self, planned: PlannedSplit) -> SplitReport:
+    def report(self, planned: PlannedSplit) -> SplitReport:
+        """What became of a split of this log; what went wrong travels in it, so that no other log hears of it."""
         split, batch = planned.owned, planned.batch
         try:
-            if planned.log_id != str(self.master.log_id):
-                raise ReplicaError("a batch of another log", expected=self.master.log_id, found=planned.log_id)
             return self.write_split(split, batch)
         except LogtwinError as error:
-            named = error.at(self.master.log_id)
-            if named.is_transient:
-                raise RuntimeError(named.token()) from error
-            return SplitReport(split, batch, error=named)
+            return SplitReport(planned.log_id, split, batch, error=error.at(self.master.log_id))
+        except (OSError, pa.ArrowException):
+            raise  # the tables' storage: every log has the same
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this log's
+            return SplitReport(planned.log_id, split, batch, error=_defect(self.master, owned=split, error=error))
 
     def write_split(self, split: OffsetRange, batch: OffsetRange) -> SplitReport:
         """Read and write what the position leaves of `split`; an empty report where no record starts in that."""
         decision = decide(self.position, batch)
         if not isinstance(decision, Append):
-            return SplitReport(split, batch)
+            return SplitReport(str(self.master.log_id), split, batch)
         owned = clip(split, decision.range)
         if owned.is_empty:
-            return SplitReport(split, batch)
+            return SplitReport(str(self.master.log_id), split, batch)
         with SplitFiles(self.master, self.epoch, self.warehouse, owned) as files:
             for piece in self._read(owned, is_first=owned.start == decision.range.start):
                 files.add(piece)
-            return files.finish(split, batch)
+            report = files.finish(split, batch)
+            if self.patience_s is None or files.reached >= owned.end:
+                return report
+            if files.reached == owned.start:
+                raise _nothing_came(self.master, owned, self.patience_s)
+            return replace(report, until=files.reached)
 
     def _read(self, owned: OffsetRange, *, is_first: bool) -> Iterator[Chunk | Damage]:
         if self.link is not None and self.link.end == owned.start:
             return self._read_linked(owned, self.link)
         at_record = is_first or self.master.cuts_at_records
-        return self.master.read(owned, committed=self.position, boundary=at_record)
+        return self._hurried.read(owned, committed=self.position, boundary=at_record)
 
     def _read_linked(self, owned: OffsetRange, link: Link) -> Iterator[Chunk | Damage]:
-        pieces = self.master.read(OffsetRange(link.start, owned.end), committed=self.position, boundary=True)
+        pieces = self._hurried.read(OffsetRange(link.start, owned.end), committed=self.position, boundary=True)
         try:
-            return chain([first_behind(link, pieces, self.master.lengths)], pieces)
+            first = first_behind(link, pieces, self.master.lengths)
         except BelowMinimum:  # the master's retention took the record: there is nothing to compare with any more
-            return self.master.read(owned, committed=self.position, boundary=True)
+            return self._hurried.read(owned, committed=self.position, boundary=True)
+        if first is None and self.patience_s is None:
+            raise link.broken("nothing")
+        return pieces if first is None else chain([first], pieces)
+
+    @property
+    def _hurried(self) -> MasterLog:
+        return self.master if self.patience_s is None else self.master.hurried(self.patience_s)
+
+
+def _defect(master: MasterLog, owned: OffsetRange, error: Exception) -> LogtwinError:
+    return LogtwinError(
+        "reading or writing a part of the log failed",
+        log=master.log_id,
+        offset=owned.start,
+        found="".join(traceback.format_exception(error))[-2000:].strip(),
+        hint="This is a defect: please report it.",
+    )
+
+
+def _nothing_came(master: MasterLog, owned: OffsetRange, patience_s: float) -> MasterSilent:
+    return MasterSilent(
+        "no record came in the time that a batch of several logs has",
+        log=master.log_id,
+        offset=owned.start,
+        expected=f"one within {patience_s:g} s",
+        found="none",
+        hint=f"Check the way to {master.place}. It is given more time when it is tried again.",
+    )

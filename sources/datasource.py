@@ -2,8 +2,8 @@
 
 An id of kind kafka names a topic, which `sources.kafka.streaming` reads; all that follows is of the other kinds.
 
-``emit = "records"`` (default) yields the records themselves, for any Spark job. ``emit = "ranges"`` yields only what is
-to be read, one row a split; logtwin's own sink reads the bytes in the same task that writes them.
+It yields the records themselves, for any Spark job. With the option ``logs`` it is `sources.group`, the source of
+logtwin's own sink: that yields only what is to be read, and the sink reads the bytes in the task that writes them.
 
 =====================  =============================================================================================
 option                 meaning (besides those of `sources.options.MasterOptions`)
@@ -11,7 +11,6 @@ option                 meaning (besides those of `sources.options.MasterOptions`
 ``startingOffset``     earliest (default), latest or an offset; only where no checkpoint says otherwise
 ``endingOffset``       batch reads only: latest (default) or an offset
 ``maxBytesPerTrigger`` streams only: bound of a batch; also under Trigger.AvailableNow
-``emit``               records | ranges
 =====================  =============================================================================================
 
 A stream or batch of records keeps nothing durable, so it never passes for a replica. Over HA asking for bytes promises
@@ -26,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 from pydantic import Field, PositiveInt, field_validator
@@ -38,10 +37,12 @@ from pyspark.sql.types import StructType
 
 from sources.bounds import check_within
 from sources.errors import ConfigurationError, across_processes
-from sources.master import RANGES_SCHEMA, RECORD_SCHEMA, Damage, MasterLog, PlannedSplit
+from sources.group import GroupSource
+from sources.master import RECORD_SCHEMA, Damage, MasterLog
 from sources.offsets import Offset, OffsetRange
 from sources.options import EARLIEST, LATEST, ReadOptions, StartingOffset, offset_or_name, parse_options
 from sources.registry import open_log
+from sources.starting import resolved
 
 if TYPE_CHECKING:
     from sources.kafka.streaming import TopicSource
@@ -53,7 +54,6 @@ class SourceOptions(ReadOptions):
     """Options of ``spark.read`` and ``spark.readStream``."""
 
     id: str = Field("rocketmq/unnamed", description="log id: names the log in rows and errors")
-    emit: Literal["records", "ranges"] = Field("records", description="the records, or only what is to be read")
     ending_offset: StartingOffset = Field(LATEST, description="batch reads: where to end")
     cores: PositiveInt = Field(1, description="how many tasks can run at once: a batch is cut so that none waits")
 
@@ -90,12 +90,12 @@ class LogSource:
     def of(cls, given: Mapping[str, str]) -> Self:
         """Raises ConfigurationError."""
         options = parse_options(SourceOptions, given, where='format("logtwin")', camel=True)
-        _check_emit(options)
+        _check_loss(options)
         return cls(open_log(options), options)
 
     @property
     def schema(self) -> pa.Schema:
-        return RANGES_SCHEMA if self._options.emit == "ranges" else RECORDS_SCHEMA
+        return RECORDS_SCHEMA
 
     def batch_reader(self) -> DataSourceReader:
         return BatchReader(self._log, self._options)
@@ -126,7 +126,9 @@ class LogtwinDataSource(DataSource):
         return self._source.stream_reader()
 
 
-def _source_of(given: Mapping[str, str]) -> LogSource | TopicSource:
+def _source_of(given: Mapping[str, str]) -> LogSource | GroupSource | TopicSource:
+    if "logs" in given:
+        return GroupSource.of(given)
     if not given.get("id", "").startswith("kafka/"):
         return LogSource.of(given)
     # Here, so that those who read other logs need not import it: 0.2 s in each process of Spark's.
@@ -145,8 +147,8 @@ class BatchReader(DataSourceReader):
     @across_processes()
     def partitions(self) -> Sequence[InputPartition]:
         bounds = self._log.bounds()
-        start = _resolve(self._options.starting_offset, bounds, self._log)
-        end = _resolve(self._options.ending_offset, bounds, self._log)
+        start = resolved(self._options.starting_offset, bounds, self._log)
+        end = resolved(self._options.ending_offset, bounds, self._log)
         if end < start:
             raise ConfigurationError(
                 "endingOffset lies before startingOffset", log=self._log.log_id, expected=f"{start} or more", found=end
@@ -154,7 +156,7 @@ class BatchReader(DataSourceReader):
         return _split(self._log, OffsetRange(start, end), cores=self._options.cores)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _emit(self._log, self._options, partition)
+        return _records(self._log, partition)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -169,7 +171,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @across_processes()
     def initialOffset(self) -> dict[str, int]:
         self._check()
-        return to_json(_resolve(self._options.starting_offset, self._log.bounds(), self._log))
+        return to_json(resolved(self._options.starting_offset, self._log.bounds(), self._log))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxBytes(self._options.max_bytes_per_trigger)
@@ -196,12 +198,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _split(self._log, OffsetRange(from_json(start), from_json(end)), cores=self._options.cores)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _emit(self._log, self._options, partition)
+        return _records(self._log, partition)
 
     def _check(self) -> None:
-        """Also in later batches, because a broker's role can change. Who wants ranges is a replica, and asks itself."""
-        if self._options.emit == "records":
-            self._log.check(is_replica=False)
+        """Also in later batches, because a broker's role can change."""
+        self._log.check(is_replica=False)
 
     def _limited(self, start: Offset, end: Offset, limit: ReadLimit) -> Offset:
         if isinstance(limit, ReadAllAvailable):
@@ -220,16 +221,6 @@ def from_json(stored: Mapping[str, Any]) -> Offset:
     return Offset(int(stored["offset"]))
 
 
-def _resolve(wanted: StartingOffset, bounds: OffsetRange, log: MasterLog) -> Offset:
-    if wanted == EARLIEST:
-        return bounds.start
-    if wanted == LATEST:
-        return bounds.end
-    offset = Offset(int(wanted))
-    check_within(OffsetRange(offset, offset), bounds, log=log.log_id)
-    return log.boundary_after(offset, bounds.end)
-
-
 def _split(log: MasterLog, batch: OffsetRange, *, cores: int) -> list[SplitPartition]:
     # Every cut of ours is a record boundary, except where nobody knows them before the bytes have come (HA).
     # An empty range is a split too: given none, Spark makes up a partition of its own.
@@ -237,8 +228,8 @@ def _split(log: MasterLog, batch: OffsetRange, *, cores: int) -> list[SplitParti
     return [SplitPartition(batch, owned, log.cuts_at_records) for owned in pieces]
 
 
-def _check_emit(options: SourceOptions) -> None:
-    if options.emit == "records" and options.on_loss == "record":
+def _check_loss(options: SourceOptions) -> None:
+    if options.on_loss == "record":
         raise ConfigurationError(
             "records alone have nowhere to put what is lost",
             log=options.id,
@@ -248,12 +239,9 @@ def _check_emit(options: SourceOptions) -> None:
         )
 
 
-def _emit(log: MasterLog, options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+def _records(log: MasterLog, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     if not isinstance(partition, SplitPartition):
         raise TypeError(f"not a split of this source: {partition!r}")
-    if options.emit == "ranges":
-        yield PlannedSplit(str(log.log_id), partition.batch, partition.owned).as_row()
-        return
     with across_processes():
         for piece in log.read(partition.owned, committed=None, boundary=partition.boundary):
             if isinstance(piece, Damage):

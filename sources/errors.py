@@ -103,6 +103,10 @@ class LogtwinError(Exception):
         """The same error naming its log, for code that reads bytes without knowing whose they are."""
         return error_from({**self.facts(), "log": self.log or str(log)})
 
+    def of(self, log: object) -> LogtwinError:
+        """The same error as that of `log`, where it met several."""
+        return error_from({**self.facts(), "log": str(log)})
+
     def token(self) -> str:
         """The error as one word that survives being quoted in a traceback."""
         packed = base64.urlsafe_b64encode(json.dumps(self.facts()).encode()).decode()

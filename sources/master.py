@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sources.errors import LogtwinError
+from sources.errors import LogtwinError, find_error
 from sources.keyed_state import KeyedState
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.retention import Retention
@@ -74,9 +74,10 @@ RANGES_SCHEMA = pa.schema(
         _field("batch_end", pa.int64(), "its end"),
         _field("split_start", pa.int64(), "the split: one task reads the records that start in it"),
         _field("split_end", pa.int64(), "its end"),
+        _field("error", pa.string(), "null of a split; else why the log has none: `LogtwinError.token`, and no ranges"),
     ]
 )
-"""What is to be read, one row a split: what the data source hands to the sink instead of records."""
+"""What is to be read, one row a split, and what kept a log from it: what the sink is handed instead of records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +88,47 @@ class PlannedSplit:
     batch: OffsetRange
     owned: OffsetRange
 
-    def as_row(self) -> pa.RecordBatch:
-        row = [self.log_id, self.batch.start, self.batch.end, self.owned.start, self.owned.end]
-        return pa.record_batch([[value] for value in row], schema=RANGES_SCHEMA)
+    def as_row(self) -> tuple[str | int | None, ...]:
+        """The values in the schema's order."""
+        return (self.log_id, self.batch.start, self.batch.end, self.owned.start, self.owned.end, None)
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> Self:
-        """Of the values in the schema's order."""
-        log_id, batch_start, batch_end, start, end = row
+        """Of the values in the schema's order; for who never plans an error."""
+        log_id, batch_start, batch_end, start, end, _ = row
         return cls(log_id, OffsetRange(batch_start, batch_end), OffsetRange(start, end))
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFailed:
+    """A row of RANGES_SCHEMA: nothing can be planned of `log_id`, because of `error`, until somebody takes note."""
+
+    log_id: str
+    error: LogtwinError
+
+    def as_row(self) -> tuple[str | int | None, ...]:
+        """The values in the schema's order."""
+        return (self.log_id, None, None, None, None, self.error.token())
+
+
+Planned = PlannedSplit | PlanFailed
+
+
+def as_batch(planned: Iterable[Planned]) -> pa.RecordBatch:
+    """Rows of RANGES_SCHEMA, in order, also none."""
+    columns = list(zip(*(one.as_row() for one in planned), strict=True)) or [()] * len(RANGES_SCHEMA)
+    return pa.record_batch([list(column) for column in columns], schema=RANGES_SCHEMA)
+
+
+def from_row(row: Sequence[Any]) -> Planned:
+    """The inverse of `as_row`, of either. Raises ValueError for an error that this version cannot read."""
+    log_id, token = row[0], row[-1]
+    if token is None:
+        return PlannedSplit.from_row(row)
+    error = find_error(token)
+    if error is None:
+        raise ValueError(f"{log_id}: no error of logtwin: {token!r}")
+    return PlanFailed(log_id, error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +182,10 @@ class MasterView:
     retention: Retention | None
 
 
+class TimeIsUp(Exception):
+    """Inside a master's own reading: what has come is all that is waited for (`MasterLog.hurried`)."""
+
+
 class Session(Protocol):
     """The acknowledging side of the replication protocol, open as long as the job runs."""
 
@@ -199,6 +236,12 @@ class MasterLog(Protocol):
         one it counts it. None where it does not matter how many there are.
 
         Raises MasterUnreachable, MasterSilent.
+        """
+
+    def is_waited_for(self) -> bool:
+        """Whether producers wait, as far as the master says, until this replica has what they sent.
+
+        Raises MasterUnreachable, MasterSilent, AccessDenied, ProtocolViolation, MasterError.
         """
 
     def bounds(self, known: Offset | None = None) -> OffsetRange:
@@ -265,6 +308,13 @@ class MasterLog(Protocol):
 
         Raises OffsetOutOfRange, CorruptRecord, SegmentError, MasterUnreachable, MasterSilent, ProtocolViolation,
         ConfigurationError (the read would promise what is not committed).
+        """
+
+    def hurried(self, patience_s: float) -> MasterLog:
+        """The same log, but `read` waits for its master no longer than `patience_s` after it has begun.
+
+        Then it ends with the last whole record that has come, short of the end of what was asked for, maybe with none.
+        Files are there or not, and are read as ever.
         """
 
     def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Generator[memoryview]:

@@ -156,7 +156,8 @@ class ReadOptions(MasterOptions):
         EARLIEST, description="where a replica without a position starts: earliest, latest or an offset"
     )
     max_bytes_per_trigger: PositiveInt = Field(
-        1024 * MIB, description="bounds a batch, and with it the work that a crash repeats"
+        1024 * MIB,
+        description="bounds a batch, and with it the work that a crash repeats; of logs that share one the largest",
     )
 
     @field_validator("starting_offset", mode="before")

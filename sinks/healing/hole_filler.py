@@ -28,7 +28,7 @@ from sinks.position import Held, LogTable
 from sinks.split_job import discard_files, discard_quarantined, run_splits
 from sinks.split_report import SplitReport
 from sinks.tables import LEDGER, LOG
-from sinks.tasks import SplitWriter
+from sinks.tasks import LogWriter, SplitWriter
 from sinks.warehouse import absolute
 from sources.errors import CoverageError, LogtwinError
 from sources.master import MasterLog, PlannedSplit
@@ -95,7 +95,7 @@ class HoleFiller:
         where the hole does, Rewritten, and what reading raises; nothing was committed then.
         """
         hole = next(hole for hole in held.holes.ranges if batch.start in hole)
-        write = SplitWriter(source, held.epoch, batch.start, link, self._warehouse)
+        write = SplitWriter({str(self._log_id): LogWriter(source, held.epoch, batch.start, link, self._warehouse)})
         pieces = source.plan(batch, cores=self._spark.sparkContext.defaultParallelism)
         splits = [PlannedSplit(str(self._log_id), batch, piece) for piece in pieces]
         reports = run_splits(self._spark, splits, write)

@@ -82,14 +82,14 @@ class RepairSteps:
         self._ledger = LedgerRows(spark, warehouse, self._log_id)
         self._stored = StoredLog(spark, warehouse, master)
         self._incidents = IncidentsTable(spark, warehouse, self._log_id)
-        self._books = Bookkeeping(spark, warehouse, self._log_id)
+        self._books = Bookkeeping(spark, warehouse)
         self._removed = Removed(spark, warehouse, self._log_id)
 
     def restore(self) -> None:
         """Take a repair that is pending to its end; or else write what the newest commits owe, as every start does."""
         held, state = self._held()
         if state.repair is None or state.repair.epoch > state.epoch:
-            self._books.settle(state)
+            self._books.settle({self._log_id: state})
             self._settle_fill(held, state)
         self.complete()
 
@@ -179,7 +179,7 @@ class RepairSteps:
             self._ledger.take_out(pending.out, pc.field("epoch") < pending.epoch)
         elif pending.found is not None:
             self._ledger.take_out(pending.found.range, pc.field("deleted_at").is_null())
-        self._books.settle(state)
+        self._books.settle({self._log_id: state})
         self._on_step(Step.LEDGER)
         if pending.goes_back:
             self._end_incidents(pending)

@@ -31,9 +31,10 @@ from sinks.split_job import planned
 from sinks.steps import BatchResult, Clock, Step, no_step
 from sinks.tables import KAFKA_LOG
 from sinks.warehouse import absolute, ensure_table, ensure_tables
-from sources.errors import LogtwinError, ReplicaError
+from sources.errors import LogtwinError, ReplicaError, naming
+from sources.master import PlannedSplit
 from sources.master_topic import MasterTopic, PartitionPosition, TopicSession
-from sources.offsets import Offset, OffsetRange
+from sources.offsets import LogId, Offset, OffsetRange
 
 _log = logging.getLogger(__name__)
 
@@ -125,17 +126,10 @@ class TopicReplica:
         """What this run has committed, or found committed when it opened."""
         return self._opened()
 
-    def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Bring one batch of ranges (RANGES_SCHEMA) into the table. For `foreachBatch`.
-
-        Raises LogtwinError with the token in its notes: through py4j only the text of the traceback arrives.
-        """
-        try:
+    def apply(self, batch: DataFrame) -> None:
+        """Bring one batch of ranges (RANGES_SCHEMA) into the table. Raises LogtwinError, naming the topic."""
+        with naming(self._topic.log_id):
             self._apply(batch)
-        except LogtwinError as error:
-            named = error.at(self._topic.log_id)
-            named.add_note(named.token())
-            raise named from error
 
     def _apply(self, batch: DataFrame) -> None:
         topic_id, mine = self._begun()
@@ -143,7 +137,7 @@ class TopicReplica:
         clock = Clock()
         held = {number: _held(one) for number, one in mine.partitions.items()}
         write = TopicWriter(self._topic, topic_id, held, _held(ADDED_LATER), self._warehouse)
-        reports = run_topic_splits(batch.sparkSession, planned(batch, self._topic.log_id), write)
+        reports = run_topic_splits(batch.sparkSession, _splits(batch, self._topic.log_id), write)
         proven = self._prove(reports, held)
         if proven is None:
             self._acknowledge_again(mine)
@@ -207,6 +201,10 @@ class TopicReplica:
         if state.topic_id is None:
             raise ReplicaError("the replica has not begun", log=self._topic.log_id, hint="Call begin() first.")
         return state.topic_id, state
+
+
+def _splits(batch: DataFrame, topic: LogId) -> list[PlannedSplit]:
+    return [row for row in planned(batch, str(topic)) if isinstance(row, PlannedSplit)]
 
 
 def _held(state: PartitionState) -> Held:

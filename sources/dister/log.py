@@ -81,6 +81,10 @@ class DisterLog:
         """Nobody counts those who read files."""
         return None
 
+    def is_waited_for(self) -> bool:
+        """Nobody waits for those who read files."""
+        return False
+
     def bounds(self, known: Offset | None = None) -> OffsetRange:
         """As the contract says: up to behind the last entry."""
         with naming(self.log_id):
@@ -111,6 +115,10 @@ class DisterLog:
     def plan(self, wanted: OffsetRange, *, cores: int = 1) -> tuple[OffsetRange, ...]:
         """In one piece: a batch has few entries."""
         return () if wanted.is_empty else (wanted,)
+
+    def hurried(self, patience_s: float) -> DisterLog:
+        """A leader's log is read from its files."""
+        return self
 
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
         if owned.is_empty:

@@ -24,7 +24,7 @@ from sources.kafka.options import TopicOptions
 from sources.kafka.partition import KafkaPartition
 from sources.kafka.topic import KafkaTopic, open_topic
 from sources.kafka.topic_offsets import TopicBounds, TopicOffsets
-from sources.master import RANGES_SCHEMA, PlannedSplit
+from sources.master import RANGES_SCHEMA, PlannedSplit, as_batch
 from sources.master_topic import KAFKA_SCHEMA
 from sources.offsets import OffsetRange
 from sources.options import EARLIEST
@@ -158,7 +158,7 @@ def _emit(options: TopicOptions, split: InputPartition) -> Iterator[pa.RecordBat
 
 def _ranges(split: TopicSplit) -> Iterator[pa.RecordBatch]:
     if not split.owned.is_empty:
-        yield PlannedSplit(str(split.partition.log_id), split.batch, split.owned).as_row()
+        yield as_batch([PlannedSplit(str(split.partition.log_id), split.batch, split.owned)])
 
 
 def _records(split: TopicSplit) -> Iterator[pa.RecordBatch]:

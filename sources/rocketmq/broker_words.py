@@ -85,6 +85,13 @@ def may_let_wait(config: Words) -> bool:
     return config.get("brokerRole") not in ("ASYNC_MASTER", "SLAVE")
 
 
+def lets_wait(config: Words) -> bool:
+    """Whether producers do wait for a slave: a 4.x SYNC_MASTER always lets them, a 5.x one from inSyncReplicas = 2 on,
+    which counts the master itself. Only a broker that does not know that key is of 4.x.
+    """
+    return may_let_wait(config) and ("inSyncReplicas" not in config or (_number(config, "inSyncReplicas") or 1) > 1)
+
+
 def takes_turns(config: Words) -> bool:
     """Whether two connections of one replica could pass for two replicas: a 5.x broker that needs several.
 

@@ -32,6 +32,7 @@ from isal.isal_zlib import adler32, crc32
 
 from sources.address import Address
 from sources.errors import MasterReplaced, MasterSilent, MasterUnreachable
+from sources.master import TimeIsUp
 from sources.offsets import Offset
 from sources.rocketmq.client import connect
 from sources.rocketmq.goodbye import say_goodbye
@@ -51,6 +52,7 @@ class ReadOptions:
     report_interval_ms: int = 5000
     max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
     forgotten_after_s: float | None = None
+    patience_s: float | None = None
 
 
 def read_stream(master: Address, start: Offset, options: ReadOptions | None = None) -> Generator[bytes, None, None]:
@@ -60,16 +62,18 @@ def read_stream(master: Address, start: Offset, options: ReadOptions | None = No
     connection that the master closes is made anew, until `connect_attempts` connections in a row have brought nothing
     new. (Each has to get beyond what the ones before brought; where none does, that is the end.)
 
-    Raises MasterUnreachable, MasterSilent, MasterReplaced, ProtocolViolation.
+    Raises MasterUnreachable, MasterSilent, MasterReplaced, ProtocolViolation; TimeIsUp where nothing is there to be
+    taken, and `patience_s` have passed since the first request.
     """
     options = options or ReadOptions()
+    patience = _Patience(options.patience_s)
     delivered = _Prefix()
     fruitless = 0
     while fruitless < options.connect_attempts:
         before = delivered
         time.sleep(_wait_s(fruitless))
         try:
-            with closing(_read_connection(master, start, options)) as pieces:
+            with closing(_read_connection(master, start, options, patience)) as pieces:
                 for data in _behind(before, pieces, master, start):
                     delivered = delivered.plus(data)
                     yield data
@@ -83,6 +87,20 @@ def read_stream(master: Address, start: Offset, options: ReadOptions | None = No
         found=cause,
         hint="The master's log says why it closes. A broker in controller mode speaks another protocol.",
     )
+
+
+class _Patience:
+    """Runs from when it is first asked. A process that is busy with others' bytes has not waited for the master."""
+
+    def __init__(self, patience_s: float | None) -> None:
+        self._patience_s = float("inf") if patience_s is None else patience_s
+        self._ends_s: float | None = None
+
+    def left_s(self) -> float:
+        """At most 0 where it is at its end."""
+        now_s = time.monotonic()
+        self._ends_s = now_s + self._patience_s if self._ends_s is None else self._ends_s
+        return self._ends_s - now_s
 
 
 class _Closed(Exception):
@@ -132,11 +150,16 @@ def _replaced(master: Address, start: Offset, known: _Prefix) -> MasterReplaced:
     )
 
 
-def _read_connection(master: Address, start: Offset, options: ReadOptions) -> Generator[bytes, None, None]:
-    """The bytes from `start` on that one connection gives, until it breaks (_Closed)."""
+def _read_connection(
+    master: Address, start: Offset, options: ReadOptions, patience: _Patience
+) -> Generator[bytes, None, None]:
+    """The bytes from `start` on that one connection gives.
+
+    Until it breaks (_Closed), or there is no more `patience` (TimeIsUp).
+    """
     asked = Offset(max(start, 1))
     sock = connect(master, timeout_ms=options.connect_timeout_ms, attempts=options.connect_attempts)
-    with closing(_Connection(sock, master, asked, options)) as connection:
+    with closing(_Connection(sock, master, asked, options, patience)) as connection:
         if start < asked:
             yield _FIRST_BYTE
         while True:
@@ -146,7 +169,9 @@ def _read_connection(master: Address, start: Offset, options: ReadOptions) -> Ge
 class _Connection:
     """One HA connection that reports `asked`, again and again, and nothing else."""
 
-    def __init__(self, sock: socket.socket, master: Address, asked: Offset, options: ReadOptions) -> None:
+    def __init__(
+        self, sock: socket.socket, master: Address, asked: Offset, options: ReadOptions, patience: _Patience
+    ) -> None:
         self._sock = sock
         self._master = master
         self._asked = asked
@@ -157,6 +182,7 @@ class _Connection:
         self._reported_at = float("-inf")
         self._forgotten_after_s = options.forgotten_after_s
         self._has_ended = False
+        self._patience = patience
 
     def close(self) -> None:
         """Raises MasterSilent where the end matters and the master does not confirm it."""
@@ -194,9 +220,12 @@ class _Connection:
         """The frames that the next bytes complete; None where nothing came and it is time to look at the clocks."""
         try:
             self._keep_alive()
-            self._sock.settimeout(min(left_s, self._report_interval_s))
+            left_s = min(left_s, self._patience.left_s())
+            self._sock.settimeout(min(max(left_s, 0.0), self._report_interval_s))
             count = self._sock.recv_into(self._buffer)
-        except TimeoutError:
+        except (TimeoutError, BlockingIOError):
+            if self._patience.left_s() <= 0:
+                raise TimeIsUp from None
             return None
         except OSError as error:
             self._has_ended = isinstance(error, ConnectionResetError)

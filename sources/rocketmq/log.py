@@ -34,7 +34,7 @@ from sources.metadata import Fetched
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.rocketmq import restore
 from sources.rocketmq.broker_check import check_broker
-from sources.rocketmq.broker_words import counted_for_s, files, log_bounds, may_let_wait, retention
+from sources.rocketmq.broker_words import counted_for_s, files, lets_wait, log_bounds, may_let_wait, retention
 from sources.rocketmq.client import NO_SECURITY
 from sources.rocketmq.commitlog import DEFAULT_MAX_RECORD_BYTES, Limits
 from sources.rocketmq.controller_store import controller_warning
@@ -88,6 +88,7 @@ class RocketMQLog:
     max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
     max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES
     security: RemotingSecurity = NO_SECURITY
+    patience_s: float | None = None
 
     def __post_init__(self) -> None:
         given = (self.path is not None, self.master is not None, self.remoting is not None, bool(self.name_servers))
@@ -152,6 +153,14 @@ class RocketMQLog:
         with naming(self.log_id):
             return counted_for_s(broker.config())
 
+    def is_waited_for(self) -> bool:
+        """As the contract says; asks for its configuration. With `parallel_reads` an operator says: nobody."""
+        broker = self._broker()
+        if broker is None or self.parallel_reads:
+            return False
+        with naming(self.log_id):
+            return lets_wait(broker.config())
+
     def bounds(self, known: Offset | None = None) -> OffsetRange:
         """As the contract says. `known`, an end found earlier, spares the look at files below it."""
         broker = self._broker()
@@ -201,6 +210,9 @@ class RocketMQLog:
         with naming(self.log_id), closing(self._read(owned, committed, boundary)) as pieces:
             for piece in pieces:
                 yield piece if isinstance(piece, Chunk) else replace(piece, error=piece.error.at(self.log_id))
+
+    def hurried(self, patience_s: float) -> RocketMQLog:
+        return replace(self, patience_s=patience_s)
 
     def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Generator[memoryview]:
         if wanted.is_empty:
@@ -336,6 +348,7 @@ class RocketMQLog:
             silence_timeout_ms=self.silence_timeout_ms,
             max_frame_bytes=self.max_frame_bytes,
             forgotten_after_s=forgotten_after_s,
+            patience_s=self.patience_s,
         )
 
 

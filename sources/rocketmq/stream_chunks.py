@@ -9,11 +9,11 @@ to twice that limit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from sources.errors import CorruptRecord
-from sources.master import Chunk, Damage
+from sources.master import Chunk, Damage, TimeIsUp
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq import columns
 from sources.rocketmq.columns import NO_ROWS, Decoded
@@ -60,8 +60,13 @@ class StreamReader:
     def read(self, pieces: Iterator[bytes], owned: OffsetRange, *, boundary: bool) -> Iterator[Chunk | Damage]:
         """`MasterLog.read` of a stream, without end, that begins at byte ``owned.start`` of the log.
 
-        Takes from `pieces` only what the log is known to hold. Raises CorruptRecord, and what `pieces` raises.
+        Takes from `pieces` only what the log is known to hold. Ends with the last whole record that has come where
+        these end by TimeIsUp. Raises CorruptRecord, and what `pieces` raises.
         """
+        with suppress(TimeIsUp):
+            yield from self._read(pieces, owned, boundary=boundary)
+
+    def _read(self, pieces: Iterator[bytes], owned: OffsetRange, *, boundary: bool) -> Iterator[Chunk | Damage]:
         source = _Stream(pieces, owned, self.limits, self.log_end, searched=self.searched)
         if not boundary and self.past_damage:
             source.skip_to_record()
@@ -107,16 +112,19 @@ class _Stream:
         self._limits = limits
         self._log_end = log_end
         self._searched = searched
+        self._time_is_up = False
 
     def decode(self, at: Offset, stop: Offset, size: int) -> Decoded:
         self._drop_below(at)
         wanted = min(size, stop - at)
         while True:
-            self._gather(wanted)
+            self._gather(wanted, may_be_less=True)
             window = self._bytes(at, max(wanted, SMALL_WINDOW_BYTES))  # what has come anyway
             decoded = columns.decode_sound(window, at, stop, self._limits)
             if decoded.end > at or decoded.error is not None:
                 return decoded
+            if self._time_is_up:
+                raise TimeIsUp
             # The head has come and passed its checks, or is still to come.
             wanted = HEAD.size if len(window) < HEAD.size else read_head(self._bytes(at), 0)[0]
             if self._log_end.lies_below(at + wanted):
@@ -203,15 +211,24 @@ class _Stream:
         at = start - self._data_start
         return memoryview(self._data)[at : None if size is None else at + size]
 
-    def _gather(self, size: int) -> None:
-        """At least `size` bytes from `start` on; joined once, however many pieces they come in."""
+    def _gather(self, size: int, *, may_be_less: bool = False) -> None:
+        """At least `size` bytes from `start` on; joined once, however many pieces they come in.
+
+        Raises TimeIsUp; unless there `may_be_less`: then what has come until then is there.
+        """
         missing = self.start + size - (self._data_start + len(self._data))
         if missing <= 0:
             return
         parts: list[bytes | memoryview] = [self._bytes(self.start)]
-        while missing > 0:
-            parts.append(next(self._pieces))
-            missing -= len(parts[-1])
+        while missing > 0 and not self._time_is_up:
+            try:
+                parts.append(next(self._pieces))
+            except TimeIsUp:
+                self._time_is_up = True
+            else:
+                missing -= len(parts[-1])
+        if missing > 0 and not may_be_less:
+            raise TimeIsUp
         self._data, self._data_start = b"".join(parts), self.start
 
     def _drop_below(self, start: Offset) -> None:

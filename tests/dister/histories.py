@@ -23,7 +23,7 @@ from tests.dister.twin import Killed, Twin
 KEYS: Final = ("a", "b", "c", "d", "e")
 STEPS: Final = (
     "write", "write", "write many", "fail", "fail on the other", "reach the other", "torn", "lose an election",
-    "switch", "replicate", "replicate", "die", "die", "lose the checkpoint",
+    "switch", "replicate", "replicate", "die", "die",
 )  # fmt: skip
 
 
@@ -73,7 +73,6 @@ class History:
             "switch": self._switch,
             "replicate": lambda chance: self._twin().replicate(max_entries_per_trigger=2 + chance % 20),
             "die": self._die,
-            "lose the checkpoint": lambda chance: self._lose_the_checkpoint(),
         }
 
     def _write(self, chance: int) -> None:
@@ -120,10 +119,6 @@ class History:
 
         with suppress(Killed):
             self._twin().replicate(die, max_entries_per_trigger=5)
-
-    def _lose_the_checkpoint(self) -> None:
-        with suppress(FileNotFoundError):
-            self.twin.lose_checkpoint()
 
     def _twin(self) -> Twin:
         return replace(self.twin, folder=self.leading.folder)

@@ -53,7 +53,6 @@ def test_scenario_17_killed_after_the_second_of_three_batches_it_goes_on_at_2000
     with pytest.raises(Killed):
         twin.replicate(dying_after(Step.COMMIT, times=2))
     assert twin.position == ids[19_999] + 1
-    twin.lose_checkpoint()
     twin.replicate()
     assert twin.batches() == [10_000, 10_000, 5_000]
     twin.assert_equal()

@@ -6,7 +6,6 @@ the tables.
 
 from __future__ import annotations
 
-import shutil
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -98,9 +97,6 @@ class Twin:
 
     def repair(self, on_step: Callable[[RepairStep], None], *, accept_master: bool = False) -> Repaired:
         return Repair(self.spark, str(self.lake), self.log, on_step=on_step).run(accept_master=accept_master)
-
-    def lose_checkpoint(self) -> None:
-        shutil.rmtree(self.lake / "_checkpoints")
 
     @property
     def state(self) -> LogState | None:

@@ -16,7 +16,7 @@ from tests.peers.kafka_groups import seen_by_tools
 from tests.peers.kafka_traffic import Record, create_topic, producer, send, transaction
 from tests.peers.kafka_twin import assert_accounted, state_of
 from tests.peers.spark_kafka import assert_equal, consumed_by_spark, replicated
-from tests.pipeline.killing import ALWAYS, STEPS, kill_after
+from tests.pipeline.killing import ALWAYS_OF_TOPICS, OF_TOPICS, kill_after
 from tests.pipeline.running import ledger_table, replicate_now
 
 pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.timeout(600)]
@@ -54,7 +54,7 @@ def ledger_ends(spark: SparkSession, lake: Path) -> DataFrame:
     return ledger_table(spark, lake).groupBy("log_id").agg(f.max("end").alias("end"))
 
 
-@pytest.mark.parametrize("steps", [ALWAYS, pytest.param(STEPS, marks=pytest.mark.soak)], ids=len)
+@pytest.mark.parametrize("steps", [ALWAYS_OF_TOPICS, pytest.param(OF_TOPICS, marks=pytest.mark.soak)], ids=len)
 def test_restarts_give_exactly_one_copy(
     spark: SparkSession, broker: KafkaBroker, tmp_path: Path, steps: Sequence[str]
 ) -> None:

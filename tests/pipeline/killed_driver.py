@@ -1,7 +1,7 @@
 """A driver that is killed: ``python -m tests.pipeline.killed_driver CONFIG STEP`` dies once its second batch did STEP.
 
-STEP is one of the sink's steps (files, commit, acknowledge, ledger), or checkpoint: Spark's own mark that a batch is
-done. Then the process is gone, as with ``kill -9``: no handler, no flush, no goodbye to the JVM.
+STEP is one of the sink's steps (files, commit, acknowledge, ledger), or, of a topic, checkpoint: Spark's own mark that
+a batch is done. Then the process is gone, as with ``kill -9``: no handler, no flush, no goodbye to the JVM.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class DieAtSecond:
 def main(config_file: str, step: str) -> None:
     config = configuration.load(Path(config_file))
     if step == CHECKPOINT:
-        (replicated,) = config.logs or config.asked_topics()
+        (replicated,) = config.asked_topics()
         commits = Path(config.checkpoint_root) / replicated.id / "commits"
         threading.Thread(target=die_when_marked, args=(commits, threading.Event()), daemon=True).start()
     job = Job(

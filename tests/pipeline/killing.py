@@ -9,8 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-STEPS = ("files", "commit", "acknowledge", "ledger", "checkpoint")
-ALWAYS = ("files", "commit", "checkpoint")  # of each state that a kill may leave, one: a start takes half a minute
+STEPS = ("files", "commit", "acknowledge", "ledger")
+ALWAYS = ("files", "commit", "ledger")  # of each state that a kill may leave, one: a start takes half a minute
+OF_TOPICS = (*STEPS, "checkpoint")
+ALWAYS_OF_TOPICS = ("files", "commit", "checkpoint")
 _PROJECT = Path(__file__).parents[2]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,7 +39,7 @@ def run_until(job: Job, reached: Callable[[Progress], bool]) -> Progress:
     """Poll a started job of one log until `reached` says so of its progress; that progress."""
     pause = threading.Event()
     for _ in range(1200):
-        job.logs[0].poll(time.monotonic())
+        job.poll()
         progress = job.progress()[0]
         if reached(progress):
             return progress

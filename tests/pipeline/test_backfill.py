@@ -21,7 +21,6 @@ from sinks.healing.hole_filler import FillStep, no_step
 from sinks.incidents import Action, Incident, IncidentsTable, State
 from sinks.log_state import PendingRepair
 from sinks.position import Held, LogTable
-from sinks.replica import Replica
 from sources.errors import ConfigurationError, RepairPending, Rewritten
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
@@ -29,7 +28,7 @@ from sources.rocketmq.log import RocketMQLog
 from tests.pipeline.masters import embedded_master
 from tests.pipeline.running import assert_complete, bytes_of, job_config, ledger_table, rows_of
 from tests.pipeline.test_fixture_logs import assert_truth
-from tests.sinks.batches import opened, ranges
+from tests.sinks.batches import Solo, opened, ranges
 from tests.truth import Fixture
 
 pytestmark = pytest.mark.spark
@@ -77,7 +76,7 @@ class Replicated:
         )
         replica(ranges(spark, self.hole.end, self.upto, log_id=str(LOG)), 1)
 
-    def opened(self, spark: SparkSession, lake: Path) -> Replica:
+    def opened(self, spark: SparkSession, lake: Path) -> Solo:
         master = RocketMQLog(log_id=LOG, path=str(self.fixture.commitlog_path))
         return opened(spark, lake, master)
 

@@ -26,7 +26,6 @@ from sinks.healing.repair_steps import Step
 from sinks.incidents import IncidentsTable, State
 from sinks.log_state import LogState, Writer
 from sinks.position import LogTable
-from sinks.replica import Replica
 from sources.datasource import register
 from sources.dister import columns
 from sources.dister.layout import ENTRY_LOG
@@ -39,7 +38,7 @@ from sources.registry import open_log
 from tests.dister_folders import dirty, leader, line, write_log
 from tests.pipeline.repair_bench import Killed, dying_after
 from tests.pipeline.running import replicate_now, run_until
-from tests.sinks.batches import ranges
+from tests.sinks.batches import Solo, ranges
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -168,7 +167,7 @@ class Follower:
             max_entries_per_trigger=self.max_entries,
         )
         self._writer = Writer.of_this_process()
-        self.replica = Replica(
+        self.replica = Solo(
             self.bench.spark, str(self.bench.lake), self.master, self.master.open_session(), self._writer
         )
         self.replica.open()

@@ -24,8 +24,8 @@ from tests.truth import Fixture
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
-IS_COMMITTED = {"files": False, "commit": True, "acknowledge": True, "ledger": True, "checkpoint": True}
-HAS_LEDGER = {"files": False, "commit": False, "acknowledge": False, "ledger": True, "checkpoint": True}
+IS_COMMITTED = {"files": False, "commit": True, "acknowledge": True, "ledger": True}
+HAS_LEDGER = {"files": False, "commit": False, "acknowledge": False, "ledger": True}
 
 
 @pytest.fixture(scope="module")
@@ -75,27 +75,22 @@ def test_a_restart_gives_exactly_one_copy(
     assert ledger_table(spark, lake).count() == (2 if HAS_LEDGER[step] else 1)
     assert 1_000_000 <= max(acknowledged) <= reached
 
-    # the same with the checkpoint deleted
-    without_checkpoint = tmp_path / "without-checkpoint"
-    shutil.copytree(lake, without_checkpoint)
-    shutil.rmtree(without_checkpoint / "_checkpoints")
-    for warehouse in (lake, without_checkpoint):
-        replicate_now(spark, config.model_copy(update={"warehouse": str(warehouse)}))
-        assert_complete(spark, warehouse, fixture_550.log)
+    assert not (lake / "_checkpoints").exists()  # what the query kept for itself died with its process
+    replicate_now(spark, config)
+    assert_complete(spark, lake, fixture_550.log)
 
 
-def test_a_checkpoint_that_disagrees_is_moved_aside_and_the_table_is_right(
-    spark: SparkSession, master: Served, fixture_550: Fixture, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_the_table_alone_says_where_a_log_goes_on(
+    spark: SparkSession, master: Served, fixture_550: Fixture, tmp_path: Path
 ) -> None:
     config = load(config_file(tmp_path, master))
     lake = Path(config.warehouse)
     replicate_now(spark, config)
     shutil.rmtree(lake / "log")
     shutil.rmtree(lake / "ledger")
-    replicate_now(spark, config)  # the table is empty again, the checkpoint is at the end
+    replicate_now(spark, config)  # the table is empty again, whatever another query has read
     assert_complete(spark, lake, fixture_550.log)
-    assert "the table is right" in caplog.text
-    assert len(list((lake / "_checkpoints" / "rocketmq").glob("test.disagreed-*"))) == 1
+    assert not (lake / "_checkpoints").exists()
 
 
 def test_the_sockets_of_a_killed_driver_go_at_the_next_start(
@@ -107,6 +102,6 @@ def test_the_sockets_of_a_killed_driver_go_at_the_next_start(
         before = set(Path(short).rglob("*.sock"))
         assert before
         subprocess.run(
-            [sys.executable, "-c", "from pipeline.worker_sockets import socket_folder; socket_folder()"], check=True
+            [sys.executable, "-c", "from pipeline.process_folder import process_folder; process_folder()"], check=True
         )
         assert not set(Path(short).rglob("*.sock"))

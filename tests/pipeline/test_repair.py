@@ -79,18 +79,6 @@ def test_replication_goes_on_there_in_a_new_epoch(bench: Bench) -> None:
     assert {row["epoch"] for row in bench.rows("log") if row["offset"] >= common} == {1}
 
 
-def test_a_batch_that_was_planned_before_is_not_repeated(bench: Bench) -> None:
-    """Spark holds it for undone, and it reaches beyond what the master has now."""
-    (mark,) = sorted((bench.lake / "_checkpoints/rocketmq/test/commits").glob("[0-9]*"), key=lambda at: int(at.name))[
-        -1:
-    ]
-    mark.unlink()
-    bench.log.lose_a_record()
-    bench.repair()
-    bench.replicate()
-    assert_complete(bench.spark, bench.lake, bench.log.data())
-
-
 def test_nothing_differs_and_nothing_is_done(bench: Bench) -> None:
     bench.found(Condition.REWRITTEN, 0, bench.log.boundaries[1])
     bench.found(Condition.ABOVE_MAXIMUM, 0, bench.log.end)

@@ -10,10 +10,13 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
+from sinks.group import Group
+from sinks.log_state import Writer
 from sinks.replica import Replica
-from sinks.steps import Step
+from sinks.steps import BatchResult, Step
 from sinks.tables import LEDGER, LOG
-from sources.master import RANGES_SCHEMA, MasterLog, Session
+from sources.errors import LogtwinError
+from sources.master import MasterLog, PlannedSplit, Session, as_batch
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.memory_master import RecordingSession
 
@@ -27,9 +30,35 @@ def ranges(
 ) -> DataFrame:
     """The batch [start, end) in splits of `split` offsets, one a partition."""
     pieces = OffsetRange(Offset(start), Offset(end)).in_pieces(split)
-    rows = [(log_id, start, end, piece.start, piece.end) for piece in pieces]
-    table = pa.table([list(column) for column in zip(*rows, strict=True)] or [[]] * 5, schema=RANGES_SCHEMA)
-    return spark.createDataFrame(table).repartition(max(1, len(rows)))
+    table = pa.Table.from_batches(
+        [as_batch(PlannedSplit(log_id, OffsetRange(Offset(start), Offset(end)), piece) for piece in pieces)]
+    )
+    return spark.createDataFrame(table).repartition(max(1, len(pieces)))
+
+
+class Solo(Replica):
+    """A replica that is a group by itself. `last` is what its last batch did."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        warehouse: str,
+        master: MasterLog,
+        session: Session | None = None,
+        writer: Writer | None = None,
+        on_step: Callable[[Step], None] = no_step,
+    ) -> None:
+        super().__init__(spark, warehouse, master, session or RecordingSession(), writer)
+        self._group = Group(spark, warehouse, on_step)
+        self.last: BatchResult | None = None
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        """For `foreachBatch`. Raises what went wrong, with the token in its notes: py4j carries only text."""
+        outcome = self._group.apply(batch, {str(self.log_id): self}).get(str(self.log_id))
+        if isinstance(outcome, LogtwinError):
+            outcome.add_note(outcome.token())
+            raise outcome
+        self.last = self.last if outcome is None else outcome
 
 
 def opened(
@@ -38,9 +67,9 @@ def opened(
     master: MasterLog,
     session: Session | None = None,
     on_step: Callable[[Step], None] = no_step,
-) -> Replica:
+) -> Solo:
     """A replica that has claimed its log."""
-    replica = Replica(spark, str(warehouse), master, session or RecordingSession(), on_step=on_step)
+    replica = Solo(spark, str(warehouse), master, session, on_step=on_step)
     replica.open()
     return replica
 

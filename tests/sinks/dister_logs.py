@@ -10,12 +10,11 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from sinks.keyed_state import KeyedStateFollower
-from sinks.replica import Replica
 from sinks.steps import Step
 from sources.dister.leader_log import LeaderLog
 from sources.dister.log import DisterLog
 from sources.offsets import LogId
-from tests.sinks.batches import no_step, opened, ranges
+from tests.sinks.batches import Solo, no_step, opened, ranges
 
 
 def log_of(leader: LeaderLog, group: str = "test") -> DisterLog:
@@ -30,7 +29,7 @@ def bring(
     group: str = "test",
     start: int = 0,
     on_step: Callable[[Step], None] = no_step,
-) -> Replica:
+) -> Solo:
     """A run that replicates what there is, in one batch; a replica that is new begins at `start`."""
     master = log_of(leader, group)
     replica = opened(spark, lake, master, on_step=on_step)

@@ -56,6 +56,9 @@ class MemoryMaster:
     def check(self, *, is_replica: bool = True) -> None:
         """Nothing stands against it."""
 
+    def is_waited_for(self) -> bool:
+        return False
+
     def counted_for_s(self) -> float | None:
         return None
 
@@ -71,6 +74,10 @@ class MemoryMaster:
 
     def plan(self, wanted: OffsetRange, *, cores: int = 1) -> tuple[OffsetRange, ...]:
         return wanted.in_pieces(100)
+
+    def hurried(self, patience_s: float) -> MemoryMaster:
+        """It has nothing to wait for."""
+        return self
 
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
         rows = [row for row in self.records() if row["offset"] in owned]

@@ -14,6 +14,7 @@ from sources.errors import CorruptRecord, CoverageError
 from sources.loss import Condition
 from sources.offsets import Offset, OffsetRange
 
+LOG = "rocketmq/broker-a"
 BAD, WRONG, GONE = Condition.CHECKSUM_FAILURE, Condition.UNDECODABLE, Condition.GAP
 
 
@@ -36,7 +37,7 @@ def report(split: tuple[int, int], *pieces: Written | Damaged, batch: tuple[int,
     written = tuple(piece for piece in pieces if isinstance(piece, Written))
     damaged = tuple(piece for piece in pieces if isinstance(piece, Damaged))
     kept = DataFile(f"quarantine of {split[0]}", 1, 2, 1, "{}") if any(piece.is_kept for piece in damaged) else None
-    return SplitReport(span(*split), span(*batch), written, damaged, kept)
+    return SplitReport(LOG, span(*split), span(*batch), written, damaged, kept)
 
 
 def proven(*reports: SplitReport, position: int | None = 0) -> ProvenBatch:
@@ -47,7 +48,7 @@ def proven(*reports: SplitReport, position: int | None = 0) -> ProvenBatch:
 
 def test_a_report_survives_its_json() -> None:
     whole = report((0, 100), records(0, 40), damage(40, 60), damage(60, 70, GONE, is_kept=False), records(70, 100))
-    failed = SplitReport(span(0, 50), span(0, 100), error=CorruptRecord("bad", offset=7))
+    failed = SplitReport(LOG, span(0, 50), span(0, 100), error=CorruptRecord("bad", offset=7))
     assert SplitReport.from_json(whole.as_json()) == whole
     again = SplitReport.from_json(failed.as_json())
     assert again.error is not None
@@ -127,6 +128,6 @@ def test_a_batch_of_damage_alone() -> None:
 
 
 def test_the_error_of_one_split_is_the_batchs() -> None:
-    failed = SplitReport(span(50, 100), span(0, 100), error=CorruptRecord("bad", offset=70))
+    failed = SplitReport(LOG, span(50, 100), span(0, 100), error=CorruptRecord("bad", offset=70))
     with pytest.raises(CorruptRecord, match="bad"):
         prove_batch([report((0, 50), records(0, 50)), failed], Offset(0))

@@ -17,7 +17,6 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from sinks.position import LogTable
-from sinks.replica import Replica
 from sinks.steps import Step
 from sinks.tables import LOG, log_schema, spark_schema
 from sources.errors import (
@@ -32,7 +31,7 @@ from sources.errors import (
 )
 from sources.master import RANGES_SCHEMA
 from sources.offsets import Offset, OffsetRange
-from tests.sinks.batches import ledger, log, offsets, opened, ranges
+from tests.sinks.batches import Solo, ledger, log, offsets, opened, ranges
 from tests.sinks.memory_master import (
     BROKER_A,
     Doubling,
@@ -301,7 +300,7 @@ def test_a_crash_after_any_step_leaves_one_copy(
     killed_at(spark, tmp_path, step, session)
     if step in (Step.FILES, Step.COMMIT):
         assert session.promises == [500]
-    replica = Replica(spark, str(tmp_path), MASTER, session)
+    replica = Solo(spark, str(tmp_path), MASTER, session)
     position = replica.open()
     assert position == (500 if step is Step.FILES else 1000)
     if restart_at == "checkpoint":
@@ -386,7 +385,7 @@ def test_received_is_what_is_proven_and_never_below_the_position(spark: SparkSes
 
 def test_a_job_that_starts_while_files_are_written_wins(spark: SparkSession, tmp_path: Path) -> None:
     """The older one has checked, read and written, and is about to commit."""
-    newer: list[Replica] = []
+    newer: list[Solo] = []
 
     def interfere(step: Step) -> None:
         if step is Step.FILES:
@@ -412,7 +411,7 @@ def test_opening_again_goes_on(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_a_replica_that_is_not_open_says_so(spark: SparkSession, tmp_path: Path) -> None:
-    replica = Replica(spark, str(tmp_path), MASTER, RecordingSession())
+    replica = Solo(spark, str(tmp_path), MASTER, RecordingSession())
     with pytest.raises(ReplicaError, match="not open"):
         replica.position()
 
@@ -421,7 +420,7 @@ def test_an_error_leaves_foreach_batch_with_its_facts(spark: SparkSession, tmp_p
     """From the task through the report, the driver and py4j into the query's exception."""
     folder = tmp_path / "ranges"
     folder.mkdir()
-    row = dict(zip(RANGES_SCHEMA.names, ("rocketmq/broker-a", 0, 500, 0, 500), strict=True))
+    row = dict(zip(RANGES_SCHEMA.names, ("rocketmq/broker-a", 0, 500, 0, 500, None), strict=True))
     (folder / "0.json").write_text(json.dumps(row))
     replica = opened(spark, tmp_path / "warehouse", Failing(SIZES, error=CorruptRecord("bad checksum", offset=10)))
     stream = spark.readStream.schema(spark_schema(RANGES_SCHEMA)).json(str(folder))

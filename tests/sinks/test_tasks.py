@@ -12,7 +12,7 @@ import pytest
 
 from sinks.continuity import Link
 from sinks.split_report import SplitReport, Written
-from sinks.tasks import SplitWriter
+from sinks.tasks import LogWriter, SplitWriter
 from sources.errors import (
     BelowMinimum,
     ChecksumMismatch,
@@ -21,10 +21,8 @@ from sources.errors import (
     Gap,
     LogtwinError,
     MasterUnreachable,
-    ReplicaError,
     Rewritten,
     SegmentError,
-    find_error,
 )
 from sources.loss import Condition
 from sources.master import PlannedSplit
@@ -64,7 +62,8 @@ def reports(
     position: int | None = None,
     link: Link | None = None,
 ) -> list[SplitReport]:
-    write = SplitWriter(master, 0, None if position is None else Offset(position), link, str(warehouse))
+    log = LogWriter(master, 0, None if position is None else Offset(position), link, str(warehouse))
+    write = SplitWriter({"rocketmq/broker-a": log})
     travelled = pickle.loads(pickle.dumps(write))  # noqa: S301 - ours
     return [SplitReport.from_json(report) for report in travelled(planned)]
 
@@ -189,21 +188,14 @@ def test_a_corrupt_record_travels_as_a_value_and_leaves_no_file(warehouse: Path)
     assert error.offset == 10
 
 
-def test_a_batch_of_another_log_is_refused(warehouse: Path) -> None:
-    assert isinstance(failure(warehouse, splits((0, 500), log_id="rocketmq/broker-b")), ReplicaError)
-
-
 def test_rows_that_do_not_fill_the_chunk_are_refused(warehouse: Path) -> None:
     error = failure(warehouse, splits((0, 500)), HoledInside(SIZES, hole=100))
     assert isinstance(error, CoverageError)
     assert error.offset == 100
 
 
-def test_what_a_retry_can_help_is_raised_for_spark_to_retry(warehouse: Path) -> None:
-    broken = Failing(SIZES, error=MasterUnreachable("no connection"))
-    with pytest.raises(RuntimeError) as caught:
-        reports(warehouse, splits((0, 500)), broken)
-    error = find_error(str(caught.value))
+def test_a_master_that_is_away_is_a_value_too_and_costs_other_logs_nothing(warehouse: Path) -> None:
+    error = failure(warehouse, splits((0, 500)), Failing(SIZES, error=MasterUnreachable("no connection")))
     assert isinstance(error, MasterUnreachable)
     assert error.log == "rocketmq/broker-a"
     assert files(warehouse) == []
@@ -312,9 +304,8 @@ def test_an_error_after_damage_leaves_no_file_at_all(warehouse: Path) -> None:
             yield from Damaged.read(self, owned, committed=committed, boundary=boundary)
             raise ChecksumMismatch("and on it goes", offset=500)
 
-    write = SplitWriter(BreakingOff(SIZES, bad=(100,)), 0, None, None, str(warehouse))
-    (report,) = write(splits((0, 500)))
-    assert SplitReport.from_json(report).error is not None
+    (report,) = reports(warehouse, splits((0, 500)), BreakingOff(SIZES, bad=(100,)))
+    assert report.error is not None
     assert files(warehouse) == []
 
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import itertools
 import json
 import random
 from collections.abc import Callable
@@ -75,18 +74,6 @@ def test_a_read_starts_at_the_record_at_or_after_its_offset(spark: SparkSession,
         assert sorted(offsets(frame)) == [at for at in known if first is not None and first <= at < last]
 
 
-def test_emit_ranges_yields_one_row_a_split(spark: SparkSession, fixture_550: Fixture) -> None:
-    rows = read(spark, fixture_550, id="rocketmq/b", emit="ranges", splitBytes=1_000_000).collect()
-    assert {(row.log_id, row.batch_start, row.batch_end) for row in rows} == {("rocketmq/b", 0, fixture_550.max_offset)}
-    edges = sorted((row.split_start, row.split_end) for row in rows)
-    assert edges[0][0] == 0
-    assert edges[-1][1] == fixture_550.max_offset
-    assert all(before[1] == after[0] for before, after in itertools.pairwise(edges))
-    # cuts are record boundaries: the first one at or after each million
-    known = truth_offsets(fixture_550)
-    assert all(start in known for start, _ in edges)
-
-
 def test_a_stream_delivers_the_log_once_in_bounded_batches(
     spark: SparkSession, fixture_550: Fixture, tmp_path: Path
 ) -> None:
@@ -103,7 +90,7 @@ def test_a_stream_delivers_the_log_once_in_bounded_batches(
     ("options", "kind", "words"),
     [
         ({"maxBytePerTrigger": "1"}, ConfigurationError, ["maxbytepertrigger", "'maxBytesPerTrigger'"]),
-        ({"emit": "rows"}, ConfigurationError, ["emit", "rows"]),
+        ({"emit": "ranges"}, ConfigurationError, ["no key 'emit'"]),
         ({"id": "kafka/a/b/0"}, ConfigurationError, ["kafka"]),
         ({"master": "127.0.0.1:1"}, ConfigurationError, ["path"]),
         ({"onLoss": "record"}, ConfigurationError, ["onLoss", "rocketmq/unnamed", "quarantine"]),

@@ -38,7 +38,7 @@ Batch = Mapping[int, tuple[int, int]]
 
 def frame(spark: SparkSession, batch: Batch, split: int = 10, *, log_id: LogId = ORDERS) -> DataFrame:
     rows = [
-        (str(partition_log(log_id, number)), start, end, piece.start, piece.end)
+        (str(partition_log(log_id, number)), start, end, piece.start, piece.end, None)
         for number, (start, end) in batch.items()
         for piece in OffsetRange(Offset(start), Offset(end)).in_pieces(split)
     ]
@@ -63,7 +63,7 @@ class Twin:
         return self
 
     def takes(self, batch: Batch) -> None:
-        self.replica(frame(self._spark, batch), 0)
+        self.replica.apply(frame(self._spark, batch))
 
     @property
     def offsets(self) -> dict[int, int]:
@@ -168,7 +168,7 @@ def test_after_a_kill_there_is_one_copy_of_everything(
     dying = TopicReplica(spark, str(tmp_path), TOPIC, RecordingTopicSession(), on_step=die)
     dying.open()
     with pytest.raises(Killed):
-        dying(frame(spark, {0: (10, 20)}), 1)
+        dying.apply(frame(spark, {0: (10, 20)}))
     assert len(twin.rows()[0]) == rows
     assert len(twin.ledger()) == ledger
     again = Twin(spark, tmp_path).opened()
@@ -214,9 +214,9 @@ def test_another_topic_of_the_same_name_is_refused(spark: SparkSession, tmp_path
     replica = TopicReplica(spark, str(tmp_path), TOPIC, RecordingTopicSession())
     assert replica.open() is None
     with pytest.raises(ReplicaError, match="not begun"):
-        replica(frame(spark, {0: (0, 10)}), 0)
+        replica.apply(frame(spark, {0: (0, 10)}))
     replica.begin(uuid.uuid4(), START)
     with pytest.raises(Recreated):
         replica.prove_master()
     with pytest.raises(Recreated):
-        replica(frame(spark, {0: (0, 10)}), 0)
+        replica.apply(frame(spark, {0: (0, 10)}))

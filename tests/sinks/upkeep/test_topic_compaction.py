@@ -41,7 +41,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
         replica.open()
         replica.begin(TOPIC_ID, dict.fromkeys(NUMBERS, Offset(0)))
         for piece in OffsetRange(Offset(0), Offset(END)).in_pieces(STEP):
-            replica(frame(spark, dict.fromkeys(NUMBERS, (piece.start, piece.end)), log_id=log_id), 0)
+            replica.apply(frame(spark, dict.fromkeys(NUMBERS, (piece.start, piece.end)), log_id=log_id))
     return lake
 
 

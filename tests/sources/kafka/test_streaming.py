@@ -181,10 +181,10 @@ def test_ranges_are_the_splits_with_their_partition_s_part_of_the_batch(readers:
     splits = reader.partitions(at(0, 5), at(25, 5, 3))
     rows = [[list(row.values()) for batch in reader.read(split) for row in batch.to_pylist()] for split in splits]
     assert rows == [
-        [["kafka/c/t/0", 0, 25, 0, 10]],
-        [["kafka/c/t/0", 0, 25, 10, 20]],
-        [["kafka/c/t/0", 0, 25, 20, 25]],
-        [["kafka/c/t/2", 0, 3, 0, 3]],
+        [["kafka/c/t/0", 0, 25, 0, 10, None]],
+        [["kafka/c/t/0", 0, 25, 10, 20, None]],
+        [["kafka/c/t/0", 0, 25, 20, 25, None]],
+        [["kafka/c/t/2", 0, 3, 0, 3, None]],
     ]
     assert {batch.schema for split in splits for batch in reader.read(split)} == {RANGES_SCHEMA}
     (split,) = reader.partitions(at(25, 5), at(25, 5, 0))

@@ -9,7 +9,7 @@ from sources.errors import ProtocolViolation
 from sources.offsets import Offset, OffsetRange
 from sources.retention import Retention
 from sources.rocketmq import broker_words
-from sources.rocketmq.broker_words import counted_for_s, ha_address, log_bounds, retention, takes_turns
+from sources.rocketmq.broker_words import counted_for_s, ha_address, lets_wait, log_bounds, retention, takes_turns
 
 GIB = 1024**3
 INFO = {
@@ -62,6 +62,24 @@ def test_turns_are_taken_where_several_slaves_must_answer(value: str | None, tur
 def test_of_a_slave_nobody_waits_for_slaves() -> None:
     assert not takes_turns({"inSyncReplicas": "3", "brokerRole": "SLAVE"})
     assert takes_turns({"inSyncReplicas": "3", "brokerRole": "ASYNC_MASTER"})  # it may be changed while it runs
+
+
+@pytest.mark.parametrize(
+    ("role", "replicas", "waits"),
+    [
+        ("SYNC_MASTER", None, True),  # 4.x, which knows no number
+        ("SYNC_MASTER", "1", False),
+        ("SYNC_MASTER", "2", True),
+        ("SYNC_MASTER", "3", True),
+        ("SYNC_MASTER", "", False),
+        ("ASYNC_MASTER", None, False),
+        ("ASYNC_MASTER", "2", False),
+        ("SLAVE", "2", False),
+    ],
+)
+def test_whom_producers_wait_for(role: str, replicas: str | None, waits: bool) -> None:
+    config = {"brokerRole": role} | ({} if replicas is None else {"inSyncReplicas": replicas})
+    assert lets_wait(config) == waits
 
 
 def test_how_long_a_silent_connection_counts() -> None:

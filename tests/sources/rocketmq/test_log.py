@@ -258,6 +258,16 @@ def test_a_look_at_the_master() -> None:
         assert log.role == "slave"
 
 
+@pytest.mark.parametrize(
+    ("in_sync_replicas", "parallel_reads", "waits"), [(2, False, True), (1, False, False), (2, True, False)]
+)
+def test_whether_producers_wait_for_this_replica(in_sync_replicas: int, parallel_reads: bool, waits: bool) -> None:
+    answer = telling(0, 5000, in_sync_replicas=in_sync_replicas)
+    with over_ha((serve_log(b""),), answer, parallel_reads=parallel_reads) as (log, _):
+        assert log.is_waited_for() == waits
+    assert not RocketMQLog(log_id=LOG_ID, path="commitlog").is_waited_for()
+
+
 def test_reading_from_a_master_that_counts_connections_ends_with_the_connection(fixture_550: Fixture) -> None:
     end = fixture_550.rows[5]["physical_offset"]
     answer = telling(0, fixture_550.max_offset, in_sync_replicas=3)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 _HOLD = (
-    "import sys, time; from pipeline.worker_sockets import socket_folder as f; print(f(), flush=True); sys.stdin.read()"
+    "import sys; from pipeline.process_folder import process_folder; "
+    "print(process_folder(), flush=True); sys.stdin.read()"
 )
 
 

@@ -1,6 +1,7 @@
-"""The folder of the sockets between a local Spark and its Python workers: this process's own, gone with it.
+"""The folder of this process, gone with it: for what concerns nobody else, and is worth nothing afterwards.
 
-Spark leaves them in the temporary folder, and those of a driver that is killed stay there for ever. Here each process
+There are the sockets between a local Spark and its Python workers, which Spark would leave in the temporary folder,
+those of a driver that is killed for ever; and what a job and the planner of its stream tell each other. Each process
 has a folder, ``<temporary folder>/logtwin-<user>/<random>``, and holds a lock on a file in it: whoever finds one whose
 lock is free knows that its process is dead, whatever it was called and in whichever container, and removes it.
 
@@ -25,7 +26,7 @@ _LOCK: Final = "lock"
 
 
 @cache
-def socket_folder() -> Path:
+def process_folder() -> Path:
     """The folder of this process, made at the first call, when what dead ones left is removed as well."""
     root = _root()
     for leftover in _dead(root):

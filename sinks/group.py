@@ -1,0 +1,245 @@
+"""The logs that advance together: what `foreachBatch` calls for each batch of ranges of all of them.
+
+    handshake -> tasks write files and report -> coverage proven -> one commit -> acknowledge -> bookkeeping -> hooks
+
+The order is the promise. Nothing is visible before the coverage is proven; nothing is acknowledged that is not
+committed and, on a local disk, synced; ledger, quarantine, incidents and the maps that logs make follow the
+acknowledgement.
+
+Each log is proven by itself, and what is proven is committed together: one log's damage, divergence or silence is its
+own, and so is the loss of it to another job. Only what keeps all of them from being written ends a batch as a whole:
+Spark, and the storage of the tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame, SparkSession
+
+from sinks.batch_proof import ProvenBatch
+from sinks.bookkeeping import Bookkeeping
+from sinks.coverage import one_batch
+from sinks.handshake import Replay
+from sinks.kernel import KernelTable
+from sinks.position import Move, Positions
+from sinks.replica import Replica
+from sinks.split_job import planned, run_splits
+from sinks.split_report import SplitReport
+from sinks.steps import BatchResult, Clock, Step, no_step
+from sinks.tables import LOG
+from sinks.tasks import SplitWriter
+from sinks.warehouse import absolute
+from sources.errors import LogtwinError
+from sources.master import PlanFailed, PlannedSplit
+
+TURNS_AT_ONCE = 16
+"""Masters that are asked for a turn to read at the same time: each answer is awaited."""
+
+Outcome = BatchResult | LogtwinError
+"""What a batch did for one log, or why it did nothing."""
+
+
+class Group:
+    """Driver only; Spark calls it for one batch after the other.
+
+    `on_step` is called after each step: progress, and the tests' way to die there. `patience_s` is how long a batch of
+    several logs waits for a master that sends little or nothing; None for as long as each by itself would.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        warehouse: str,
+        on_step: Callable[[Step], None] = no_step,
+        *,
+        patience_s: float | None = None,
+    ) -> None:
+        self._warehouse = absolute(warehouse)
+        self._on_step = on_step
+        self._patience_s = patience_s
+        self._positions = Positions(KernelTable(spark, LOG.path(self._warehouse)))
+        self._bookkeeping = Bookkeeping(spark, self._warehouse)
+
+    def apply(self, batch: DataFrame, replicas: Mapping[str, Replica]) -> dict[str, Outcome]:
+        """Bring one batch of ranges (RANGES_SCHEMA) into the table, of the logs that `replicas` names; by log id.
+
+        Raises LogtwinError where it came to nothing for all of them.
+        """
+        parts = _parts(batch, replicas)
+        clock = Clock()
+        on = self._positions.newest()
+        for part in _open(parts):
+            with part.owning():
+                part.begin(lost=part.replica.lost_in(on))
+        with _turns(_open(parts)) as reading:
+            self._read(batch.sparkSession, reading)
+        for part in _open(parts):
+            with part.owning():
+                part.prove()
+        moving = _open(parts)
+        if moving:
+            self._step(Step.FILES, clock)
+            lost = self._positions.commit(on, [part.move for part in moving if part.move is not None])
+            for part in moving:
+                part.outcome = lost.get(part.replica.log_id)
+        moving = _open(parts)
+        if moving:
+            self._step(Step.COMMIT, clock)
+            self._follow(moving, clock)
+        elif any(isinstance(part.outcome, BatchResult) for part in parts):
+            self._on_step(Step.ACKNOWLEDGE)
+        return {part.log_id: part.outcome or part.result(clock) for part in parts}
+
+    def lost(self, replicas: Iterable[Replica]) -> dict[str, LogtwinError]:
+        """Which of them another run has taken: one look at the table, never while a batch is under way.
+
+        Raises ReplicaError where the table does not tell.
+        """
+        on = self._positions.newest()
+        return {str(one.log_id): error for one in replicas if (error := one.lost_in(on)) is not None}
+
+    def _read(self, spark: SparkSession, parts: Sequence[_Part]) -> None:
+        if not parts:
+            return
+        patience_s = self._patience_s if len(parts) > 1 else None
+        write = SplitWriter({part.log_id: part.replica.log_writer(patience_s) for part in parts})
+        reports: dict[str, list[SplitReport]] = {part.log_id: [] for part in parts}
+        for report in run_splits(spark, [split for part in parts for split in part.splits], write):
+            reports[report.log_id].append(report)
+        for part in parts:
+            part.reports = reports[part.log_id]
+
+    def _follow(self, parts: Sequence[_Part], clock: Clock) -> None:
+        """After the commit: the promise, and what is owed to other tables."""
+        for part in parts:
+            part.replica.committed(part.moved)
+        self._step(Step.ACKNOWLEDGE, clock)
+        self._bookkeeping.settle({part.replica.log_id: part.moved.to for part in parts})
+        for part in parts:
+            with part.owning():
+                part.replica.follow()
+        self._step(Step.LEDGER, clock)
+        self._positions.run_hooks()
+        self._bookkeeping.run_hooks()
+
+    def _step(self, step: Step, clock: Clock) -> None:
+        clock.lap(step)
+        self._on_step(step)
+
+
+@dataclass(slots=True)
+class _Part:
+    """One log's part of a batch, as far as it has come. With an `outcome` it is done."""
+
+    replica: Replica
+    splits: list[PlannedSplit]
+    outcome: Outcome | None = None
+    reports: list[SplitReport] = field(default_factory=list)
+    proven: ProvenBatch | None = None
+    move: Move | None = None
+
+    @property
+    def log_id(self) -> str:
+        return str(self.replica.log_id)
+
+    @property
+    def moved(self) -> Move:
+        if self.move is None:
+            raise ValueError(f"{self.log_id} does not move")
+        return self.move
+
+    @contextmanager
+    def owning(self) -> Iterator[None]:
+        """What goes wrong inside is this log's alone."""
+        try:
+            yield
+        except LogtwinError as error:
+            self.outcome = error.at(self.log_id)
+
+    def begin(self, lost: LogtwinError | None) -> None:
+        if lost is not None:
+            raise lost
+        if isinstance(self.replica.decide(one_batch(split.batch for split in self.splits)), Replay):
+            self.outcome = self.replica.acknowledge_again()
+
+    def prove(self) -> None:
+        self.proven = self.replica.proven(self.reports)
+        if self.proven is None:
+            self.outcome = self.replica.acknowledge_again()
+        else:
+            self.move = self.replica.move(self.proven)
+
+    def result(self, clock: Clock) -> BatchResult:
+        """Of one that moved."""
+        proven, moved = self.proven, self.moved.to
+        if proven is None:
+            raise ValueError(f"{self.log_id} does not move")
+        return BatchResult(
+            range=proven.range,
+            records=proven.records,
+            bytes=sum(row.bytes for row in moved.ledger),
+            is_overlap=proven.is_overlap,
+            durations_s=clock.durations_s,
+            incidents=moved.incidents,
+        )
+
+
+def _parts(batch: DataFrame, replicas: Mapping[str, Replica]) -> list[_Part]:
+    found: dict[str, _Part] = {}
+    for row in planned(batch, ", ".join(replicas)):
+        replica = replicas.get(row.log_id)
+        if replica is None:  # it left the group since it was planned: it is planned anew when it is back
+            continue
+        part = found.setdefault(row.log_id, _Part(replica, []))
+        if isinstance(row, PlanFailed):
+            part.outcome = row.error.at(row.log_id)
+        else:
+            part.splits.append(row)
+    return list(found.values())
+
+
+def _open(parts: Iterable[_Part]) -> list[_Part]:
+    """Those that are not done with the batch."""
+    return [part for part in parts if part.outcome is None]
+
+
+@contextmanager
+def _turns(parts: Sequence[_Part]) -> Iterator[list[_Part]]:
+    """Those of `parts` that may read inside, as it is their turn at their masters. Each master is asked by itself."""
+    turns = [part.replica.reading() for part in parts]
+    with ThreadPoolExecutor(max(1, min(len(parts), TURNS_AT_ONCE)), "turn to read") as pool:
+        failures = list(pool.map(_entered, turns))
+    for part, failure in zip(parts, failures, strict=True):
+        part.outcome = None if failure is None else failure.at(part.log_id)
+    entered = [(part, turn) for part, turn in zip(parts, turns, strict=True) if part.outcome is None]
+    try:
+        yield [part for part, _ in entered]
+    except BaseException as error:
+        for _, turn in entered:
+            _leave(turn, error)
+        raise
+    for part, turn in entered:
+        errors = (report.error for report in part.reports)
+        _leave(turn, next((error for error in errors if error is not None and error.is_transient), None))
+
+
+def _entered(turn: AbstractContextManager[None]) -> LogtwinError | None:
+    """Enter it; what kept one from that."""
+    try:
+        turn.__enter__()
+    except LogtwinError as error:
+        return error
+    return None
+
+
+def _leave(turn: AbstractContextManager[None], error: BaseException | None) -> None:
+    """Give it back. Where reading failed in mid-stream its connections may linger, and the session has to know."""
+    if error is None:
+        turn.__exit__(None, None, None)
+        return
+    with suppress(type(error)):
+        turn.__exit__(type(error), error, None)

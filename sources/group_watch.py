@@ -1,0 +1,219 @@
+"""When the next batch of a group begins, and what of which log it reads.
+
+A log that nobody waits for is looked at on the beat of all, once an interval, and a batch is planned with what these
+looks have found. One whose producers wait is looked at far more often, and its bytes begin a batch at once; so does
+what is known to be left of an earlier batch, and an error. A look that is not answered in time leaves its log where it
+is and holds up nobody; its answer is used when it comes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from sources import standing
+from sources.asking import Asker
+from sources.errors import LogtwinError, MasterSilent
+from sources.master import MasterLog
+from sources.offsets import OffsetRange
+from sources.options import StartingOffset
+from sources.shares import shares
+from sources.standing import Standing
+from sources.watched import Watched
+
+STANDING_S: Final = 0.05
+"""How often the job's file is looked at while nothing else happens."""
+
+ROLES_S: Final = 30.0
+"""How often a master is asked whether producers wait: an operator may change it while it runs."""
+
+Kind = Literal["look", "role"]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What is to be read of each log, and what kept others from being planned; never both empty. By log id."""
+
+    batches: Mapping[str, OffsetRange]
+    errors: Mapping[str, LogtwinError]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How long is waited, in seconds: for a batch at most; for a look that a batch waits for; for the looks before a
+    run that ends by itself, which has to give a master time to be found unreachable."""
+
+    interval_s: float
+    look_deadline_s: float
+    last_look_deadline_s: float
+
+
+class GroupWatch:
+    """For one thread. `logs` are all that the job may ever list in the standing at `path`, by log id; it is told of
+    others, and leaves them alone."""
+
+    def __init__(self, logs: Mapping[str, tuple[MasterLog, StartingOffset]], path: Path, pace: Pace) -> None:
+        self._logs = {log_id: Watched(log, start) for log_id, (log, start) in logs.items()}
+        self._path = path
+        self._pace = pace
+        self._asker: Asker[tuple[Kind, str]] = Asker()
+        self._said = standing.NOTHING
+        self._beat_s = 0.0
+        self._roles_s = 0.0
+        self._ends = False  # it reads what was there once, and no more
+
+    def prepare_to_end(self) -> None:
+        """Nothing is read beyond what the logs hold now; one that cannot be looked at has an error.
+
+        Blocks until all listed logs have answered, `last_look_deadline_s` at most.
+        """
+        self._ends = True
+        self._stand()
+        self._see_all()
+
+    def next(self) -> Batch | None:
+        """The next batch, as soon as one is worth beginning. None after about an interval without one; at once where
+        the job is stopping, or where all that was there has been read after `prepare_to_end`.
+
+        Raises OSError, ValueError for a standing that cannot be read.
+        """
+        return self._next_of_the_rest() if self._ends else self._next()
+
+    def _next(self) -> Batch | None:
+        ends_s = time.monotonic() + self._pace.interval_s
+        is_first = True
+        while True:
+            said = self._stand()
+            if said.is_stopping:
+                return None
+            self._hear(0)
+            now_s = time.monotonic()
+            self._ask(now_s, is_first=is_first)  # an interval has a beat, so that None says that there was nothing
+            if self._is_worth_it():
+                return self._plan()
+            if now_s >= ends_s and not self._is_gathering():
+                return None
+            self._hear(self._until(now_s, ends_s))
+            is_first = False
+
+    def _next_of_the_rest(self) -> Batch | None:
+        if self._stand().is_stopping:
+            return None
+        self._see_all()
+        return self._plan()
+
+    def _stand(self) -> Standing:
+        """What the job says now."""
+        said = standing.read(self._path)
+        if said is not self._said:  # the same object as long as the file is the same
+            self._said = said
+            for log_id, watched in self._logs.items():
+                watched.stand(said.positions.get(log_id))
+        return said
+
+    def _ask(self, now_s: float, *, is_first: bool) -> None:
+        """What is due. The first looks of a call are waited for, as are those of the beat: they cost it little."""
+        is_beat = now_s >= self._beat_s
+        if is_beat:
+            self._beat_s = now_s + self._pace.interval_s
+        for log_id, watched in self._logs.items():
+            if watched.is_due(now_s, is_beat=is_beat):
+                is_gathered = not watched.is_late and (is_beat or is_first or watched.is_to_be_seen)
+                self._asker.ask(("look", log_id), watched.question(now_s, is_gathered=is_gathered))
+        if now_s >= self._roles_s:
+            self._roles_s = now_s + ROLES_S
+            for log_id, watched in self._logs.items():
+                self._asker.ask(("role", log_id), watched.log.is_waited_for)
+
+    def _hear(self, timeout_s: float) -> None:
+        for answer in self._asker.take(timeout_s):
+            kind, log_id = answer.key
+            watched = self._logs[log_id]
+            if kind == "look":
+                watched.hear(answer.value, answer.at_s, self._pace.look_deadline_s)
+            elif isinstance(answer.value, bool):  # who cannot say is asked again; a look says what is wrong
+                watched.is_waited_for = answer.value
+        now_s = time.monotonic()
+        for watched in self._listed():
+            watched.look_at_lateness(now_s, self._pace.look_deadline_s)
+
+    def _is_worth_it(self) -> bool:
+        listed = self._listed()
+        if any(one.news for one in listed) or any(one.is_waited_for and one.backlog for one in listed):
+            return True
+        return any(one.backlog for one in listed) and not self._is_gathering()
+
+    def _is_gathering(self) -> bool:
+        return any(one.is_gathered for one in self._listed())
+
+    def _until(self, now_s: float, ends_s: float) -> float:
+        """How long nothing happens by itself."""
+        then_s = [self._beat_s, now_s + STANDING_S]
+        if ends_s > now_s:
+            then_s.append(ends_s)
+        for watched in self._listed():
+            if watched.due_s is not None:
+                then_s.append(watched.due_s)
+            if watched.is_gathered and watched.asked_s is not None:
+                then_s.append(watched.asked_s + self._pace.look_deadline_s)
+        return min(then_s) - now_s
+
+    def _see_all(self) -> None:
+        """A look at each log that had none since it was listed; nothing is planned beyond what the first one found."""
+        now_s = time.monotonic()
+        ends_s = now_s + self._pace.last_look_deadline_s
+        while now_s < ends_s:
+            for log_id, watched in self._logs.items():
+                if watched.is_to_be_seen:
+                    self._asker.ask(("look", log_id), watched.question(now_s, is_gathered=True))
+            if all(watched.asked_s is None for watched in self._listed()):
+                break
+            for answer in self._asker.take(ends_s - now_s):
+                self._logs[answer.key[1]].hear(answer.value, answer.at_s, self._pace.last_look_deadline_s)
+            now_s = time.monotonic()
+        for watched in self._listed():
+            if watched.asked_s is not None and watched.error is None:
+                watched.error = _silent(watched, self._pace.last_look_deadline_s)
+            if watched.end is None:
+                watched.end = watched.held_end
+
+    def _plan(self) -> Batch | None:
+        budget_bytes = self._said.budget_bytes
+        backlogs = {log_id: one.backlog for log_id, one in self._logs.items()}
+        found = {log_id: backlog for log_id, backlog in backlogs.items() if backlog is not None}
+        sizes = {log_id: _size_bytes(self._logs[log_id], backlog, budget_bytes) for log_id, backlog in found.items()}
+        batches: dict[str, OffsetRange] = {}
+        for log_id, share in shares(sizes, budget_bytes).items():
+            try:
+                batches[log_id] = _part(self._logs[log_id].log, found[log_id], share)
+            except LogtwinError as error:
+                self._logs[log_id].error = error.at(log_id)
+        news = {log_id: one.news for log_id, one in self._logs.items()}
+        errors = {log_id: error for log_id, error in news.items() if error is not None}
+        for log_id in errors:
+            self._logs[log_id].told()
+        return Batch(batches, errors) if batches or errors else None
+
+    def _listed(self) -> list[Watched]:
+        return [watched for watched in self._logs.values() if watched.place is not None]
+
+
+def _size_bytes(watched: Watched, backlog: OffsetRange, budget_bytes: int) -> int:
+    """What it has to read, as far as anybody knows: one that does not count bytes may take a whole share."""
+    return backlog.size if watched.log.log_id.counts_bytes else budget_bytes
+
+
+def _part(log: MasterLog, backlog: OffsetRange, share_bytes: int) -> OffsetRange:
+    return OffsetRange(backlog.start, log.end_of_batch(backlog.start, backlog.end, share_bytes))
+
+
+def _silent(watched: Watched, deadline_s: float) -> LogtwinError:
+    return MasterSilent(
+        "the master did not say what it holds",
+        log=watched.log.log_id,
+        expected=f"an answer within {deadline_s:g} s",
+        hint=f"Check {watched.log.place}.",
+    )

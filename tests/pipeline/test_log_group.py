@@ -1,0 +1,232 @@
+"""The group of a job's logs, without Spark: what it tells the planner, and whom a query's end concerns."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from pipeline import log_group, log_replication
+from pipeline.log_group import LogGroup
+from pipeline.log_replication import LogReplication
+from pipeline.progress import Phase
+from sinks.steps import BatchResult
+from sources import standing
+from sources.errors import LogtwinError, MasterSilent
+from sources.offsets import Offset
+from sources.options import ReadOptions
+from tests.pipeline.running import job_config
+
+
+class Query:
+    """`pipeline.stream.Stream`: each start is noted, and it ends when the test says so."""
+
+    def __init__(self, *_: object) -> None:
+        self.started: list[Mapping[str, str]] = []
+        self.is_started = False
+        self.has_ended = False
+        self.in_batch = threading.Lock()
+
+    def start(self, options: Mapping[str, str], checkpoint_uri: str, trigger: Mapping[str, object]) -> None:
+        self.started.append(options)
+        self.is_started = True
+
+    def end(self) -> LogtwinError | None:
+        self.is_started = self.has_ended = False
+        return None
+
+    def stop(self) -> None:
+        pass
+
+
+class Batches:
+    """`sinks.group.Group`: says of each log what the test says."""
+
+    def __init__(self, *_: object) -> None:
+        self.outcomes: dict[str, BatchResult | LogtwinError] = {}
+
+    def apply(self, batch: object, replicas: Mapping[str, object]) -> dict[str, BatchResult | LogtwinError]:
+        return {log_id: self.outcomes[log_id] for log_id in replicas if log_id in self.outcomes}
+
+    def lost(self, replicas: object) -> dict[str, LogtwinError]:
+        return {}
+
+
+class Member:
+    """What a group asks of a `LogReplication`."""
+
+    def __init__(self, log_id: str, folder: Path) -> None:
+        self.id = log_id
+        self.options = ReadOptions(id=log_id, path=str(folder))
+        self.phase = Phase.RUNNING
+        self.turn = 1
+        self.in_use = threading.Lock()
+        self.replica = object()
+        self.noted: LogtwinError | None = None
+
+    @property
+    def is_read(self) -> bool:
+        return self.phase is Phase.RUNNING and self.noted is None
+
+    def position(self) -> Offset:
+        return Offset(0)
+
+    def note(self, error: LogtwinError) -> None:
+        self.noted = error
+
+    def restart(self) -> None:
+        self.noted, self.phase, self.turn = None, Phase.RUNNING, self.turn + 1
+
+    def end(self) -> None:
+        self.phase = Phase.DONE
+
+
+class Made:
+    """A group of two logs, that runs to their ends."""
+
+    def __init__(self, tmp_path: Path, *, available_now: bool) -> None:
+        self.a, self.b = (Member(f"rocketmq/{name}", tmp_path) for name in "ab")
+        spark = cast(Any, type("Spark", (), {"sparkContext": type("Context", (), {"defaultParallelism": 2})}))
+        members = cast(list[LogReplication], [self.a, self.b])
+        config = job_config(tmp_path / "lake", path=str(tmp_path))
+        self.group = LogGroup(cast(SparkSession, spark), config, members, available_now=available_now)
+        self.query = cast(Query, self.group._stream)
+        self.batches = cast(Batches, self.group._group)
+
+    def poll(self) -> None:
+        self.group.poll(time.monotonic())
+
+    def batch(self, **outcomes: BatchResult | LogtwinError) -> None:
+        self.batches.outcomes = {f"rocketmq/{name}": outcome for name, outcome in outcomes.items()}
+        self.group._apply(cast(DataFrame, None))
+
+    def listed(self) -> dict[str, int]:
+        said = standing.read(self.query.started[0]["standing"])
+        return {log_id: place.turn for log_id, place in said.positions.items()}
+
+
+@pytest.fixture(autouse=True)
+def _without_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(log_group, "Stream", Query)
+    monkeypatch.setattr(log_group, "Group", Batches)
+    monkeypatch.setattr(log_group, "process_folder", lambda: tmp_path)
+
+
+def test_a_log_that_met_something_leaves_the_next_batch_and_comes_back_in_another_turn(tmp_path: Path) -> None:
+    made = Made(tmp_path, available_now=False)
+    made.poll()
+    assert made.listed() == {"rocketmq/a": 1, "rocketmq/b": 1}
+    made.batch(a=MasterSilent("away"))
+    assert made.listed() == {"rocketmq/b": 1}  # before the batch ends, so before the next one is planned
+    made.a.restart()
+    made.poll()
+    assert made.listed() == {"rocketmq/a": 2, "rocketmq/b": 1}
+    assert len(made.query.started) == 1
+
+
+def test_a_log_that_came_back_while_the_query_ended_is_read_by_another_one(tmp_path: Path) -> None:
+    """The query has looked before the log was listed anew, and knows nothing of it."""
+    made = Made(tmp_path, available_now=True)
+    made.poll()
+    made.batch(a=MasterSilent("away"))
+    made.a.restart()
+    made.query.has_ended = True
+    made.poll()
+    assert (made.a.phase, made.b.phase) == (Phase.RUNNING, Phase.DONE)
+    assert len(made.query.started) == 2
+    assert made.listed() == {"rocketmq/a": 2}
+    made.query.has_ended = True
+    made.poll()
+    assert made.a.phase is Phase.DONE
+
+
+def test_a_log_that_begins_when_the_query_has_been_told_is_read_by_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Made(tmp_path, available_now=True)
+    made.a.phase = Phase.WAITING
+    write = standing.write
+
+    def write_and_begin(path: str, said: standing.Standing) -> None:
+        write(path, said)
+        if made.a.phase is Phase.WAITING:
+            made.a.phase = Phase.RUNNING
+
+    monkeypatch.setattr(standing, "write", write_and_begin)
+    made.poll()
+    assert made.listed() == {"rocketmq/b": 1}
+    made.query.has_ended = True
+    made.poll()
+    assert (made.a.phase, made.b.phase) == (Phase.RUNNING, Phase.DONE)
+
+
+def test_the_planner_is_told_by_one_thread_at_a_time_and_never_of_an_older_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job says it while it looks, and each batch when it ends."""
+    made = Made(tmp_path, available_now=False)
+    made.poll()
+    write, is_writing, may_end = standing.write, threading.Event(), threading.Event()
+
+    def write_slowly(path: str, said: standing.Standing) -> None:
+        if threading.current_thread() is looking:
+            is_writing.set()
+            may_end.wait(10)
+        write(path, said)
+
+    monkeypatch.setattr(standing, "write", write_slowly)
+    looking = threading.Thread(target=made.poll)
+    in_batch = threading.Thread(target=lambda: made.batch(b=MasterSilent("away")))
+    made.a.restart()
+    looking.start()
+    assert is_writing.wait(10)
+    in_batch.start()
+    in_batch.join(0.2)
+    may_end.set()
+    looking.join(10)
+    in_batch.join(10)
+    assert made.listed() == {"rocketmq/a": 2}
+
+
+def test_that_the_job_stops_is_not_taken_back_by_the_batch_under_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Made(tmp_path, available_now=False)
+    made.poll()
+    path, seen = made.query.started[0]["standing"], []
+
+    def end_a_batch() -> None:
+        made.batch(a=MasterSilent("away"))
+        seen.append(standing.read(path).is_stopping)
+
+    monkeypatch.setattr(made.query, "stop", end_a_batch)
+    made.group.stop()
+    assert seen == [True]
+    assert not Path(path).exists()
+
+
+def test_what_a_batch_has_noted_keeps_a_log_from_being_read_until_it_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In between it would be listed in the turn that has failed, and its error could come a second time."""
+    monkeypatch.setattr(log_replication, "Replica", lambda *_: None)
+    config = job_config(tmp_path / "lake", path=str(tmp_path))
+    one = LogReplication(cast(SparkSession, None), config, config.logs[0], available_now=False)
+    one._phase = Phase.RUNNING
+    seen: list[bool] = []
+
+    def meet(error: LogtwinError) -> bool:
+        seen.append(one.is_read)
+        return False
+
+    monkeypatch.setattr(one, "_meet", meet)
+    one.note(MasterSilent("away"))
+    assert one.poll(0.0) is Phase.WAITING
+    assert seen == [False]
+    assert one.poll(0.0) is Phase.WAITING  # met once
+    assert seen == [False]

@@ -1,0 +1,60 @@
+"""A master log that a test moves, silences, breaks. It holds no bytes: only what a planner asks for."""
+
+from __future__ import annotations
+
+import threading
+from typing import cast
+
+from sources.errors import LogtwinError
+from sources.master import MasterLog
+from sources.offsets import LogId, Offset, OffsetRange
+from tests.patience import PATIENCE_S
+
+
+def span(start: int, end: int) -> OffsetRange:
+    return OffsetRange(Offset(start), Offset(end))
+
+
+class ScriptedLog:
+    """Holds `held`; answers while `answers` is set; raises `error` instead, if there is one."""
+
+    def __init__(self, log_id: str, start: int = 0, end: int = 0, *, is_waited_for: bool = False) -> None:
+        self.log_id = LogId.parse(log_id)
+        self.held = span(start, end)
+        self.error: Exception | None = None
+        self.cut_error: LogtwinError | None = None
+        self.answers = threading.Event()
+        self.answers.set()
+        self.knows_its_role = threading.Event()
+        self.looks = 0
+        self.place = "nowhere"
+        self._is_waited_for = is_waited_for
+
+    @property
+    def log(self) -> MasterLog:
+        return cast(MasterLog, self)
+
+    def grow(self, end: int) -> None:
+        self.held = span(self.held.start, end)
+
+    def bounds(self, known: Offset | None = None) -> OffsetRange:
+        self.looks += 1
+        assert self.answers.wait(PATIENCE_S)
+        if self.error is not None:
+            raise self.error
+        return self.held
+
+    def is_waited_for(self) -> bool:
+        self.knows_its_role.set()
+        return self._is_waited_for
+
+    def boundary_after(self, offset: Offset, maximum: Offset) -> Offset:
+        return offset
+
+    def end_of_batch(self, start: Offset, maximum: Offset, max_bytes: int) -> Offset:
+        if self.cut_error is not None:
+            raise self.cut_error
+        return Offset(min(start + max_bytes, maximum))
+
+    def plan(self, wanted: OffsetRange, *, cores: int = 1) -> tuple[OffsetRange, ...]:
+        return wanted.in_pieces(-(-wanted.size // cores))

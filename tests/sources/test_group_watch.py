@@ -1,0 +1,436 @@
+"""When a batch of a group begins, and what is in it. Where nothing is to happen for a time, that is a minute here: a
+test that waited for it would be seen."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from sources import standing
+from sources.errors import AboveMaximum, BelowMinimum, CorruptRecord, LogtwinError, MasterSilent, MasterUnreachable
+from sources.group_watch import Batch, GroupWatch, Pace
+from sources.offsets import Offset, OffsetRange
+from sources.options import EARLIEST, LATEST, StartingOffset
+from sources.standing import Place, Standing
+from tests.patience import wait_until
+from tests.sources.scripted_log import ScriptedLog, span
+
+A, B, C = "rocketmq/a", "rocketmq/b", "rocketmq/c"
+LONG_S = 60.0
+SHORT_S = 0.02
+AWAY = MasterUnreachable("away")
+Where = int | None | tuple[int | None, int]
+"""A position, or that and a turn."""
+
+
+class Group:
+    """A watch over logs, and the job's side of it."""
+
+    def __init__(self, folder: Path, *logs: ScriptedLog, starting: StartingOffset = EARLIEST, **pace: float) -> None:
+        self.logs = {str(log.log_id): log for log in logs}
+        self._path = folder / "standing"
+        times = {"interval_s": LONG_S, "look_deadline_s": LONG_S, "last_look_deadline_s": LONG_S} | pace
+        given = {log_id: (log.log, starting) for log_id, log in self.logs.items()}
+        self.watch = GroupWatch(given, self._path, Pace(**times))
+
+    def say(self, places: Mapping[str, Where], *, budget: int = 10**9, is_stopping: bool = False) -> None:
+        """`places` by the last part of a log's id."""
+        said = {f"rocketmq/{name}": _place(where) for name, where in places.items()}
+        standing.write(self._path, Standing(said, budget, is_stopping))
+
+    def next(self) -> Batch:
+        batch = self.watch.next()
+        assert batch is not None
+        return batch
+
+    def ranges(self) -> dict[str, tuple[int, int]]:
+        """What the next batch reads, where nothing is wrong."""
+        batch = self.next()
+        assert not batch.errors
+        return {log_id[-1]: (one.start, one.end) for log_id, one in batch.batches.items()}
+
+
+def _place(where: Where) -> Place:
+    position, turn = where if isinstance(where, tuple) else (where, 0)
+    return Place(None if position is None else Offset(position), turn)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_takes_a_minute() -> Iterator[None]:
+    began_s = time.monotonic()
+    yield
+    assert time.monotonic() - began_s < LONG_S / 2
+
+
+# What a batch reads
+
+
+def test_a_batch_begins_at_the_positions_and_reads_what_the_masters_hold(tmp_path: Path) -> None:
+    group = Group(tmp_path, ScriptedLog(A, 0, 100), ScriptedLog(B, 50, 80), ScriptedLog(C, 0, 7))
+    group.say({"a": 30, "b": 50, "c": 7})
+    assert group.ranges() == {"a": (30, 100), "b": (50, 80)}
+
+
+def test_a_log_that_is_not_listed_is_left_alone(tmp_path: Path) -> None:
+    unlisted = ScriptedLog(B, 0, 100)
+    group = Group(tmp_path, ScriptedLog(A, 0, 100), unlisted)
+    group.say({"a": 0})
+    assert group.ranges() == {"a": (0, 100)}
+    assert unlisted.looks == 0
+
+
+def test_a_log_that_the_watch_does_not_know_is_left_alone(tmp_path: Path) -> None:
+    group = Group(tmp_path, ScriptedLog(A, 0, 100))
+    group.say({"a": 0, "b": 0})
+    assert group.ranges() == {"a": (0, 100)}
+
+
+def test_what_is_left_is_read_at_once_from_the_position_that_the_job_says(tmp_path: Path) -> None:
+    log = ScriptedLog(A, 0, 250)
+    group = Group(tmp_path, log)
+    for position, end in ((0, 100), (100, 200), (150, 250), (150, 250)):  # the third batch ended early, one failed
+        group.say({"a": position}, budget=100)
+        assert group.ranges() == {"a": (position, end)}
+    assert log.looks == 1
+
+
+def test_a_backlog_starves_nobody(tmp_path: Path) -> None:
+    group = Group(tmp_path, ScriptedLog(A, 0, 10_000), ScriptedLog(B, 0, 30), ScriptedLog(C, 0, 5000))
+    group.say({"a": 0, "b": 0, "c": 0}, budget=130)
+    assert group.ranges() == {"a": (0, 50), "b": (0, 30), "c": (0, 50)}
+
+
+def test_a_log_that_counts_ids_takes_a_share(tmp_path: Path) -> None:
+    group = Group(tmp_path, ScriptedLog("dister/a", 0, 10), ScriptedLog(B, 0, 1000))
+    standing.write(
+        tmp_path / "standing", Standing({"dister/a": Place(Offset(0)), B: Place(Offset(0))}, budget_bytes=100)
+    )
+    assert group.ranges() == {"a": (0, 10), "b": (0, 50)}
+
+
+def test_a_log_leaves_and_comes_back_at_another_position(tmp_path: Path) -> None:
+    group = Group(tmp_path, ScriptedLog(A, 0, 100), ScriptedLog(B, 0, 100))
+    group.say({"a": 0, "b": 0}, budget=20)
+    assert group.ranges() == {"a": (0, 10), "b": (0, 10)}
+    group.say({"b": 10}, budget=20)
+    assert group.ranges() == {"b": (10, 30)}
+    group.say({"a": (5, 1), "b": 30}, budget=20)
+    assert group.ranges() == {"a": (5, 15), "b": (30, 40)}
+
+
+@pytest.mark.parametrize(("starting", "start"), [(EARLIEST, 20), (LATEST, 100), (60, 60)])
+def test_without_a_position_reading_begins_where_the_options_say(
+    tmp_path: Path, starting: StartingOffset, start: int
+) -> None:
+    log = ScriptedLog(A, 20, 100)
+    group = Group(tmp_path, log, starting=starting, interval_s=SHORT_S)
+    group.say({"a": None})
+    if starting == LATEST:
+        assert group.watch.next() is None
+        log.grow(110)
+    assert group.ranges() == {"a": (start, log.held.end)}
+
+
+def test_where_latest_was_is_remembered(tmp_path: Path) -> None:
+    log = ScriptedLog(A, 0, 100)
+    group = Group(tmp_path, log, starting=LATEST, interval_s=SHORT_S)
+    group.say({"a": None})
+    assert group.watch.next() is None
+    for turn, end in enumerate((150, 200)):
+        log.grow(end)
+        group.say({"a": (None, turn)})  # what was read of it was not committed
+        while (batch := group.watch.next()) is None or batch.batches[A].end < end:
+            pass
+        assert batch.batches[A] == span(100, end)
+
+
+def test_the_earliest_record_may_go_before_it_was_read(tmp_path: Path) -> None:
+    log = ScriptedLog(A, 0, 100)
+    group = Group(tmp_path, log)
+    group.say({"a": None})
+    assert group.ranges() == {"a": (0, 100)}
+    log.held = span(40, 120)
+    group.say({"a": (None, 1)})
+    assert group.ranges() == {"a": (40, 120)}
+
+
+# When it begins
+
+
+def test_nothing_begins_while_the_job_is_stopping(tmp_path: Path) -> None:
+    group = Group(tmp_path, ScriptedLog(A, 0, 100))
+    group.say({"a": 0}, is_stopping=True)
+    assert group.watch.next() is None
+
+
+def test_a_stop_is_heard_while_nothing_happens(tmp_path: Path) -> None:
+    log = ScriptedLog(A, 0, 0)
+    group = Group(tmp_path, log)
+    group.say({"a": 0})
+
+    def stop() -> None:
+        wait_until(lambda: log.looks > 0, "a look")
+        group.say({}, is_stopping=True)
+
+    stopper = threading.Thread(target=stop)
+    stopper.start()
+    assert group.watch.next() is None
+    stopper.join()
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_where_nothing_is_to_be_read_nothing_begins(tmp_path: Path, exists: bool) -> None:
+    log = ScriptedLog(A, 0, 100)
+    group = Group(tmp_path, log, interval_s=SHORT_S)
+    if exists:
+        group.say({})
+    began_s = time.monotonic()
+    assert group.watch.next() is None
+    assert time.monotonic() - began_s >= SHORT_S
+    assert log.looks == 0
+
+
+def test_a_quiet_log_is_looked_at_once_an_interval(tmp_path: Path) -> None:
+    log = ScriptedLog(A, 0, 100)
+    interval_s = 0.1
+    group = Group(tmp_path, log, interval_s=interval_s)
+    group.say({"a": 100})
+    began_s = time.monotonic()
+    for _ in range(3):
+        assert group.watch.next() is None
+    assert 3 <= log.looks <= 1 + (time.monotonic() - began_s) / interval_s
+    log.grow(110)
+    assert group.ranges() == {"a": (100, 110)}
+
+
+def test_a_log_that_is_listed_is_looked_at_at_once(tmp_path: Path) -> None:
+    group = Group(tmp_path, ScriptedLog(A, 0, 100), ScriptedLog(B, 0, 100))
+    group.say({"a": 0})
+    assert group.ranges() == {"a": (0, 100)}
+    group.say({"a": 100, "b": 0})
+    assert group.ranges() == {"b": (0, 100)}
+
+
+def test_bytes_that_producers_wait_for_begin_a_batch_at_once(tmp_path: Path) -> None:
+    quiet, waited = ScriptedLog(A, 0, 100), ScriptedLog(B, 0, 100, is_waited_for=True)
+    group = Group(tmp_path, quiet, waited)
+    group.say({"a": 100, "b": 100})
+    found: list[Batch | None] = []
+    planner = threading.Thread(target=lambda: found.append(group.watch.next()))
+    planner.start()
+    wait_until(lambda: waited.looks >= 5, "looks between the beats")
+    quiet.grow(130)
+    waited.grow(120)
+    planner.join(LONG_S)
+    assert found == [Batch({B: span(100, 120)}, {})]
+    assert quiet.looks == 1
+
+
+def test_waiting_producers_wait_for_no_other_master(tmp_path: Path) -> None:
+    silent, waited = ScriptedLog(A, 0, 100), ScriptedLog(B, 0, 100, is_waited_for=True)
+    silent.answers.clear()
+    group = Group(tmp_path, silent, waited)
+    group.say({"a": 0, "b": 0})
+    assert group.ranges() == {"b": (0, 100)}
+    silent.answers.set()
+
+
+def test_many_logs_are_looked_at_side_by_side(tmp_path: Path) -> None:
+    """None answers before all were asked."""
+    all_asked = threading.Barrier(40)
+
+    class Together(ScriptedLog):
+        def bounds(self, known: Offset | None = None) -> OffsetRange:
+            all_asked.wait(LONG_S)
+            return super().bounds(known)
+
+    logs = [Together(f"rocketmq/l{number}", 0, 10) for number in range(40)]
+    group = Group(tmp_path, *logs)
+    group.say({f"l{number}": 0 for number in range(40)})
+    assert len(group.next().batches) == 40
+
+
+# Masters that are slow or silent
+
+
+def test_a_silent_master_holds_up_nobody_and_its_answer_is_used_when_it_comes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    silent, other = ScriptedLog(A, 0, 100), ScriptedLog(B, 0, 100)
+    silent.answers.clear()
+    group = Group(tmp_path, silent, other, interval_s=0.05, look_deadline_s=0.05)
+    group.say({"a": 0, "b": 0})
+    for position in (0, 100, 200):
+        other.grow(position + 100)
+        group.say({"a": 0, "b": position})
+        while (batch := group.watch.next()) is None:
+            pass
+        assert set(batch.batches) == {B}
+    assert silent.looks == 1  # it is asked once until it has answered
+    group.say({"a": 0, "b": 300})
+    silent.answers.set()
+    while (batch := group.watch.next()) is None:
+        pass
+    assert batch == Batch({A: span(0, 100)}, {})
+    group.say({"a": 100, "b": 300})
+    wait_until(lambda: group.watch.next() is None and "in time again" in caplog.text, "it is in time again")
+    assert [message.split(":")[0] for message in caplog.messages if "does not answer" in message].count(A) == 1
+
+
+def test_a_master_that_was_late_is_not_waited_for_again(tmp_path: Path) -> None:
+    """Until it was in time once: asked anew after each late answer, it is silent again."""
+    answers = threading.Semaphore(0)
+
+    class Slow(ScriptedLog):
+        def bounds(self, known: Offset | None = None) -> OffsetRange:
+            self.looks += 1
+            assert answers.acquire(timeout=LONG_S)
+            return self.held
+
+    slow, deadline_s = Slow(A, 0, 0), 1.0
+    group = Group(tmp_path, slow, ScriptedLog(B, 0, 10), interval_s=SHORT_S, look_deadline_s=deadline_s)
+    group.say({"a": 0, "b": 10})
+    assert group.watch.next() is None  # waited for the deadline
+    began_s = time.monotonic()
+    for rounds in range(1, 6):
+        answers.release()
+        wait_until(lambda: group.watch.next() is None and slow.looks > rounds, "it is asked anew")  # noqa: B023
+    assert time.monotonic() - began_s < 4 * deadline_s
+    answers.release()
+
+
+# What goes wrong
+
+
+def test_an_error_is_told_once_and_at_once_with_what_the_others_have(tmp_path: Path) -> None:
+    broken, other = ScriptedLog(A, 0, 100), ScriptedLog(B, 0, 100)
+    broken.error = AWAY
+    group = Group(tmp_path, broken, other, interval_s=SHORT_S)
+    group.say({"a": 0, "b": 0})
+    first = group.next()
+    errors = dict(first.errors)
+    if not first.batches:  # it may have come before the other's answer
+        assert group.ranges() == {"b": (0, 100)}
+    assert {log_id: (type(error), error.log) for log_id, error in errors.items()} == {A: (MasterUnreachable, A)}
+    group.say({"a": 0, "b": 100})  # the job does not know of it yet
+    assert group.watch.next() is None
+    assert broken.looks == 1
+
+
+@pytest.mark.parametrize("is_seen", [True, False], ids=["away between", "in one stroke"])
+def test_a_log_that_is_listed_again_is_looked_at_again(tmp_path: Path, is_seen: bool) -> None:
+    log = ScriptedLog(A, 0, 100)
+    log.error = AWAY
+    group = Group(tmp_path, log, interval_s=SHORT_S)
+    for turn in range(3):
+        group.say({"a": (0, turn)})
+        assert set(group.next().errors) == {A}
+        if is_seen:
+            group.say({})
+            assert group.watch.next() is None
+    log.error = None
+    group.say({"a": (0, 3)})
+    assert group.ranges() == {"a": (0, 100)}
+
+
+@pytest.mark.parametrize(("position", "error"), [(19, BelowMinimum), (101, AboveMaximum)])
+def test_a_position_that_the_master_does_not_hold(tmp_path: Path, position: int, error: type[LogtwinError]) -> None:
+    group = Group(tmp_path, ScriptedLog(A, 20, 100))
+    group.say({"a": position})
+    batch = group.next()
+    assert {log_id: type(found) for log_id, found in batch.errors.items()} == {A: error}
+    assert batch.errors[A].offset == position
+    assert not batch.batches
+
+
+def test_a_defect_stops_one_log(tmp_path: Path) -> None:
+    broken, other = ScriptedLog(A, 0, 100), ScriptedLog(B, 0, 100)
+    broken.error = RuntimeError("oops")
+    group = Group(tmp_path, broken, other)
+    group.say({"a": 0, "b": 0})
+    errors: dict[str, LogtwinError] = {}
+    batches: dict[str, OffsetRange] = {}
+    while not (errors and batches):
+        batch = group.next()
+        errors, batches = errors | dict(batch.errors), batches | dict(batch.batches)
+    assert "oops" in str(errors[A])
+    assert batches == {B: span(0, 100)}
+
+
+def test_a_log_that_cannot_be_cut_costs_the_others_nothing(tmp_path: Path) -> None:
+    broken = ScriptedLog(A, 0, 100)
+    broken.cut_error = CorruptRecord("no record", offset=7)
+    group = Group(tmp_path, broken, ScriptedLog(B, 0, 100))
+    group.say({"a": 0, "b": 0})
+    batch = group.next()
+    assert batch.batches == {B: span(0, 100)}
+    assert (type(batch.errors[A]), batch.errors[A].log) == (CorruptRecord, A)
+
+
+def test_an_error_about_where_the_log_stood_before_says_nothing(tmp_path: Path) -> None:
+    """Retention passes the position while a batch that leads beyond it is committed."""
+    log = ScriptedLog(A, 0, 100, is_waited_for=True)
+    group = Group(tmp_path, log, interval_s=SHORT_S)
+    group.say({"a": 0}, budget=50)
+    assert group.ranges() == {"a": (0, 50)}
+    log.knows_its_role.wait(LONG_S)
+    log.answers.clear()
+    looks = log.looks
+    wait_until(lambda: group.watch.next() is not None and log.looks > looks, "a look from 0 is under way")
+    log.held = span(50, 120)
+    group.say({"a": 50})
+    assert group.ranges() == {"a": (50, 100)}  # of what is known
+    log.answers.set()
+    group.say({"a": 100})
+    while (batch := group.watch.next()) is None:
+        pass
+    assert batch == Batch({A: span(100, 120)}, {})
+
+
+# Reading what is there, and ending
+
+
+def test_a_run_that_ends_reads_what_was_there_when_it_began(tmp_path: Path) -> None:
+    log, other = ScriptedLog(A, 0, 100), ScriptedLog(B, 0, 30)
+    group = Group(tmp_path, log, other)
+    group.say({"a": 0, "b": 0}, budget=60)
+    group.watch.prepare_to_end()
+    for each in (log, other):
+        each.grow(500)
+    assert group.ranges() == {"a": (0, 30), "b": (0, 30)}
+    group.say({"a": 30, "b": 30}, budget=60)
+    assert group.ranges() == {"a": (30, 90)}
+    group.say({"a": (90, 1), "b": 30})  # looked at again
+    assert group.ranges() == {"a": (90, 100)}
+    group.say({"a": 100, "b": 30})
+    assert group.watch.next() is None
+
+
+def test_a_run_that_ends_tells_what_it_could_not_look_at(tmp_path: Path) -> None:
+    away, silent, other = ScriptedLog(A, 0, 100), ScriptedLog(B, 0, 100), ScriptedLog(C, 0, 100)
+    away.error = AWAY
+    silent.answers.clear()
+    group = Group(tmp_path, away, silent, other, last_look_deadline_s=0.2)
+    group.say({"a": 0, "b": 0, "c": 0})
+    group.watch.prepare_to_end()
+    batch = group.next()
+    assert {log_id: type(error) for log_id, error in batch.errors.items()} == {A: MasterUnreachable, B: MasterSilent}
+    assert batch.batches == {C: span(0, 100)}
+    group.say({"a": 0, "b": 0, "c": 100})
+    assert group.watch.next() is None
+    away.error = None
+    group.say({"a": (0, 1), "c": 100})
+    assert group.ranges() == {"a": (0, 100)}
+    silent.answers.set()
+
+
+def test_a_run_that_ends_ends_at_once_when_the_job_is_stopping(tmp_path: Path) -> None:
+    group = Group(tmp_path, ScriptedLog(A, 0, 100))
+    group.say({"a": 0})
+    group.watch.prepare_to_end()
+    group.say({"a": 0}, is_stopping=True)
+    assert group.watch.next() is None

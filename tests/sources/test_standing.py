@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from sources import standing
+from sources.offsets import Offset
+from sources.standing import NOTHING, Place, Standing
+
+ONE = Standing({"rocketmq/a": Place(Offset(5), 2), "rocketmq/b": Place(None)}, budget_bytes=1000)
+STOPPING = Standing({}, budget_bytes=1000, is_stopping=True)
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "standing"
+    for said in (ONE, STOPPING, ONE):
+        standing.write(path, said)
+        assert standing.read(path) == said
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_without_a_file_nothing_is_to_be_read(tmp_path: Path) -> None:
+    assert standing.read(tmp_path / "standing") == NOTHING
+    assert not NOTHING.positions
+
+
+def test_a_file_of_another_kind_is_said(tmp_path: Path) -> None:
+    (tmp_path / "standing").write_text("[")
+    with pytest.raises(ValueError, match="Expecting"):
+        standing.read(tmp_path / "standing")
+
+
+def test_a_reader_never_sees_half_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "standing"
+    done = threading.Event()
+    long = Standing({f"rocketmq/{number}": Place(Offset(number)) for number in range(2000)}, budget_bytes=1)
+
+    def rewrite() -> None:
+        while not done.is_set():
+            standing.write(path, long)
+            standing.write(path, STOPPING)
+
+    writer = threading.Thread(target=rewrite)
+    writer.start()
+    try:
+        seen = {len(standing.read(path).positions) for _ in range(300)}
+    finally:
+        done.set()
+        writer.join()
+    assert seen <= {0, 2000}
