@@ -34,7 +34,7 @@ from sinks.ledger import BACKFILL
 from sinks.position import Held, LogTable
 from sinks.proof.completeness import Completeness, Reason
 from sinks.proof.stored_log import StoredLog
-from sinks.tables import LOG
+from sinks.tables import log_table
 from sinks.upkeep.retention import Retention
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError
@@ -89,7 +89,7 @@ def run_backfill(
     CoverageError (the source is another log), RepairPending, ReplicaError, and what reading and `alone_at` raise; what
     was committed before that stays.
     """
-    table = LogTable(spark, LOG.path(absolute(config.warehouse)), options.log_id)
+    table = LogTable(spark, log_table(options.log_id).path(absolute(config.warehouse)), options.log_id)
     holes = _wanted_holes(spark, config.warehouse, options, table.read(), wanted)
     if dry_run:
         return BackfillResult(log_id=options.id, holes=holes, remaining=holes)

@@ -21,17 +21,14 @@ from rich.text import Text
 from pipeline.config import Config
 from pipeline.display import extent, moment, number
 from pipeline.topics_held import HeldTopic, held_topics
-from sinks.holes import Holes
 from sinks.incidents import Incident, IncidentRow, IncidentsTable
-from sinks.kafka.state import PartitionState, TopicState
-from sinks.ledger import app_id, fill_app_id, topic_app_id
+from sinks.ledger import app_id, fill_app_id
 from sinks.position import Held, LogTable
 from sinks.proof.completeness import Accounts, Completeness, Missing, Reason, Stretch
 from sinks.proof.whole_ledger import Owed, read_ledger
-from sinks.tables import LOG
+from sinks.tables import LOG, log_table
 from sinks.warehouse import absolute
 from sources.errors import CoverageError, ReplicaError
-from sources.master_topic import topic_and_number
 from sources.offsets import LogId, Offset, OffsetRange, Position
 
 _LOOKS: Final = 10
@@ -80,34 +77,16 @@ def _coverage(spark: SparkSession, warehouse: str, log_id: LogId, *, has_table: 
 
 
 def _topic_coverages(spark: SparkSession, warehouse: str, topic: HeldTopic) -> list[LogCoverage]:
-    if topic.state is None or topic.state.topic_id is None:
-        return [LogCoverage(log_id=topic.log_id, epoch=0, complete=None)]
-    state = topic.state
-    return [
-        LogCoverage(
-            log_id=log_id,
-            epoch=one.epoch,
-            complete=Completeness.of(partition_accounts(spark, warehouse, state, log_id, one)),
+    found = [_coverage(spark, warehouse, log_id, has_table=True) for log_id, _ in topic.partitions()]
+    if any(one.complete is None for one in found):
+        raise ReplicaError(
+            "the table kafka_log is of an older version",
+            log=topic.log_id,
+            expected="a state of each partition",
+            found="one of the topic as a whole",
+            hint="Start logtwin replicate once: it takes the state apart.",
         )
-        for log_id, one in topic.partitions()
-    ]
-
-
-def partition_accounts(
-    spark: SparkSession, warehouse: str, topic: TopicState, log_id: LogId, state: PartitionState
-) -> Accounts:
-    """What the tables say of a partition that stands at `state`. What the stream adds meanwhile lies above that."""
-    topic_log, number = topic_and_number(log_id)
-    owed = Owed(topic_app_id(topic_log), topic.commits, [of.one for of in topic.ledger if of.partition == number])
-    passed = [of.one for of in topic.incidents if of.partition == number]
-    return Accounts(
-        epoch=state.epoch,
-        position=state.offset,
-        first=state.first,
-        holes=Holes.before(state.first).with_lost(state.holes),
-        ledger=read_ledger(spark, warehouse, log_id, [owed]),
-        incidents=_incidents(spark, warehouse, log_id, state.epoch, passed),
-    )
+    return found or [LogCoverage(log_id=topic.log_id, epoch=0, complete=None)]
 
 
 def _incidents(
@@ -125,7 +104,7 @@ def read_accounts(spark: SparkSession, warehouse: str, log_id: LogId) -> Account
     They are read until the holes were the same before and after: what the stream adds meanwhile lies above the position
     that was read first. Raises ReplicaError.
     """
-    table = LogTable(spark, LOG.path(absolute(warehouse)), log_id)
+    table = LogTable(spark, log_table(log_id).path(absolute(warehouse)), log_id)
     held = table.read()
     for _ in range(_LOOKS):
         if held.state is None or held.state.offset is None:

@@ -179,9 +179,9 @@ def _show_proof(console: Console, spark: SparkSession, config: Config, options: 
     if problem is not None:
         raise problem
     for held in held_topics(spark, config):
-        if held.state is not None:
+        if held.positions:
             counts = partition_counts(
-                spark, config.warehouse, options.servers, held.log_id, held.state, group=options.group
+                spark, config.warehouse, options.servers, held.log_id, held.positions, group=options.group
             )
             _show_counts(console, counts, options.group)
 

@@ -20,12 +20,10 @@ from rich.text import Text
 from pipeline.config import Config
 from pipeline.display import extent, moment, number
 from pipeline.session import build_session, spark_log
-from pipeline.topics_held import topic_state
-from sinks.holes import Holes
 from sinks.incidents import IncidentRow, IncidentsTable, State, logs_with_incidents
 from sinks.position import LogTable
 from sinks.quarantined import Quarantined, quarantined
-from sinks.tables import LOG
+from sinks.tables import log_table
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError
 from sources.loss import Condition, Way
@@ -114,11 +112,7 @@ class Incidents:
         return IncidentsTable(self._spark, self._config.warehouse, log_id)
 
     def _missing(self, log_id: LogId, place: OffsetRange) -> tuple[OffsetRange, ...]:
-        if log_id.kind == "kafka":
-            topic, number = topic_and_number(log_id)
-            state = topic_state(self._spark, self._config.warehouse, topic)
-            return () if state is None else Holes(ranges=state.partition(number).holes).within(place)
-        path = LOG.path(absolute(self._config.warehouse))
+        path = log_table(log_id).path(absolute(self._config.warehouse))
         if not DeltaTable.isDeltaTable(self._spark, path):
             return ()
         return LogTable(self._spark, path, log_id).read().holes.within(place)

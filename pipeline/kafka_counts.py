@@ -16,7 +16,6 @@ from kafka.admin import KafkaAdminClient
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from sinks.kafka.state import TopicState
 from sinks.tables import KAFKA_LOG, LEDGER, TableSpec
 from sinks.warehouse import absolute
 from sources.errors import Divergent
@@ -51,10 +50,9 @@ class PartitionCounts:
 
 
 def partition_counts(
-    spark: SparkSession, warehouse: str, server: str, topic: LogId, state: TopicState, *, group: str
+    spark: SparkSession, warehouse: str, server: str, topic: LogId, positions: Mapping[int, int], *, group: str
 ) -> list[PartitionCounts]:
-    """One a partition, in order. `state` is of the topic, and no job moves it meanwhile."""
-    positions = {number: int(one.offset) for number, one in sorted(state.partitions.items())}
+    """One a partition, in order. `positions` are the replica's, and no job moves them meanwhile."""
     name = topic.name.rpartition("/")[2]
     consumed = _consumed(server, name, positions)
     committed = _group_offsets(server, name, group)

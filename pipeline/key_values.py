@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pipeline.config import Config
 from sinks.key_values import KeyValues, MapPosition, MapView
 from sinks.position import LogTable
-from sinks.tables import LOG
+from sinks.tables import log_table
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError
 from sources.offsets import LogId, Offset
@@ -47,7 +47,7 @@ class ReplicaMap:
                 found="none",
                 hint="logtwin replicate brings it.",
             )
-        state = LogTable(spark, LOG.path(absolute(config.warehouse)), log_id).read().state
+        state = LogTable(spark, log_table(log_id).path(absolute(config.warehouse)), log_id).read().state
         at = view.position.offset if state is None or state.offset is None else state.offset
         return cls(log_id, entries, view, view.position, at)
 

@@ -1,4 +1,4 @@
-"""The logs of a job that share the table log: one query, one batch and one commit for all of them.
+"""The logs of a job that share a table: one query, one batch and one commit for all of them.
 
 The query reads those that are running. Which they are, and where the table is, the job tells the process that plans
 the batches in a file (`sources/standing.py`), anew after each commit: a log that fails is left out of the next batch,
@@ -20,16 +20,17 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.config import Config
-from pipeline.log_replication import LogReplication
 from pipeline.process_folder import process_folder
 from pipeline.progress import Phase
+from pipeline.replication import Replication
 from pipeline.stream import CHECK_OWNERSHIP_EVERY_S, Stream
 from sinks.group import Group
 from sinks.steps import BatchResult, Step, no_step
+from sinks.tables import TableSpec
 from sources import standing
 from sources.errors import LogtwinError, ReplicaError
-from sources.group import logs_option
-from sources.standing import Place, Standing
+from sources.group import logs_options
+from sources.standing import Standing
 
 log = logging.getLogger(__name__)
 
@@ -38,13 +39,17 @@ PATIENCE_S = 1.0
 
 
 class LogGroup:
-    """Driver only. `poll` now and then, then `stop`. Its members are started, polled and stopped by the job."""
+    """Driver only. `poll` now and then, then `stop`. Its members are started, polled and stopped by the job.
+
+    They are logs, or topics, whose partitions are logs; all are in `table`.
+    """
 
     def __init__(
         self,
         spark: SparkSession,
         config: Config,
-        members: Sequence[LogReplication],
+        table: TableSpec,
+        members: Sequence[Replication],
         *,
         available_now: bool,
         on_step: Callable[[Step], None] | None = None,
@@ -53,10 +58,9 @@ class LogGroup:
         self._members = {one.id: one for one in members}
         self._available_now = available_now
         self._cores = spark.sparkContext.defaultParallelism
-        self._group = Group(
-            spark, config.warehouse, on_step or no_step, patience_s=None if available_now else PATIENCE_S
-        )
-        self._stream = Stream(spark, "log", self._apply)
+        patience_s = None if available_now else PATIENCE_S
+        self._group = Group(spark, config.warehouse, on_step or no_step, table=table, patience_s=patience_s)
+        self._stream = Stream(spark, table.name, self._apply)
         self._folder = Path(tempfile.mkdtemp(prefix="query-", dir=process_folder()))
         self._said: Standing | None = None
         self._saying = threading.Lock()  # the job says it, and each batch
@@ -84,7 +88,7 @@ class LogGroup:
         self._stream.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _read(self) -> list[LogReplication]:
+    def _read(self) -> list[Replication]:
         return [one for one in self._members.values() if one.is_read]
 
     def _is_wanted(self) -> bool:
@@ -93,10 +97,10 @@ class LogGroup:
         return bool(self._read()) and not (self._available_now and is_beginning)
 
     def _start(self) -> None:
-        said = self._tell()
-        self._in_query = {log_id: place.turn for log_id, place in said.positions.items()}
+        self._tell()
+        self._in_query = {one.id: one.turn for one in self._read()}
         options = {
-            "logs": logs_option([one.options for one in self._members.values()]),
+            **logs_options([one.options for one in self._members.values()]),
             "standing": str(self._folder / "standing.json"),
             "cores": str(self._cores),
             "triggerIntervalS": str(self._config.trigger_interval_s),
@@ -124,26 +128,26 @@ class LogGroup:
         for one in self._read():
             one.note(error.of(one.id))
 
-    def _tell(self) -> Standing:
+    def _tell(self) -> None:
         """Say which logs are to be read, and from where, unless that has been said; from any thread."""
         with self._saying:
-            places = {one.id: Place(one.position(), one.turn) for one in self._read()}
-            most = max(one.options.max_bytes_per_trigger for one in self._members.values())
+            places = {log_id: place for one in self._read() for log_id, place in one.places.items()}
+            most = max(one.batch_bytes for one in self._members.values())
             said = Standing(places, most, self._is_stopping)
             if said != self._said:
                 standing.write(self._folder / "standing.json", said)
                 self._said = said
-            return said
 
     def _apply(self, batch: DataFrame) -> None:
         with _all_held(self._read()) as members:
-            outcomes = self._group.apply(batch, {one.id: one.replica for one in members})
+            replicas = {log_id: replica for one in members for log_id, replica in one.replicas.items()}
+            outcomes = self._group.apply(batch, replicas)
             for one in members:
-                outcome = outcomes.get(one.id)
-                if isinstance(outcome, BatchResult):
-                    one.took(outcome)
-                elif outcome is not None:
-                    one.note(outcome)
+                found = [outcomes[log_id] for log_id in one.replicas if log_id in outcomes]
+                one.took([outcome for outcome in found if isinstance(outcome, BatchResult)])
+                for outcome in found:
+                    if isinstance(outcome, LogtwinError):
+                        one.note(outcome)
         self._tell()
 
     def _check_owners(self) -> None:
@@ -152,10 +156,11 @@ class LogGroup:
             return  # the batch that is under way finds out by itself
         try:
             with _all_held(self._read()) as members:
-                lost = self._group.lost(one.replica for one in members) if members else {}
+                replicas = [replica for one in members for replica in one.replicas.values()]
+                lost = self._group.lost(replicas) if replicas else {}
                 for one in members:
-                    if one.id in lost:
-                        one.note(lost[one.id])
+                    for error in (lost[log_id] for log_id in one.replicas if log_id in lost):
+                        one.note(error)
         except ReplicaError as error:
             log.warning("cannot tell whether this job still owns its logs: %s", error)
         finally:
@@ -163,7 +168,7 @@ class LogGroup:
 
 
 @contextmanager
-def _all_held(members: Iterable[LogReplication]) -> Iterator[list[LogReplication]]:
+def _all_held(members: Iterable[Replication]) -> Iterator[list[Replication]]:
     """Those of `members` that nobody else is at just now, for as long as it lasts."""
     held = [one for one in members if one.in_use.acquire(blocking=False)]
     try:

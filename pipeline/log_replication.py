@@ -8,7 +8,7 @@ is lost, and what is done about it, `pipeline/loss_policy.py` decides.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
@@ -43,20 +43,32 @@ class LogReplication(Replication):
         take_over: bool = False,
     ) -> None:
         super().__init__(spark, config, options.log_id, available_now=available_now, take_over=take_over)
-        self.options = options
+        self._options = options
         self._log: MasterLog = open_log(options)
         self._watch = MasterWatch(self._log)
         self._session: Session = self._log.open_session(self._prove_master)
-        self.replica = Replica(spark, config.warehouse, self._log, self._session, self._writer)
+        self._replica = Replica(spark, config.warehouse, self._log, self._session, self._writer)
         self._losses = LossRecord(options.on_loss, self._mend if self._log.overrules else None)
         self._other_master: LogtwinError | None = None  # what a connection of the session has found
+
+    @property
+    def replicas(self) -> Mapping[str, Replica]:
+        return {self.id: self._replica}
+
+    @property
+    def options(self) -> ReadOptions:
+        return self._options
+
+    @property
+    def batch_bytes(self) -> int:
+        return self._options.max_bytes_per_trigger
 
     def progress(self) -> Progress:
         """How it stands, from any thread."""
         # In this order: a batch moves them in the other, so that each is at most the next at every moment.
         session = self._session.state
-        position = self.position()
-        received = self.replica.received() if self._is_open else None
+        position = self._position()
+        received = self._replica.received() if self._is_open else None
         bounds = self._watch.bounds
         seen = [offset for offset in (None if bounds is None else bounds.end, position) if offset is not None]
         return self._progress(
@@ -69,7 +81,7 @@ class LogReplication(Replication):
             master_minimum=None if bounds is None else bounds.start,
             master_maximum=max(seen, default=None),
             lag_s=self._watch.lag_s(position, time.monotonic()),
-            until_loss=self._watch.until_loss(position, self.replica.newest_stored_us() if self._is_open else None),
+            until_loss=self._watch.until_loss(position, self._replica.newest_stored_us() if self._is_open else None),
             incidents=self._losses.counts,
         )
 
@@ -78,22 +90,22 @@ class LogReplication(Replication):
         counted_for_s = self._log.counted_for_s()
         if counted_for_s is not None:
             check_alone(self._config.warehouse, self._log_id, self._writer.run, counted_for_s, self._publisher.before)
-        self._watch.ask(self.position(), time.monotonic())
-        return self.replica.open()
+        self._watch.ask(self._position(), time.monotonic())
+        return self._replica.open()
 
     def _resume(self) -> None:
-        position = self.replica.position()
+        position = self._replica.position()
         if position is not None:
             # What the table holds may be promised at once: the master need not wait for new data to hear of it.
-            self.replica.prove_master()
+            self._replica.prove_master()
             self._session.acknowledge(position)
 
-    def took(self, result: BatchResult) -> None:
-        self._losses.count(incident.condition for incident in result.incidents)
-        super().took(result)
+    def took(self, results: Sequence[BatchResult]) -> None:
+        self._losses.count(incident.condition for result in results for incident in result.incidents)
+        super().took(results)
 
     def _ask_master(self, now_s: float) -> None:
-        self._watch.poll(self.position(), now_s)
+        self._watch.poll(self._position(), now_s)
 
     def _disproof(self) -> LogtwinError | None:
         return self._other_master
@@ -101,17 +113,17 @@ class LogReplication(Replication):
     def _prove_master(self) -> None:
         """For the session, in its thread, which tries again: a master that is another one must end the log instead."""
         try:
-            self.replica.prove_in_turn()
+            self._replica.prove_in_turn()
         except LogtwinError as error:
             if not error.is_transient:
                 self._other_master = error
             raise
 
     def _meet(self, error: LogtwinError) -> bool:
-        return self._losses.meet(error, LostLog(self.replica, self._watch, self.position()))
+        return self._losses.meet(error, LostLog(self._replica, self._watch, self._position()))
 
     def _explained(self, error: LogtwinError) -> LogtwinError:
-        return explained(error, self.options.on_loss, self.position())
+        return explained(error, self._options.on_loss, self._position())
 
     def _mend(self) -> None:
         mend(self._spark, self._config.warehouse, self._log, self._writer, is_owner=self._is_open)
@@ -122,6 +134,6 @@ class LogReplication(Replication):
     def _close_session(self) -> None:
         self._session.close()
 
-    def position(self) -> Offset | None:
+    def _position(self) -> Offset | None:
         """Up to where it is committed; None before it is open, and before the first commit."""
-        return self.replica.position() if self._is_open else None
+        return self._replica.position() if self._is_open else None

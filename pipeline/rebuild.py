@@ -21,7 +21,7 @@ from sinks.kernel import KernelTable
 from sinks.position import LogTable
 from sinks.proof.proven import Proof, check_joined, not_joined, proven_ranges
 from sinks.proof.stored import parts, read
-from sinks.tables import LOG
+from sinks.tables import log_table
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError, ReplicaError, naming
 from sources.master import BLANK, RECORD_SCHEMA
@@ -55,7 +55,7 @@ class Rebuild:
         if not self._log_id.counts_bytes:
             raise _without_segments(self._log_id)
         self._master = open_log(options)
-        self._folder = LOG.path(absolute(warehouse))
+        self._folder = log_table(self._log_id).path(absolute(warehouse))
         table = KernelTable(spark, self._folder)
         if table.snapshot() is None:
             raise _nothing(self._log_id, self._folder)

@@ -17,6 +17,7 @@ from pipeline.log_replication import LogReplication
 from pipeline.progress import ENDED, Phase, Progress
 from pipeline.replication import Replication
 from sinks.steps import Step
+from sinks.tables import KAFKA_LOG, LOG, TableSpec
 from sources.errors import ConfigurationError, LogtwinError, NotAlone
 
 log = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ class _Ways(TypedDict):
 
 
 class Job:
-    """Every log and topic of a configuration, replicated side by side: the logs as one group, each topic by itself.
+    """Every log and topic of a configuration, replicated side by side: those of a table are one group.
 
     With `take_over` also those that another job replicates just now: that one loses them.
     Raises ConfigurationError, MasterError where a pattern of topics has to be asked for.
@@ -59,16 +60,20 @@ class Job:
     ) -> None:
         self.available_now = available_now
         ways: _Ways = {"available_now": available_now, "take_over": take_over}
-        logs = [LogReplication(spark, config, options, **ways) for options in config.logs]
-        self._group = LogGroup(spark, config, logs, available_now=available_now, on_step=on_step) if logs else None
-        self.logs: list[Replication] = [*logs]
+        members: dict[TableSpec, list[Replication]] = {
+            LOG: [LogReplication(spark, config, options, **ways) for options in config.logs]
+        }
         if config.topics:
             # Here, so that a job without topics need not import what speaks to Kafka.
             from pipeline.topic_replication import TopicReplication
 
-            self.logs += [
-                TopicReplication(spark, config, one, on_step=on_step, **ways) for one in config.asked_topics()
-            ]
+            members[KAFKA_LOG] = [TopicReplication(spark, config, one, **ways) for one in config.asked_topics()]
+        self._groups = [
+            LogGroup(spark, config, table, of_table, available_now=available_now, on_step=on_step)
+            for table, of_table in members.items()
+            if of_table
+        ]
+        self.logs = [one for of_table in members.values() for one in of_table]
         if not self.logs:
             raise ConfigurationError(
                 "there is nothing to replicate", expected="a topic that matches a pattern of [[topics]]", found="none"
@@ -130,8 +135,8 @@ class Job:
                 self._raise_of(before)
                 self._busy[one] = self._pool.submit(self._poll_one, one)
         wait(self._busy.values(), LOOK_S)
-        if self._group is not None:
-            self._group.poll(time.monotonic())
+        for group in self._groups:
+            group.poll(time.monotonic())
         return all(one.phase in ENDED for one in self.logs)
 
     def _poll_one(self, one: Replication) -> None:
@@ -164,8 +169,8 @@ class Job:
         """End every query and session. Idempotent."""
         self._stop.set()
         wait(self._busy.values(), CLOSE_S)
-        if self._group is not None:
-            self._group.stop()
+        for group in self._groups:
+            group.stop()
         with ThreadPoolExecutor(min(len(self.logs), AT_ONCE)) as pool:
             list(pool.map(lambda one: one.stop(), self.logs))
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -24,10 +24,11 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pydantic import BaseModel
 from pyspark.sql import SparkSession
 
 from pipeline.config import Config
@@ -35,10 +36,12 @@ from pipeline.metadata_sync import MetadataSync
 from pipeline.progress import ENDED, Phase, Progress
 from pipeline.run_state import Publisher, RunFile
 from sinks.log_state import Writer
-from sinks.steps import BatchResult, Step
+from sinks.replica import Replica
+from sinks.steps import BatchResult, Step, in_all
 from sources.errors import LogtwinError, WorkerLost
 from sources.metadata import Fetched
 from sources.offsets import LogId, Offset
+from sources.standing import Place
 
 log = logging.getLogger(__name__)
 
@@ -102,6 +105,31 @@ class Replication(ABC):
     def id(self) -> str:
         """The log's, or the topic's."""
         return str(self._log_id)
+
+    @property
+    @abstractmethod
+    def replicas(self) -> Mapping[str, Replica]:
+        """Of the logs that live and end with it, by log id: one, or a topic's partitions as far as they are known."""
+
+    @property
+    @abstractmethod
+    def options(self) -> BaseModel:
+        """What its configuration says."""
+
+    @property
+    @abstractmethod
+    def batch_bytes(self) -> int:
+        """What a batch takes of it at most."""
+
+    @property
+    def places(self) -> dict[str, Place]:
+        """Where its logs stand, for the planner. Nothing before they are open."""
+        states = {log_id: one.state for log_id, one in self.replicas.items()}
+        return {
+            log_id: Place(state.offset, self.turn, state.identity)
+            for log_id, state in states.items()
+            if state is not None
+        }
 
     @abstractmethod
     def progress(self) -> Progress:
@@ -202,8 +230,11 @@ class Replication(ABC):
         """Whether the next batch may have some of it."""
         return self._phase is Phase.RUNNING and self._noted is None
 
-    def took(self, result: BatchResult) -> None:
-        """A batch has brought it on, or had nothing new."""
+    def took(self, results: Sequence[BatchResult]) -> None:
+        """A batch has brought its logs on, or had nothing new; one result of each of them that it was about."""
+        if not results:
+            return
+        result = in_all(results)
         self._retries = 0
         self._totals = self._totals.plus(result)
         if self._first is None:
@@ -298,12 +329,3 @@ class Replication(ABC):
 def _nothing() -> Iterable[Fetched]:
     """No metadata is wanted."""
     return ()
-
-
-def source_options(given: Mapping[str, object]) -> dict[str, str]:
-    """The data source's options, by the names that the configuration has for them; without those that are None."""
-    return {name.replace("_", ""): _as_option(value) for name, value in given.items() if value is not None}
-
-
-def _as_option(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,41 +1,40 @@
-"""A Kafka topic being replicated: its replica, the group that acknowledges, its streaming query over all partitions.
+"""A Kafka topic being replicated: its partitions, each a log with a replica of its own, and the group that is told.
 
-Its life is that of every `Replication`. What is proven before anything is promised: that the topic is the one that was
-replicated, by its id, and that its leaders still have that history, by their epochs. A loss belongs to a partition:
-that one is passed or reported, and the topic goes on, or stops, as a whole.
+Its life is that of every `Replication`; what reads it is `pipeline/log_group.py`. What is proven before anything is
+promised: that the topic is the one that was replicated, by its id, and that its leaders still have that history, by
+their epochs. A loss belongs to a partition: that one is passed or reported; the topic goes on, or stops, as a whole.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+import uuid
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from pipeline.checkpoint import Checkpoint, agrees_in_topic
 from pipeline.config import Config
 from pipeline.loss_policy import explained
 from pipeline.loss_record import LossRecord
 from pipeline.master_watch import MasterWatch
-from pipeline.progress import ENDED, PartitionProgress, Phase, Progress
-from pipeline.replication import Replication, source_options
-from pipeline.stream import CHECK_OWNERSHIP_EVERY_S, Stream
+from pipeline.progress import PartitionProgress, Progress
+from pipeline.replication import Replication
 from pipeline.topic_watch import WatchedTopic
-from sinks.incidents import Incident
-from sinks.kafka.replica import TopicReplica
-from sinks.kafka.state import TopicState
-from sinks.steps import Step, no_step
-from sources.errors import LogtwinError, OffsetOutOfRange, Recreated, ReplicaError, TakenOver
+from sinks.replica import Replica, begin_together, open_together
+from sinks.steps import BatchResult
+from sinks.topic_states import take_apart, topics_held
+from sources.errors import LogtwinError, OffsetOutOfRange, Recreated
+from sources.kafka.held import check_held
+from sources.kafka.log import RECORD_BYTES, KafkaLog
 from sources.kafka.metadata import fetched
-from sources.kafka.options import ReplicatedTopicOptions, TopicOptions
+from sources.kafka.options import ReplicatedTopicOptions
+from sources.kafka.session import PartitionSession
 from sources.kafka.topic import KafkaTopic, open_topic
-from sources.kafka.topic_offsets import TopicBounds, TopicOffsets
+from sources.kafka.topic_offsets import TopicBounds
 from sources.loss import Condition, condition_of
-from sources.master_topic import TopicSession, partition_log
+from sources.master_topic import PartitionPosition, TopicSession, partition_log
 from sources.metadata import Fetched
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import LATEST
@@ -54,7 +53,6 @@ class TopicReplication(Replication):
         *,
         available_now: bool,
         take_over: bool = False,
-        on_step: Callable[[Step], None] | None = None,
     ) -> None:
         super().__init__(spark, config, LogId.parse(options.id), available_now=available_now, take_over=take_over)
         self._options = options
@@ -62,19 +60,27 @@ class TopicReplication(Replication):
         self._watched = WatchedTopic(self._topic)
         self._watch = MasterWatch(self._watched)
         self._session: TopicSession = self._topic.open_session()
-        self._replica = TopicReplica(
-            spark, config.warehouse, self._topic, self._session, self._writer, on_step or no_step
-        )
+        self._replicas: Mapping[int, Replica] = {}
         self._losses = LossRecord(options.on_loss)
-        self._stream = Stream(spark, str(self._log_id), self._apply)
-        self._look_at_s = 0.0
+
+    @property
+    def replicas(self) -> Mapping[str, Replica]:
+        return {str(one.log_id): one for one in self._replicas.values()}
+
+    @property
+    def options(self) -> ReplicatedTopicOptions:
+        return self._options
+
+    @property
+    def batch_bytes(self) -> int:
+        return self._options.max_offsets_per_trigger * RECORD_BYTES
 
     def progress(self) -> Progress:
         """How it stands, from any thread."""
         # In this order: a batch moves them in the other, so that each is at most the next at every moment.
         session, acknowledged = self._session.state, self._session.acknowledged
-        state = self._state()
-        position = None if state is None else state.offset
+        offsets = self._offsets()
+        position = _sum(offsets)
         bounds, held = self._watch.bounds, self._watched.newest
         seen = [offset for offset in (None if bounds is None else bounds.end, position) if offset is not None]
         return self._progress(
@@ -89,92 +95,94 @@ class TopicReplication(Replication):
             lag_s=self._watch.lag_s(position, time.monotonic()),
             until_loss=None,
             incidents=self._losses.counts,
-            partitions=_partitions(held, state, acknowledged),
+            partitions=_partitions(held, offsets, acknowledged),
         )
+
+    def took(self, results: Iterable[BatchResult]) -> None:
+        results = list(results)
+        self._losses.count(incident.condition for result in results for incident in result.incidents)
+        super().took(results)
 
     def _claim(self) -> Offset | None:
         self._topic.check()
-        self._watched.topic_id = self._replica.open()
-        return self._replica.state.offset
-
-    def _begin(self, bounds: TopicBounds) -> None:
-        starts = bounds.latest if self._options.starting_offset == LATEST else bounds.earliest
-        self._replica.begin(bounds.topic_id, starts.next)
-        self._watched.topic_id = bounds.topic_id
+        take_apart(self._spark, self._config.warehouse, self._log_id)
+        if self._replicas:
+            open_together(list(self._replicas.values()))
+        else:
+            held = topics_held(self._spark, self._config.warehouse).get(self._log_id, {})
+            self._replicas = self._opened(held)
+        identity = next((one.state.identity for one in self._replicas.values() if one.state is not None), None)
+        self._watched.topic_id = None if identity is None else uuid.UUID(identity)
+        return _sum(self._offsets())
 
     def _resume(self) -> None:
-        self._watch.ask(self._replica.state.offset, time.monotonic())
-        if self._watched.topic_id is None and self._watched.newest is not None:
-            self._begin(self._watched.newest)
+        self._watch.ask(_sum(self._offsets()), time.monotonic())
+        if self._watched.newest is not None:
+            self._add(self._watched.newest)
+        positions = self._positions()
+        if self._watched.topic_id is not None:
+            self._topic.check_history(self._watched.topic_id, positions)
         # What the table holds may be promised at once: who looks at the group's lag need not wait for new records.
-        self._replica.prove_master()
-        self._session.acknowledge(self._replica.state.positions)
-        self._start_query()
+        self._session.acknowledge(positions)
 
-    def poll(self, now_s: float) -> Phase:
-        if self._stream.has_ended:
-            failure = self._stream.end()
-            if failure is not None:
-                self.note(failure)
-            elif self._phase not in ENDED:
-                self.end()
-        if self._phase is Phase.RUNNING and now_s >= self._look_at_s:
-            self._look_at_s = now_s + CHECK_OWNERSHIP_EVERY_S
-            self._check_owner()
-        return super().poll(now_s)
+    def _opened(self, numbers: Iterable[int]) -> dict[int, Replica]:
+        """Replicas of the partitions `numbers`, claimed in one commit."""
+        found = {number: self._replica(number) for number in sorted(numbers)}
+        if found:
+            open_together(list(found.values()))
+        return found
 
-    def fail(self, error: LogtwinError, *, for_good: bool) -> None:
-        self._stream.stop()
-        self._stream.end()  # what ended it is known
-        super().fail(error, for_good=for_good)
+    def _replica(self, number: int) -> Replica:
+        session = PartitionSession(self._session, number, is_shared=True)
+        return Replica(
+            self._spark, self._config.warehouse, KafkaLog(topic=self._topic, number=number), session, self._writer
+        )
 
-    def stop(self) -> None:
-        self._stream.stop()
-        super().stop()
+    def _add(self, bounds: TopicBounds) -> None:
+        """The partitions that there are and the replica has not.
 
-    def _apply(self, batch: DataFrame) -> None:
-        before = self._replica.state.partitions
-        self._replica.apply(batch)
-        added = sorted(self._replica.state.partitions.keys() - before.keys())
-        if added:
+        A replica begins with a commit of all its partitions: where each starts must not depend on when a crash happens.
+        So one that comes later was added to the topic, and begins at 0.
+        """
+        added = self._opened(bounds.held.keys() - self._replicas.keys())
+        is_fresh = not self._replicas
+        starts = bounds.latest if self._options.starting_offset == LATEST else bounds.earliest
+        fresh = {number: one for number, one in added.items() if one.position() is None}
+        begin_together(
+            [(one, starts.next[at] if is_fresh else Offset(0)) for at, one in fresh.items()], str(bounds.topic_id)
+        )
+        if added and not is_fresh:
             log.warning(
                 "%s: the topic has more partitions: %s came after %d others. They are replicated from offset 0; the "
                 "records of a key may be in another partition from now on",
-                self._log_id, ", ".join(map(str, added)), len(before),
+                self._log_id, ", ".join(map(str, added)), len(self._replicas),
             )  # fmt: skip
-        if self._replica.last is not None:
-            self.took(self._replica.last)
-
-    def _check_owner(self) -> None:
-        """A job that lost its topic must not go on as its replica, also where no batch would tell it."""
-        if not self._stream.in_batch.acquire(blocking=False):
-            return  # the batch that is under way finds out by itself
-        try:
-            self._replica.check_ownership()
-        except TakenOver as error:
-            self.note(error)
-        except ReplicaError as error:
-            log.warning("%s: cannot tell whether this job still owns the topic: %s", self._log_id, error)
-        finally:
-            self._stream.in_batch.release()
+        self._replicas = {**self._replicas, **added}
+        self._watched.topic_id = bounds.topic_id
 
     def _ask_master(self, now_s: float) -> None:
-        self._watch.poll(self._replica.state.offset, now_s)
+        self._watch.poll(_sum(self._offsets()), now_s)
+        newest = self._watched.newest
+        if newest is None or newest.held.keys() <= self._replicas.keys() or not self.in_use.acquire(blocking=False):
+            return
+        try:
+            self._add(newest)
+        except LogtwinError as error:
+            self.note(error)
+        finally:
+            self.in_use.release()
 
     def _disproof(self) -> LogtwinError | None:
         return self._session.failure
 
     def _meet(self, error: LogtwinError) -> bool:
-        state = self._state()
-        if state is None:
-            return False
         passed = [
-            self._losses.meet(one, LostPartition(self._replica, self._watched, number, one))
-            for number, one in self._losses_of(error, state).items()
+            self._losses.meet(one, LostPartition(self._replicas[number], self._watched, number, one))
+            for number, one in self._losses_of(error).items()
         ]
         return bool(passed) and all(passed)
 
-    def _losses_of(self, error: LogtwinError, state: TopicState) -> dict[int, LogtwinError]:
+    def _losses_of(self, error: LogtwinError) -> dict[int, LogtwinError]:
         """The partitions that `error` concerns, and what each has lost.
 
         Retention seldom stops at one of them: each is looked at. What names none concerns all that hold
@@ -183,24 +191,34 @@ class TopicReplication(Replication):
         if isinstance(error, OffsetOutOfRange):
             with suppress(LogtwinError):
                 self._watched.ask()  # its retention goes on meanwhile
-            held, positions = self._watched.newest, _positions(state)
-            found = {} if held is None or positions is None else positions.not_held(held, self._log_id)
-            if found:
-                return dict(found)
-        number_of = {str(partition_log(self._log_id, number)): number for number in self._known(state)}
+            if found := self._not_held():
+                return found
+        number_of = {str(one.log_id): number for number, one in self._replicas.items()}
         named = number_of.get(str(error.log))
-        concerned = [number for number, one in state.partitions.items() if one.offset > one.first]
-        return dict.fromkeys(concerned, error) if named is None else {named: error}
+        return dict.fromkeys(self._holding(), error) if named is None else {named: error}
 
-    def _known(self, state: TopicState) -> list[int]:
-        held = self._watched.newest
-        return sorted({*state.partitions, *(() if held is None else held.held)})
+    def _not_held(self) -> dict[int, LogtwinError]:
+        held = None if self._watched.newest is None else self._watched.newest.held
+        found: dict[int, LogtwinError] = {}
+        for number, offset in self._offsets().items():
+            if held is None or number not in held:
+                continue
+            try:
+                check_held(OffsetRange(offset, offset), held[number], log=partition_log(self._log_id, number))
+            except OffsetOutOfRange as error:
+                found[number] = error
+        return found
+
+    def _holding(self) -> list[int]:
+        """The partitions that the replica has something of."""
+        states = {number: one.state for number, one in self._replicas.items()}
+        return [number for number, one in states.items() if one is not None and (one.offset or 0) > (one.first or 0)]
 
     def _explained(self, error: LogtwinError) -> LogtwinError:
         """Of a topic only what retention took is passed, and nothing is repaired yet: other errors say what to do."""
         if condition_of(error) is not Condition.BELOW_MINIMUM:
             return error
-        return explained(error, self._options.on_loss, self._replica.state.offset if self._is_open else None)
+        return explained(error, self._options.on_loss, _sum(self._offsets()))
 
     def _fetch(self) -> Iterable[Fetched]:
         return fetched(self._topic)
@@ -208,39 +226,34 @@ class TopicReplication(Replication):
     def _close_session(self) -> None:
         self._session.close()
 
-    def _state(self) -> TopicState | None:
-        return self._replica.state if self._is_open else None
+    def _offsets(self) -> dict[int, Offset]:
+        """The position of each partition that has one."""
+        states = {number: one.state for number, one in self._replicas.items()}
+        return {number: one.offset for number, one in states.items() if one is not None and one.offset is not None}
 
-    def _start_query(self) -> None:
-        position, bounds = _positions(self._replica.state), self._watched.newest
-        if position is None or bounds is None:
-            raise ValueError("the replica has not begun")
-        checkpoint = Checkpoint(f"{self._config.checkpoint_root}/{self._log_id}")
-        planned = checkpoint.planned()
-        if not agrees_in_topic(planned, position, bounds):
-            aside = checkpoint.move_aside(datetime.now(UTC))
-            log.warning(
-                "%s: the checkpoint plans up to %s and does not lead on from the table's position %s; "
-                "the table is right. The checkpoint was moved to %s",
-                self._log_id, None if planned is None else planned.end.next, position.next, aside,
-            )  # fmt: skip
-        interval = f"{int(self._config.trigger_interval_s * 1000)} milliseconds"
-        trigger = {"availableNow": True} if self._available_now else {"processingTime": interval}
-        self._stream.start(source_options(_given(self._options, position)), checkpoint.uri, trigger)
+    def _positions(self) -> dict[int, PartitionPosition]:
+        states = {number: one.state for number, one in self._replicas.items()}
+        return {
+            number: PartitionPosition(one.offset, one.mark)
+            for number, one in states.items()
+            if one is not None and one.offset is not None
+        }
 
 
 class LostPartition:
     """A partition whose log has ended the topic by `error`."""
 
-    def __init__(self, replica: TopicReplica, watched: WatchedTopic, number: int, error: LogtwinError) -> None:
+    def __init__(self, replica: Replica, watched: WatchedTopic, number: int, error: LogtwinError) -> None:
         self._replica = replica
         self._watched = watched
         self._number = number
         self._is_another = isinstance(error, Recreated)
+        self.skip = replica.skip
+        self.report = replica.report
 
     @property
     def position(self) -> Offset | None:
-        return self._replica.state.partition(self._number).offset
+        return self._replica.position()
 
     def bounds(self) -> OffsetRange | None:
         """What the partition held when it was asked last; nothing of what was replicated where the topic is another."""
@@ -249,38 +262,23 @@ class LostPartition:
         held = self._watched.newest
         return None if held is None else held.held.get(self._number)
 
-    def skip(self, incident: Incident) -> None:
-        self._replica.skip(self._number, incident)
 
-    def report(self, incident: Incident) -> None:
-        self._replica.report(self._number, incident)
-
-
-def _positions(state: TopicState) -> TopicOffsets | None:
-    """None before the replica has begun."""
-    if state.topic_id is None:
-        return None
-    return TopicOffsets(state.topic_id, {number: one.offset for number, one in state.partitions.items()})
+def _sum(offsets: Mapping[int, Offset]) -> Offset | None:
+    """None before there are any."""
+    return Offset(sum(offsets.values())) if offsets else None
 
 
 def _partitions(
-    held: TopicBounds | None, state: TopicState | None, acknowledged: Mapping[int, Offset]
+    held: TopicBounds | None, offsets: Mapping[int, Offset], acknowledged: Mapping[int, Offset]
 ) -> dict[int, PartitionProgress]:
     """Of each that the topic has, or the replica."""
     known = {} if held is None else held.held
-    begun = None if state is None or state.topic_id is None else state
     return {
         number: PartitionProgress(
             minimum=known[number].start if number in known else None,
-            position=None if begun is None else begun.partition(number).offset,
+            position=offsets.get(number),
             acknowledged=acknowledged.get(number),
             maximum=known[number].end if number in known else None,
         )
-        for number in sorted({*known, *(() if begun is None else begun.partitions)})
+        for number in sorted({*known, *offsets})
     }
-
-
-def _given(options: ReplicatedTopicOptions, position: TopicOffsets) -> dict[str, object]:
-    """What the data source is told: the options of the topic, and the table's positions over any starting offset."""
-    given = {name: getattr(options, name) for name in TopicOptions.model_fields}
-    return given | {"emit": "ranges", "starting_offset": json.dumps(position.to_json())}

@@ -6,7 +6,7 @@ As of a log three are asked, the job first: so what it has acknowledged by then 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -16,14 +16,15 @@ from pyspark.sql import SparkSession
 from pipeline.config import Config
 from pipeline.run_state import RunState
 from pipeline.status import LogStatus, PartitionStatus, lag_s, lags, last_run, told_by
-from pipeline.topics_held import HeldTopic, held_topic, topics_in
-from sinks.kafka.state import TopicState
+from pipeline.topics_held import HeldTopic
+from sinks.log_state import LogState
+from sinks.topic_states import topics_held
 from sources.errors import LogtwinError, MasterError
 from sources.kafka.isolation import Isolation
 from sources.kafka.metadata import fetched
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.kafka.topic import KafkaTopic, open_topic
-from sources.offsets import Offset, OffsetRange
+from sources.offsets import LogId, Offset, OffsetRange
 
 log = logging.getLogger(__name__)
 
@@ -45,14 +46,15 @@ def topic_statuses(spark: SparkSession, config: Config) -> list[LogStatus]:
 
     Raises ConfigurationError where a topic is in two tables, ReplicaError where the table contradicts itself.
     """
-    return [_status(spark, config, options) for options in _topics(spark, config)]
-
-
-def _topics(spark: SparkSession, config: Config) -> Iterable[ReplicatedTopicOptions]:
-    """Those that there are, and those that the replica has."""
     if not config.topics:
-        return ()
-    replicated = config.topics_among(topics_in(spark, config.warehouse))
+        return []
+    held = topics_held(spark, config.warehouse)
+    return [_status(config, one, held.get(LogId.parse(one.id), {})) for one in _topics(config, held)]
+
+
+def _topics(config: Config, held: Collection[LogId]) -> Iterable[ReplicatedTopicOptions]:
+    """Those that there are, and those that the replica has."""
+    replicated = config.topics_among(held)
     try:
         existing = config.asked_topics()
     except MasterError as error:
@@ -61,10 +63,10 @@ def _topics(spark: SparkSession, config: Config) -> Iterable[ReplicatedTopicOpti
     return {options.id: options for options in (*replicated, *existing)}.values()
 
 
-def _status(spark: SparkSession, config: Config, options: ReplicatedTopicOptions) -> LogStatus:
+def _status(config: Config, options: ReplicatedTopicOptions, states: Mapping[int, LogState]) -> LogStatus:
     run = last_run(config.warehouse, options.id)
     topic = replace(open_topic(options), patience_ms=_PATIENCE_MS)
-    return topic_status_of(held_topic(spark, config, options), run, _ask(topic), datetime.now(UTC))
+    return topic_status_of(HeldTopic(options, states), run, _ask(topic), datetime.now(UTC))
 
 
 def _ask(topic: KafkaTopic) -> TopicAnswer:
@@ -82,11 +84,11 @@ def _ask(topic: KafkaTopic) -> TopicAnswer:
 
 def topic_status_of(held: HeldTopic, run: RunState | None, answer: TopicAnswer, now: datetime) -> LogStatus:
     """What the three say, as one."""
-    state, answer = held.state, _of_same_topic(held.state, answer)
+    answer = _of_same_topic(held, answer)
     is_running = run is not None and run.is_live(now)
     facts: Mapping[str, Any] = run.facts if run is not None and is_running else {}
-    partitions = _partitions(state, facts, answer)
-    position = None if state is None else state.offset
+    partitions = _partitions(held.states, facts, answer)
+    position = _sum(held.positions.values())
     lag = _sum(one.lag_offsets for one in partitions)
     return LogStatus(
         id=held.options.id,
@@ -105,33 +107,31 @@ def topic_status_of(held: HeldTopic, run: RunState | None, answer: TopicAnswer, 
         lag_s=lag_s(lag, run if is_running else None, now),
         until_loss_bytes=None,
         until_loss_s=None,
-        writer=None if state is None else str(state.writer),
+        writer=next((str(one.writer) for one in held.states.values()), None),
         master_error=answer.error,
         partitions=tuple(partitions),
         **told_by(run, now),
     )
 
 
-def _of_same_topic(state: TopicState | None, answer: TopicAnswer) -> TopicAnswer:
+def _of_same_topic(held: HeldTopic, answer: TopicAnswer) -> TopicAnswer:
     """Offsets of a topic that was created again say nothing of the one that is replicated."""
-    if state is None or state.topic_id is None or answer.topic_id in (None, str(state.topic_id)):
+    if held.identity is None or answer.topic_id in (None, held.identity):
         return answer
     return TopicAnswer(
-        error=f"the topic was deleted and created again: replicated is {state.topic_id}, there is {answer.topic_id}"
+        error=f"the topic was deleted and created again: replicated is {held.identity}, there is {answer.topic_id}"
     )
 
 
-def _partitions(state: TopicState | None, facts: Mapping[str, Any], answer: TopicAnswer) -> list[PartitionStatus]:
+def _partitions(states: Mapping[int, LogState], facts: Mapping[str, Any], answer: TopicAnswer) -> list[PartitionStatus]:
     told = {one["partition"]: one for one in facts.get("partitions", ())}
-    numbers = {*answer.held, *(() if state is None else state.partitions)}
-    return [_partition(number, state, told.get(number, {}), answer) for number in sorted(numbers)]
+    numbers = sorted({*answer.held, *states})
+    return [_partition(number, states.get(number), told.get(number, {}), answer) for number in numbers]
 
 
-def _partition(number: int, state: TopicState | None, told: Mapping[str, Any], answer: TopicAnswer) -> PartitionStatus:
-    has_begun = state is not None and state.topic_id is not None
-    own = state.partition(number) if state is not None and has_begun else None
+def _partition(number: int, own: LogState | None, told: Mapping[str, Any], answer: TopicAnswer) -> PartitionStatus:
     held = answer.held.get(number)
-    reached = own.offset if own is not None else None if held is None else held.start
+    reached = own.offset if own is not None and own.offset is not None else None if held is None else held.start
     return PartitionStatus(
         partition=number,
         epoch=None if own is None else own.epoch,

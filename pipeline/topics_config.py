@@ -24,7 +24,6 @@ from sources.options import EARLIEST, LATEST, known_keys, parse_options
 
 WHICH: Final = ("id", "cluster", "topics", "pattern")
 NOT_IN_A_TABLE: Final = {
-    "emit": "a replica always reads ranges",
     "ending_offset": "a replica has no end; logtwin replicate --available-now ends where the topic does",
 }
 TABLE_KEYS: Final = (

@@ -5,62 +5,49 @@ Here nobody is asked but the table, so that the verbs that read a replica need n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from pyspark.sql import SparkSession
 
 from pipeline.config import Config
-from sinks.kafka.position import TopicTable
-from sinks.kafka.state import PartitionState, TopicState
-from sinks.kernel import KernelTable
-from sinks.tables import KAFKA_LOG
-from sinks.warehouse import absolute
+from sinks.log_state import LogState
+from sinks.topic_states import topics_held
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.master_topic import partition_log
-from sources.offsets import LogId
-
-_DOMAIN: Final = "logtwin."
+from sources.offsets import LogId, Offset
 
 
 @dataclass(frozen=True, slots=True)
 class HeldTopic:
-    """One topic. `state` is None before a job has claimed it."""
+    """One topic, and the state of each partition that a job has ever claimed, by number."""
 
     options: ReplicatedTopicOptions
-    state: TopicState | None
+    states: Mapping[int, LogState]
 
     @property
     def log_id(self) -> LogId:
         return LogId.parse(self.options.id)
 
-    def partitions(self) -> Iterator[tuple[LogId, PartitionState]]:
+    @property
+    def identity(self) -> str | None:
+        """The id of the topic that is replicated; None before it was begun."""
+        return next((one.identity for one in self.states.values() if one.identity is not None), None)
+
+    @property
+    def positions(self) -> dict[int, Offset]:
+        """Of each partition that has one."""
+        return {number: one.offset for number, one in sorted(self.states.items()) if one.offset is not None}
+
+    def partitions(self) -> Iterator[tuple[LogId, LogState]]:
         """The log of each partition that has a position, in order."""
-        for number, one in sorted(() if self.state is None else self.state.partitions.items()):
-            yield partition_log(self.log_id, number), one
+        for number in self.positions:
+            yield partition_log(self.log_id, number), self.states[number]
 
 
 def held_topics(spark: SparkSession, config: Config) -> list[HeldTopic]:
     """The topics of a configuration; where a pattern names them, those that the replica has. Raises ReplicaError."""
     if not config.topics:
         return []
-    return [held_topic(spark, config, options) for options in config.topics_among(topics_in(spark, config.warehouse))]
-
-
-def held_topic(spark: SparkSession, config: Config, options: ReplicatedTopicOptions) -> HeldTopic:
-    """Raises ReplicaError where the table contradicts itself."""
-    return HeldTopic(options, topic_state(spark, config.warehouse, LogId.parse(options.id)))
-
-
-def topic_state(spark: SparkSession, warehouse: str, topic: LogId) -> TopicState | None:
-    """What the table says of `topic`; None where there is no table, or nothing of it. Raises as `held_topic` does."""
-    path = KAFKA_LOG.path(absolute(warehouse))
-    return None if KernelTable(spark, path).snapshot() is None else TopicTable(spark, path, topic).read().state
-
-
-def topics_in(spark: SparkSession, warehouse: str) -> list[LogId]:
-    """Every topic that a job has ever claimed in `warehouse`, by name."""
-    snapshot = KernelTable(spark, KAFKA_LOG.path(absolute(warehouse))).snapshot()
-    names = () if snapshot is None else snapshot.domains()
-    return sorted(LogId.parse(name.removeprefix(_DOMAIN)) for name in names if name.startswith(f"{_DOMAIN}kafka/"))
+    held = topics_held(spark, config.warehouse)
+    return [HeldTopic(options, held.get(LogId.parse(options.id), {})) for options in config.topics_among(held)]

@@ -36,11 +36,12 @@ class ProvenBatch:
 
     @property
     def records(self) -> int:
-        return sum(piece.file.records for piece in self.written)
+        return sum(piece.records for piece in self.written)
 
     @property
     def files(self) -> list[DataFile]:
-        return [piece.file for piece in self.written]
+        """Each once; other logs may have records in one, too."""
+        return list({piece.file.name: piece.file for piece in self.written if piece.file is not None}.values())
 
     @property
     def lost(self) -> tuple[OffsetRange, ...]:
@@ -52,6 +53,12 @@ class ProvenBatch:
         """The last record, None where damage follows it."""
         last = self.written[-1].link if self.written else None
         return last if last is not None and last.end == self.range.end else None
+
+    @property
+    def mark(self) -> int | None:
+        """Of what lies before the end of the range (`sources.master.Known`)."""
+        last = self.written[-1] if self.written else None
+        return last.mark if last is not None and last.covered.range.end == self.range.end else None
 
     def ledger(self, committed_at_us: int, origin: str = STREAM) -> list[LedgerRow]:
         return [_ledger_row(piece, committed_at_us, origin) for piece in self.written]
@@ -134,7 +141,7 @@ def _ledger_row(piece: Written, committed_at_us: int, origin: str) -> LedgerRow:
     return LedgerRow(
         start=piece.covered.range.start,
         end=piece.covered.range.end,
-        records=piece.file.records,
+        records=piece.records,
         bytes=piece.bytes,
         checksum=piece.checksum,
         first_store_timestamp=piece.first_store_us,

@@ -27,10 +27,10 @@ from sinks.handshake import Replay
 from sinks.kernel import KernelTable
 from sinks.position import Move, Positions
 from sinks.replica import Replica
-from sinks.split_job import planned, run_splits
+from sinks.split_job import discard_files, planned, run_splits
 from sinks.split_report import SplitReport
 from sinks.steps import BatchResult, Clock, Step, no_step
-from sinks.tables import LOG
+from sinks.tables import LOG, TableSpec
 from sinks.tasks import SplitWriter
 from sinks.warehouse import absolute
 from sources.errors import LogtwinError
@@ -44,7 +44,7 @@ Outcome = BatchResult | LogtwinError
 
 
 class Group:
-    """Driver only; Spark calls it for one batch after the other.
+    """Driver only; Spark calls it for one batch after the other. All logs are of `table`.
 
     `on_step` is called after each step: progress, and the tests' way to die there. `patience_s` is how long a batch of
     several logs waits for a master that sends little or nothing; None for as long as each by itself would.
@@ -56,12 +56,13 @@ class Group:
         warehouse: str,
         on_step: Callable[[Step], None] = no_step,
         *,
+        table: TableSpec = LOG,
         patience_s: float | None = None,
     ) -> None:
         self._warehouse = absolute(warehouse)
         self._on_step = on_step
         self._patience_s = patience_s
-        self._positions = Positions(KernelTable(spark, LOG.path(self._warehouse)))
+        self._positions = Positions(KernelTable(spark, table.path(self._warehouse)))
         self._bookkeeping = Bookkeeping(spark, self._warehouse)
 
     def apply(self, batch: DataFrame, replicas: Mapping[str, Replica]) -> dict[str, Outcome]:
@@ -80,14 +81,18 @@ class Group:
         for part in _open(parts):
             with part.owning():
                 part.prove()
+        self._set_apart(parts)
         moving = _open(parts)
         if moving:
             self._step(Step.FILES, clock)
-            lost = self._positions.commit(on, [part.move for part in moving if part.move is not None])
+            moved, lost = self._positions.commit(on, [part.moved for part in moving])
             for part in moving:
-                part.outcome = lost.get(part.replica.log_id)
+                if part.replica.log_id not in moved:
+                    part.outcome = lost.get(part.replica.log_id) or part.replica.acknowledge_again()
         moving = _open(parts)
         if moving:
+            for part in moving:
+                part.replica.moved(part.moved)
             self._step(Step.COMMIT, clock)
             self._follow(moving, clock)
         elif any(isinstance(part.outcome, BatchResult) for part in parts):
@@ -113,10 +118,22 @@ class Group:
         for part in parts:
             part.reports = reports[part.log_id]
 
+    def _set_apart(self, parts: Sequence[_Part]) -> None:
+        """Remove what is not committed. A file that logs share is committed as a whole: who shares one with a log that
+        failed waits for the next batch.
+        """
+        out = [part for part in parts if part.outcome is not None]
+        while out:
+            names = {name for part in out for name in part.files}
+            discard_files(self._warehouse, [report for part in out for report in part.reports])
+            out = [part for part in _open(parts) if not names.isdisjoint(part.files)]
+            for part in out:
+                part.outcome = part.replica.acknowledge_again()
+
     def _follow(self, parts: Sequence[_Part], clock: Clock) -> None:
         """After the commit: the promise, and what is owed to other tables."""
         for part in parts:
-            part.replica.committed(part.moved)
+            part.replica.acknowledge()
         self._step(Step.ACKNOWLEDGE, clock)
         self._bookkeeping.settle({part.replica.log_id: part.moved.to for part in parts})
         for part in parts:
@@ -145,6 +162,10 @@ class _Part:
     @property
     def log_id(self) -> str:
         return str(self.replica.log_id)
+
+    @property
+    def files(self) -> set[str]:
+        return {name for report in self.reports for name in report.files}
 
     @property
     def moved(self) -> Move:

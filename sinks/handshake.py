@@ -19,10 +19,7 @@ from dataclasses import dataclass
 from sources.errors import Gap
 from sources.offsets import Offset, OffsetRange
 
-GAP_HINT = (
-    "The table is right and the checkpoint is ahead of it: remove this log's checkpoint and start again, "
-    "the job continues at the table's position."
-)
+GAP_HINT = "The table is right, and the batch was planned from elsewhere: the job goes on at the table's position."
 
 
 @dataclass(frozen=True, slots=True)

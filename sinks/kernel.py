@@ -236,10 +236,12 @@ class KernelTable:
         files: Sequence[DataFile] = (),
         *,
         transaction: tuple[str, int] | None = None,
-        domains: Mapping[str, str] | None = None,
+        domains: Mapping[str, str | None] | None = None,
         transactions: Mapping[str, int] | None = None,
     ) -> int:
         """Add `files`, an application's transaction version and domains' metadata in one commit built on `on`.
+
+        A domain with None is removed.
 
         Any number of further `transactions`, application to version, goes with it; Kernel does not compare these with
         what others have committed, so one of `domains` has to stand for each.
@@ -252,7 +254,10 @@ class KernelTable:
                 builder = builder.withTransactionId(*transaction)
             java = builder.build(self._engine)
             for name, text in (domains or {}).items():
-                java.addDomainMetadata(name, text)
+                if text is None:
+                    java.removeDomainMetadata(name)
+                else:
+                    java.addDomainMetadata(name, text)
             if not files and not transactions:
                 return self._commit(java, self._no_actions())
             versions = self._iterator(self._list(self._version(*one) for one in (transactions or {}).items()))

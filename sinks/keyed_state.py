@@ -26,7 +26,7 @@ from sinks.proof.stored import parts, read
 from sinks.proof.whole_ledger import read_ledger
 from sinks.retries import ATTEMPTS, until_it_takes
 from sinks.storage_errors import failed_by
-from sinks.tables import KEY_VALUES, LOG
+from sinks.tables import KEY_VALUES, log_table
 from sinks.warehouse import absolute
 from sources.errors import LogError, ReplicaError
 from sources.keyed_state import Changes, KeyedState
@@ -44,8 +44,8 @@ class KeyedStateFollower:
         self._warehouse = absolute(warehouse)
         self._log_id = master.log_id
         self._keyed = master.keyed_state
-        self._files = KernelTable(spark, LOG.path(self._warehouse))
-        self._log = LogTable(spark, LOG.path(self._warehouse), master.log_id)
+        self._files = KernelTable(spark, log_table(master.log_id).path(self._warehouse))
+        self._log = LogTable(spark, log_table(master.log_id).path(self._warehouse), master.log_id)
         self._map = KeyValues(spark, self._warehouse, master.log_id)
         self._is_ensured = False
 

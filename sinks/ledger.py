@@ -66,11 +66,6 @@ def app_id(position: Position) -> str:
     return f"logtwin/ledger/{position.log_id}@{position.epoch}"
 
 
-def topic_app_id(topic: LogId) -> str:
-    """The Delta application whose transaction version is the number of the topic's newest commit in the ledger."""
-    return f"logtwin/ledger/{topic}"
-
-
 def fill_app_id(log_id: LogId) -> str:
     """The Delta application whose transaction version is the number of the newest fill of the log in the ledger."""
     return f"logtwin/ledger/{log_id}@{BACKFILL}"
@@ -93,18 +88,6 @@ class Ledger:
                 expected=f"the position {found}, as in the ledger",
                 found=position.offset,
                 hint=f"{_WENT_BACK} Restore what is missing, or go on from here: logtwin repair.",
-            )
-
-    def check_topic(self, topic: LogId, commits: int) -> None:
-        """Raises ReplicaError where the ledger knows more commits of `topic` than these."""
-        found = self._table.version(topic_app_id(topic)) or 0
-        if found > commits:
-            raise ReplicaError(
-                "the table kafka_log has lost its newest commits, which its ledger knows",
-                log=topic,
-                expected=f"{found} commits of the topic, as in the ledger",
-                found=commits,
-                hint=f"{_WENT_BACK} Restore what is missing.",
             )
 
     def append(self, position: Position, rows: Sequence[LedgerRow]) -> bool:
@@ -132,8 +115,8 @@ class Ledger:
         return {positions[app] for app in added}
 
     def append_topic(self, topic: LogId, commits: int, rows: Sequence[Entry]) -> bool:
-        """Add the rows of `topic`'s commit number `commits`, of any of its partitions, unless they are there."""
-        return self._append(topic_app_id(topic), commits, rows)
+        """Add the rows of `topic`'s commit number `commits`, unless they are there: of an older version's table."""
+        return self._append(f"logtwin/ledger/{topic}", commits, rows)
 
     def append_fill(self, position: Position, fills: int, rows: Sequence[LedgerRow]) -> bool:
         """Add the rows of the fill number `fills`, unless they are there; `position` is any of the log's epoch."""

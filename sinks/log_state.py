@@ -8,6 +8,8 @@ JSON in the domain metadata ``logtwin.<log id>``, rewritten by every commit of t
     writer          the run that owns the log: run id, host, process, since when
     commit          a random id of the commit, by which its maker knows it again
     link            the last record below the position, by its checksum
+    identity, mark  what else its master is measured by (`sources.master.Known`): which log of that name this is, and
+                    in which of the master's histories the position lies. null of most kinds
     ledger, incidents, quarantined
                     what the newest commit of data owes to other tables: rows, and files that are written
     branched_at     where this epoch's history left the one before
@@ -32,6 +34,7 @@ from sinks.files import DataFile
 from sinks.incidents import Incident
 from sinks.ledger import LedgerRow
 from sources.loss import Condition
+from sources.master import Known
 from sources.offsets import END, Offset, OffsetRange
 
 _T = TypeVar("_T")
@@ -96,6 +99,8 @@ class LogState:
     offset: Offset | None = None
     first: Offset | None = None
     link: Link | None = None
+    identity: str | None = None
+    mark: int | None = None
     ledger: tuple[LedgerRow, ...] = ()
     incidents: tuple[Incident, ...] = ()
     quarantined: tuple[DataFile, ...] = ()
@@ -125,6 +130,11 @@ class LogState:
         return cls(writer=writer, commit="")
 
     @property
+    def known(self) -> Known:
+        """What its master has to agree with."""
+        return Known(self.identity, self.offset, self.mark)
+
+    @property
     def newest_stored_us(self) -> int | None:
         """When the master stored the newest message of the last commit, by its clock: µs since 1970, UTC.
 
@@ -143,6 +153,7 @@ class LogState:
         first: Offset,
         ledger: Sequence[LedgerRow],
         link: Link | None = None,
+        mark: int | None = None,
         incidents: Sequence[Incident] = (),
         quarantined: Sequence[DataFile] = (),
     ) -> LogState:
@@ -153,6 +164,7 @@ class LogState:
             first=first if self.first is None else self.first,
             ledger=tuple(ledger),
             link=link,
+            mark=mark,
             incidents=tuple(incidents),
             quarantined=tuple(quarantined),
             commit=uuid.uuid4().hex,

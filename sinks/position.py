@@ -5,7 +5,7 @@ What stands there is a `sinks.log_state.LogState`, owned as `sinks/owned.py` say
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -18,7 +18,7 @@ from sinks.kernel import KernelConflict, KernelTable, Partition, Snapshot
 from sinks.ledger import LedgerRow
 from sinks.log_state import LogState, Writer
 from sinks.owned import ATTEMPTS, Found, OwnedState
-from sinks.tables import LOG
+from sinks.tables import log_table
 from sources.errors import RepairPending, TakenOver
 from sources.offsets import LogId, Offset, OffsetRange, Position
 
@@ -76,27 +76,58 @@ class Positions:
         """The newest version. Raises ReplicaError."""
         return self._table.existing()
 
-    def commit(self, on: Snapshot, moves: Sequence[Move]) -> dict[LogId, TakenOver]:
-        """Move logs in one commit built on `on`, where each has been found as its move says.
+    def found(self, logs: Sequence[LogTable]) -> dict[LogId, LogState | None]:
+        """What the newest version says of these logs. Raises ReplicaError where it contradicts itself."""
+        on = self.newest()
+        return {log.log_id: log.found_in(on) for log in logs}
 
-        What another run has taken over meanwhile stays out of it, and is returned: nothing of that is in the table.
-        Raises ReplicaError.
+    def held_by(self, logs: Sequence[LogTable], writer: Writer) -> dict[LogId, LogState]:
+        """The newest states, all of which `writer` has to own. Raises TakenOver."""
+        on = self.newest()
+        return {log.log_id: log.owned_in(on, writer) for log in logs}
+
+    def claim(self, logs: Sequence[LogTable], writer: Writer) -> dict[LogId, LogState]:
+        """Make `writer` the owner of these logs in one commit, whoever had them: the newest start owns them.
+
+        Moves no position. Raises RepairPending, ReplicaError.
+        """
+        for _ in range(ATTEMPTS):
+            on = self.newest()
+            found = {log.log_id: log.found_in(on) for log in logs}
+            claimed = {log_id: (state or LogState.fresh(writer)).claimed_by(writer) for log_id, state in found.items()}
+            try:
+                self._table.commit(on, domains={log.domain: claimed[log.log_id].as_json() for log in logs})
+            except KernelConflict:
+                on = self.newest()
+                if any(log.state_in(on) == claimed[log.log_id] for log in logs):  # then all of it has landed
+                    return claimed
+                continue
+            return claimed
+        return logs[0].refused(ATTEMPTS)
+
+    def commit(self, on: Snapshot, moves: Sequence[Move]) -> tuple[set[LogId], dict[LogId, TakenOver]]:
+        """Move logs in one commit built on `on`, where each has been found as its move says; says which have moved.
+
+        What another run has taken over meanwhile stays out of it, and is returned, too. What has records in one file
+        with that stays out as well: nothing of either is in the table. Raises ReplicaError.
         """
         left, lost = list(moves), dict[LogId, TakenOver]()
         for _ in range(ATTEMPTS):
             if not left:
-                return lost
+                return set(), lost
             try:
                 self._attempt(on, left)
             except KernelConflict:
                 on = self.newest()
                 if any(move.log.state_in(on) == move.to for move in left):  # then all of it has landed
-                    return lost
+                    break
                 lost |= {move.log.log_id: error for move in left if (error := move.log.lost_in(on, move.mine))}
-                left = [move for move in left if move.log.log_id not in lost]
+                left = _apart(left, lost)
             else:
-                return lost
-        return moves[0].log.refused(ATTEMPTS)
+                break
+        else:
+            moves[0].log.refused(ATTEMPTS)
+        return {move.log.log_id for move in left}, lost
 
     def run_hooks(self) -> None:
         self._table.run_hooks()
@@ -104,10 +135,22 @@ class Positions:
     def _attempt(self, on: Snapshot, moves: Sequence[Move]) -> None:
         self._table.commit(
             on,
-            [file for move in moves for file in move.files],
+            list({file.name: file for move in moves for file in move.files}.values()),
             transactions=dict(move.transaction for move in moves),
             domains={name: text for move in moves for name, text in move.domains_on(on).items()},
         )
+
+
+def _apart(moves: Sequence[Move], lost: Collection[LogId]) -> list[Move]:
+    """Those of `moves` that neither are `lost` nor have a file in common with one that is left out."""
+    out = [move for move in moves if move.log.log_id in lost]
+    left = [move for move in moves if move.log.log_id not in lost]
+    while True:
+        names = {file.name for move in out for file in move.files}
+        out = [move for move in left if not names.isdisjoint(file.name for file in move.files)]
+        if not out:
+            return left
+        left = [move for move in left if move not in out]
 
 
 class LogTable:
@@ -129,8 +172,12 @@ class LogTable:
         return self._with_holes(self._owned.read_at(version))
 
     def claim(self, writer: Writer) -> LogState:
-        """Make `writer` the owner of the log, whoever had it: the newest start owns it. Moves no position."""
-        return self._owned.claim(writer)
+        """Of this log alone, as `Positions.claim`."""
+        return Positions(self._table).claim([self], writer)[self.log_id]
+
+    def found_in(self, snapshot: Snapshot) -> LogState | None:
+        """What that version says of the log. Raises ReplicaError where it contradicts itself."""
+        return self._owned.found(snapshot).state
 
     def state_in(self, snapshot: Snapshot) -> LogState | None:
         """What that version says of the log, and no more. Raises ReplicaError for what no one wrote."""
@@ -157,7 +204,7 @@ class LogTable:
         Raises TakenOver where it is not as `held` says any more; nothing of it is in the table then. ReplicaError.
         """
         mine = held.state or LogState.fresh(state.writer)
-        failed = Positions(self._table).commit(held.snapshot, [Move(self, mine, state, files, lost)])
+        _, failed = Positions(self._table).commit(held.snapshot, [Move(self, mine, state, files, lost)])
         if failed:
             raise failed[self.log_id]
 
@@ -183,7 +230,7 @@ class LogTable:
         then.
         """
         position = None if held.state is None or held.state.epoch == state.epoch else self.position_of(state)
-        taking = TakingOut(self._table, LOG, Rows.of_log(self.log_id, out))
+        taking = TakingOut(self._table, log_table(self.log_id), Rows.of_log(self.log_id, out))
 
         def attempt(on: Held) -> None:
             exchange = taking.on(on.snapshot)
@@ -205,7 +252,7 @@ class LogTable:
         0 where all of the range is a hole already. Raises ReplicaError naming a file that cannot be read.
         """
         out = OffsetRange(Offset(0), below)
-        taking = TakingOut(self._table, LOG, Rows.of_log(self.log_id, out))
+        taking = TakingOut(self._table, log_table(self.log_id), Rows.of_log(self.log_id, out))
         for _ in range(ATTEMPTS):
             held = self.read()
             if held.state is None or held.state.offset is None or below >= held.state.offset:
@@ -272,7 +319,14 @@ class LogTable:
 
     def held_by(self, writer: Writer) -> LogState:
         """The newest state, which `writer` has to own. Raises TakenOver."""
-        return self._owned.held_by(writer)
+        return self.owned_in(self._table.existing(self.log_id), writer)
+
+    def owned_in(self, snapshot: Snapshot, writer: Writer) -> LogState:
+        """What that version says of the log, which `writer` has to own. Raises TakenOver."""
+        state = self.found_in(snapshot)
+        if state is None or state.writer != writer:
+            raise self._owned.taken_over(writer, state)
+        return state
 
     def check(self, held: Held, mine: LogState) -> None:
         """Raises TakenOver unless the table stands exactly where this run left it."""

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
@@ -17,21 +18,21 @@ from sinks.bookkeeping import Bookkeeping
 from sinks.handshake import Append, Replay, decide
 from sinks.healing.ledger_rows import LedgerRows
 from sinks.incidents import Incident
-from sinks.kernel import Snapshot
+from sinks.kernel import KernelTable, Snapshot
 from sinks.keyed_state import KeyedStateFollower
 from sinks.ledger import LedgerRow
 from sinks.log_state import LogState, Writer
 from sinks.master_proof import prove_master
-from sinks.position import LogTable, Move
+from sinks.position import LogTable, Move, Positions
 from sinks.split_job import discard_files
 from sinks.split_report import SplitReport
 from sinks.steps import BatchResult
-from sinks.tables import LOG
+from sinks.tables import log_table
 from sinks.tasks import LogWriter
 from sinks.warehouse import absolute, ensure_tables
-from sources.errors import LogtwinError, MasterSilent, ReplicaError, TakenOver, naming
+from sources.errors import MasterSilent, ReplicaError, TakenOver, naming
 from sources.master import MasterLog, Session
-from sources.offsets import Offset, OffsetRange
+from sources.offsets import LogId, Offset, OffsetRange
 
 MOST_PATIENCE_S = 30.0
 """A batch waits for no log longer than that."""
@@ -56,7 +57,9 @@ class Replica:
         self._master = master
         self._session = session
         self._writer = writer or Writer.of_this_process()
-        self._table = LogTable(spark, LOG.path(self._warehouse), master.log_id)
+        path = log_table(master.log_id).path(self._warehouse)
+        self._table = LogTable(spark, path, master.log_id)
+        self._positions = Positions(KernelTable(spark, path))
         self._bookkeeping = Bookkeeping(spark, self._warehouse)
         self._ledger = LedgerRows(spark, self._warehouse, master.log_id)
         self._keyed_state = KeyedStateFollower(spark, self._warehouse, master)
@@ -71,18 +74,8 @@ class Replica:
         Raises ConfigurationError (a table that is not ours), ReplicaError, TakenOver; RepairPending, and leaves the
         log to the repair then.
         """
-        ensure_tables(self._spark, self._warehouse)
-        self._table.refuse_repair(self._table.read().state)
-        state = self._table.claim(self._writer) if self._state is None else self._table.held_by(self._writer)
-        self._table.refuse_repair(state)
-        self._bookkeeping.check(self.log_id, state)
-        self._received = state.offset
-        self._state = state
-        if self._bookkeeping.settle({self.log_id: state}):
-            _log.info("%s: restored what the newest commit owes to other tables", self.log_id)
-        self._keyed_state.follow()
-        self._run_hooks()
-        return state.offset
+        open_together([self])
+        return self.position()
 
     def prove_master(self) -> None:
         """See `sinks.master_proof`. Makes the session give way: it connects. Once the replica is open."""
@@ -129,6 +122,11 @@ class Replica:
         """Up to where this run has committed, or found committed when it opened."""
         return self._opened().offset
 
+    @property
+    def state(self) -> LogState | None:
+        """What this run has committed, or found committed when it opened; None before that. From any thread."""
+        return self._state
+
     def epoch(self) -> int:
         """The history of the log that this run continues."""
         return self._opened().epoch
@@ -161,20 +159,14 @@ class Replica:
         """
         mine = self._opened()
         longer_s = None if patience_s is None else min(patience_s * 2.0**self._fruitless, MOST_PATIENCE_S)
-        return LogWriter(self._master, mine.epoch, mine.offset, mine.link, self._warehouse, longer_s)
+        master = self._master.continuing(mine.known)
+        return LogWriter(master, mine.epoch, mine.offset, mine.link, self._warehouse, longer_s)
 
     def proven(self, reports: Sequence[SplitReport]) -> ProvenBatch | None:
-        """What the tasks report, proven; None where nothing of it is new. Their files are gone where it is not.
-
-        Raises a task's error, Gap, CoverageError.
-        """
+        """What the tasks report, proven; None where nothing of it is new. Raises a task's error, Gap, CoverageError."""
         self._fruitless = self._fruitless + 1 if any(isinstance(one.error, MasterSilent) for one in reports) else 0
-        try:
-            with naming(self.log_id):
-                proven = prove_batch(reports, self.position())
-        except LogtwinError:
-            discard_files(self._warehouse, reports)
-            raise
+        with naming(self.log_id):
+            proven = prove_batch(reports, self.position())
         if proven is not None:
             discard_files(self._warehouse, proven.late)
             self._received = proven.range.end
@@ -188,17 +180,22 @@ class Replica:
             first=proven.range.start,
             ledger=proven.ledger(now_us),
             link=proven.link,
+            mark=proven.mark,
             incidents=proven.incidents(now_us),
             quarantined=proven.quarantined,
         )
         return Move(self._table, mine, state, proven.files, proven.lost)
 
-    def committed(self, move: Move) -> None:
-        """`move` has landed: acknowledge it."""
+    def moved(self, move: Move) -> None:
+        """`move` has landed."""
         self._state = move.to
         self._received = move.to.offset
-        if move.to.offset is not None:
-            self._session.acknowledge(move.to.offset)
+
+    def acknowledge(self) -> None:
+        """Promise the master what is committed."""
+        mine = self._opened()
+        if mine.offset is not None:
+            self._session.acknowledge(mine.offset, mine.mark)
 
     def follow(self) -> None:
         """Bring the map that the log makes to its position. Raises ReplicaError."""
@@ -206,11 +203,13 @@ class Replica:
 
     def acknowledge_again(self) -> BatchResult:
         """A replay: the promise may have been lost with the job that made it."""
-        position = self.position()
-        if position is not None:
-            self._session.acknowledge(position)
-        at = position or Offset(0)
+        self.acknowledge()
+        at = self.position() or Offset(0)
         return BatchResult(OffsetRange(at, at), 0, 0, is_overlap=False)
+
+    def _take(self, states: Mapping[LogId, LogState]) -> None:
+        self._state = states[self.log_id]
+        self._received = self._state.offset
 
     def _run_hooks(self) -> None:
         self._table.run_hooks()
@@ -226,3 +225,51 @@ class Replica:
         if self._state is None:
             raise ReplicaError("the replica is not open", log=self.log_id, hint="Call open() first.")
         return self._state
+
+
+def open_together(replicas: Sequence[Replica]) -> None:
+    """`Replica.open` of several, which have one table, one writer and are all fresh or all opened before: one commit.
+
+    Raises as that does; nothing is opened then.
+    """
+    first = replicas[0]
+    ensure_tables(first._spark, first._warehouse, log_table(first.log_id))
+    tables = [one._table for one in replicas]
+    positions, books = first._positions, first._bookkeeping
+    _refuse_repairs(tables, positions.found(tables))
+    take = positions.claim if first._state is None else positions.held_by
+    states = take(tables, first._writer)
+    _refuse_repairs(tables, states)
+    for one in replicas:
+        books.check(one.log_id, states[one.log_id])
+    restored = books.settle(states)
+    for one in replicas:
+        one._take(states)
+        one.follow()
+    if restored:
+        _log.info("%s: restored what the newest commit owes to other tables", ", ".join(map(str, restored)))
+    first._run_hooks()
+
+
+def begin_together(starts: Sequence[tuple[Replica, Offset]], identity: str) -> None:
+    """Let fresh replicas, which have one table and are open, begin where it says, with the log that `identity` names
+    (`Known`). It is a commit: whatever happens, no later start begins elsewhere. Raises TakenOver, ReplicaError.
+    """
+    if not starts:
+        return
+    moves = []
+    for one, start in starts:
+        mine = one._opened()
+        to = replace(mine.moved_to(start, first=start, ledger=()), identity=identity)
+        moves.append(Move(one._table, mine, to))
+    positions = starts[0][0]._positions
+    _, lost = positions.commit(positions.newest(), moves)
+    for error in lost.values():
+        raise error
+    for (one, _), move in zip(starts, moves, strict=True):
+        one.moved(move)
+
+
+def _refuse_repairs(tables: Sequence[LogTable], states: Mapping[LogId, LogState | None]) -> None:
+    for table in tables:
+        table.refuse_repair(states[table.log_id])

@@ -1,29 +1,30 @@
-"""The files of one split: one for each stretch of sound records, one for all bytes that are none. Runs in tasks.
+"""What one split is written into: stretches of sound records, and a file for all bytes that are none. Runs in tasks.
 
-A stretch ends where damage begins: what a file, and its row of the ledger, covers has no hole. Of a split that no one
-could cut it also ends where it is half as long as a split is elsewhere: the next file is begun while the rest of this
-one is still being written, so that one connection keeps several cores busy with its writers. The last file of such a
-split is a short one: what waits for a writer when all has been read waits for two.
+A stretch, and its row of the ledger, ends where damage begins. Of a split that no one could cut it also ends where it
+is half as long as a split is elsewhere: the next one's file is begun while the rest of this one is still being written,
+so that one connection keeps several cores busy with its writers. The last of such a split is short: what waits for a
+writer when all has been read waits for two. Short stretches go into the file that all splits of the task share.
 """
 
 from __future__ import annotations
 
 import hashlib
 import threading
-from concurrent.futures import Future
+from collections.abc import Callable
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from sinks.continuity import Lengths, Link, written
-from sinks.coverage import Covered, check_records, failure
-from sinks.files import DataFile, FileWriter, new_name
+from sinks.continuity import Link, written
+from sinks.coverage import Covered, check_offsets, check_records, failure
+from sinks.file_statistics import ColumnRange
+from sinks.files import DataFile, FileWriter
 from sinks.quarantine import cause_of, open_quarantine, quarantine_row
+from sinks.shared_file import HELD_BYTES, SharedFile, StretchFile
 from sinks.split_report import Damaged, SplitReport, Written
-from sinks.tables import LOG, QUARANTINE, with_identity
+from sinks.tables import QUARANTINE, with_identity
 from sources.loss import condition_of
 from sources.master import Chunk, Damage, MasterLog
 from sources.offsets import Offset, OffsetRange
@@ -41,12 +42,19 @@ LAST_FILE_SHARE: Final = 4
 """The last of several files has this part of a file's bytes, 32 MiB of 128: about as much as one writer is behind."""
 
 
-class SplitFiles:
-    """What one split is written into. Use as a context manager: leaving it by an exception removes every file."""
+Pending = Callable[[], SplitReport]
+"""A report that can be made once the shared file is complete."""
 
-    def __init__(self, master: MasterLog, epoch: int, warehouse: str, owned: OffsetRange) -> None:
+
+class SplitFiles:
+    """What one split is written into. Use as a context manager: leaving it by an exception removes every file of its
+    own, and nothing of it is in the `shared` one, which is of the log's table."""
+
+    def __init__(self, master: MasterLog, epoch: int, warehouse: str, owned: OffsetRange, shared: SharedFile) -> None:
         self._log_id = master.log_id
-        self._lengths = master.lengths
+        self._master = master
+        self._shared = shared
+        self._is_large = (master.size_bytes(owned) or 0) > HELD_BYTES
         most_bytes = master.split_bytes if master.cuts_batches else master.split_bytes // FILES_OF_A_SPLIT
         is_one_file = owned.size <= longest(most_bytes)
         self._file_bytes = owned.size if is_one_file else most_bytes
@@ -57,7 +65,7 @@ class SplitFiles:
         self._files = ExitStack()
         self._stretch: _Stretch | None = None
         self._quarantine: FileWriter | None = None
-        self._ended: list[tuple[_Stretch, Future[DataFile]]] = []  # whose files are not all complete yet
+        self._ended: list[_Stretch] = []  # whose files are not all complete yet
         self._damaged: list[Damaged] = []
         self.reached = owned.start
 
@@ -75,12 +83,18 @@ class SplitFiles:
         elif not piece.covered.is_empty:
             self._add_records(piece)
 
-    def finish(self, split: OffsetRange, batch: OffsetRange) -> SplitReport:
-        """Close the files and make them durable."""
+    def finish(self, split: OffsetRange, batch: OffsetRange, until: Offset | None = None) -> Pending:
+        """Close the files and make them durable; what is in none of its own goes into the shared one."""
         self._end_stretch()
         quarantined = None if self._quarantine is None else self._quarantine.finish()
-        written = tuple(stretch.written(file.result()) for stretch, file in self._ended)
-        return SplitReport(str(self._log_id), split, batch, written, tuple(self._damaged), quarantined)
+        ended = [(stretch, stretch.file.handed_over()) for stretch in self._ended]
+
+        def report() -> SplitReport:
+            written = tuple(stretch.written(file.result(timeout=0)) for stretch, file in ended)
+            damaged = tuple(self._damaged)
+            return SplitReport(str(self._log_id), split, batch, written, damaged, quarantined, until=until)
+
+        return report
 
     def _add_records(self, chunk: Chunk) -> None:
         if self._stretch is not None and (
@@ -89,9 +103,9 @@ class SplitFiles:
             self._end_stretch()
         if self._stretch is None:
             start = chunk.covered.start
-            file = FileWriter(LOG, LOG.path(self._warehouse), new_name(start), self._room)
-            self._stretch = _Stretch(start, self._files.enter_context(file), self._lengths)
-        self._stretch.add(chunk, with_identity(LOG, self._log_id, self._epoch, chunk.records))
+            file = StretchFile(self._shared, start, self._files, self._room, large=self._is_large)
+            self._stretch = _Stretch(start, file, self._master)
+        self._stretch.add(chunk, with_identity(self._shared.table, self._log_id, self._epoch, chunk.records))
 
     def _add_damage(self, damage: Damage) -> None:
         condition = condition_of(damage.error)
@@ -111,56 +125,62 @@ class SplitFiles:
 
     def _end_stretch(self) -> None:
         if self._stretch is not None:
-            self._ended.append((self._stretch, self._stretch.finishing()))
+            self._stretch.file.end()
+            self._ended.append(self._stretch)
             self._stretch = None
 
 
 class _Stretch:
-    """What consecutive chunks add up to. Checks that they join and that records fill what they claim to."""
+    """What consecutive chunks add up to. Checks that they join, and that their records lie where they claim to: in a
+    log whose offsets all have a record they fill it."""
 
-    def __init__(self, start: Offset, file: FileWriter, lengths: Lengths) -> None:
-        self._lengths = lengths
+    def __init__(self, start: Offset, file: StretchFile, master: MasterLog) -> None:
+        self._lengths = master.lengths
+        self._are_joined = not master.has_free_offsets
         self.bytes = 0
         self.start = start
+        self.file = file
         self._end = start
-        self._file = file
-        self._last_record = OffsetRange(start, start)
+        self._records = 0
+        self._last_record: OffsetRange | None = None
         self._last_raw = b""
+        self._mark: int | None = None
         self._digest = hashlib.sha256()
-        self._first_store: int | None = None
-        self._last_store: int | None = None
+        self._times = ColumnRange()
+        self._stored_at = file.table.stored_at
 
     def add(self, chunk: Chunk, rows: pa.RecordBatch) -> None:
         self._check(chunk)
         lengths = self._lengths(chunk.records)
         self._check_bytes(chunk, int(lengths.sum()))
-        self._file.write(rows)
+        self.file.write(rows)
         self._digest.update(chunk.raw)
         self.bytes += len(chunk.raw)
-        self._end = chunk.covered.end
-        self._last_record = OffsetRange(chunk.records.column("offset")[-1].as_py(), self._end)
-        self._last_raw = bytes(chunk.raw[len(chunk.raw) - int(lengths[-1]) :])
-        self._add_times(chunk.records.column("store_timestamp"))
+        self._records += chunk.records.num_rows
+        self._end, self._mark = chunk.covered.end, chunk.mark
+        if self._are_joined:
+            self._last_record = OffsetRange(chunk.records.column("offset")[-1].as_py(), self._end)
+            self._last_raw = bytes(chunk.raw[len(chunk.raw) - int(lengths[-1]) :])
+        self._times.add(chunk.records.column(self._stored_at))
 
-    def finishing(self) -> Future[DataFile]:
-        """Nothing more comes."""
-        return self._file.finishing()
-
-    def written(self, file: DataFile) -> Written:
-        covered = Covered(OffsetRange(self.start, self._end), self._last_record.start)
-        checksum, link = written(self._digest), Link.of(self._last_record, self._last_raw)
-        return Written(covered, checksum, self.bytes, link, self._first_store, self._last_store, file)
-
-    def _add_times(self, times: pa.Array) -> None:
-        found = pc.min_max(times.cast(pa.int64())).as_py()
-        if found["min"] is not None:
-            self._first_store = min(value for value in (found["min"], self._first_store) if value is not None)
-            self._last_store = max(value for value in (found["max"], self._last_store) if value is not None)
+    def written(self, file: DataFile | None) -> Written:
+        last = self._last_record or OffsetRange(Offset(self._end - 1), self._end)
+        return Written(
+            covered=Covered(OffsetRange(self.start, self._end), last.start),
+            checksum=written(self._digest),
+            bytes=self.bytes,
+            records=self._records,
+            link=None if self._last_record is None else Link.of(last, self._last_raw),
+            mark=self._mark,
+            first_store_us=self._times.least,
+            last_store_us=self._times.greatest,
+            file=file,
+        )
 
     def _check(self, chunk: Chunk) -> None:
         if chunk.covered.start != self._end:
             raise failure("the master's chunks do not join", self._end, self._end, chunk.covered.start)
-        check_records(chunk.records, chunk.covered)
+        (check_records if self._are_joined else check_offsets)(chunk.records, chunk.covered)
 
     def _check_bytes(self, chunk: Chunk, expected: int) -> None:
         if len(chunk.raw) != expected:

@@ -7,17 +7,22 @@ and one of the sink, by turns either, and all of them would come to hold the mem
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
 from sinks.files import discard
 from sinks.spark_jobs import JobFacts, failing_as, run_shares
 from sinks.split_report import SplitReport
-from sinks.tables import LOG, QUARANTINE
+from sinks.tables import QUARANTINE, log_table
 from sinks.tasks import SplitWriter
 from sources.master import Planned, PlannedSplit, from_row
 from sources.offsets import LogId
-from sources.splits import WORTH_A_TASK_BYTES
+from sources.splits import longest
+
+TASK_BYTES: Final = longest(256 * 1024 * 1024)
+"""What a task reads at most of several splits; a single one may be longer."""
 
 
 def planned(batch: DataFrame, whose: str) -> list[Planned]:
@@ -28,31 +33,33 @@ def planned(batch: DataFrame, whose: str) -> list[Planned]:
 
 def run_splits(spark: SparkSession, splits: Sequence[PlannedSplit], write: SplitWriter) -> list[SplitReport]:
     """`write` for each of `splits`. Raises what Spark says where it ends the job."""
-    facts = write_facts(", ".join(write.logs))
-    shares = in_tasks(splits, cores=spark.sparkContext.defaultParallelism)
+    facts = _facts("the Spark job that writes the batch failed", ", ".join(write.logs))
+    sized = [(split, write.logs[split.log_id].master.size_bytes(split.owned) or 0) for split in splits]
+    shares = in_tasks(sized, cores=spark.sparkContext.defaultParallelism)
     return [SplitReport.from_json(report) for report in run_shares(spark, write, shares, facts)]
 
 
-def in_tasks(splits: Sequence[PlannedSplit], *, cores: int) -> list[list[PlannedSplit]]:
-    """What each task is given: a split that is worth one has its own, the others share as many as there are cores.
+def in_tasks(splits: Sequence[tuple[PlannedSplit, int]], *, cores: int) -> list[list[PlannedSplit]]:
+    """What each task is given of `splits`, which come with their bytes, 0 where nobody knows: about the same.
 
-    Splits of logs that do not count bytes, of which nobody knows how large they are, count as small.
+    As many tasks as cores, and more only where one would read for long: each costs 50 ms beside its bytes.
     """
-    alone = [[split] for split in splits if _bytes(split) >= WORTH_A_TASK_BYTES]
-    small = sorted((split for split in splits if _bytes(split) < WORTH_A_TASK_BYTES), key=_bytes, reverse=True)
-    shared: list[list[PlannedSplit]] = [[] for _ in range(min(cores, len(small)))]
-    for split in small:
-        min(shared, key=lambda task: (sum(map(_bytes, task)), len(task))).append(split)
-    return alone + shared
+    total_bytes = sum(size_bytes for _, size_bytes in splits)
+    rounds = max(1, -(-total_bytes // (cores * TASK_BYTES)))
+    tasks = [_Task() for _ in range(min(len(splits), rounds * cores))]
+    for split, size_bytes in sorted(splits, key=lambda one: one[1], reverse=True):
+        min(tasks, key=lambda task: (task.bytes, len(task.splits))).add(split, size_bytes)
+    return [task.splits for task in tasks]
 
 
-def _bytes(split: PlannedSplit) -> int:
-    return split.owned.size if LogId.parse(split.log_id).counts_bytes else 0
+@dataclass(slots=True)
+class _Task:
+    bytes: int = 0
+    splits: list[PlannedSplit] = field(default_factory=list)
 
-
-def write_facts(whose: object) -> JobFacts:
-    """What to say where Spark ends the job that writes."""
-    return _facts("the Spark job that writes the batch failed", whose)
+    def add(self, split: PlannedSplit, size_bytes: int) -> None:
+        self.bytes += size_bytes
+        self.splits.append(split)
 
 
 def _facts(problem: str, whose: object) -> JobFacts:
@@ -62,12 +69,14 @@ def _facts(problem: str, whose: object) -> JobFacts:
 
 
 def discard_files(warehouse: str, reports: Iterable[SplitReport]) -> None:
-    """Remove what the splits wrote, of records and of damage: no commit will name it."""
-    reports = list(reports)
-    discard(LOG.path(warehouse), [piece.file.name for one in reports for piece in one.written])
-    discard_quarantined(warehouse, reports)
+    """Remove what the tasks wrote: no commit will name it."""
+    for report in reports:
+        discard(log_table(LogId.parse(report.log_id)).path(warehouse), report.files)
+        discard_quarantined(warehouse, [report])
 
 
 def discard_quarantined(warehouse: str, reports: Iterable[SplitReport]) -> None:
+    """Remove what the tasks kept of damage."""
     kept = [one.quarantined.name for one in reports if one.quarantined is not None]
-    discard(QUARANTINE.path(warehouse), kept)
+    if kept:
+        discard(QUARANTINE.path(warehouse), kept)

@@ -19,18 +19,21 @@ from sources.offsets import Offset, OffsetRange
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A stretch of records, read and written: what it covers, checksum and number of its bytes, last record, file.
+    """A stretch of records, read and written: what it covers, number and checksum of its records and bytes.
 
-    Times are microseconds since 1970, UTC; None without a message.
+    `link` is the last record where records join, `mark` that of the chunk which ends the stretch. Times are
+    microseconds since 1970, UTC; None without a message. `file` holds the records, and maybe others'; None without any.
     """
 
     covered: Covered
     checksum: str
     bytes: int
-    link: Link
+    records: int
+    link: Link | None
+    mark: int | None
     first_store_us: int | None
     last_store_us: int | None
-    file: DataFile
+    file: DataFile | None
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -38,9 +41,9 @@ class Written:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Written:
         covered = Covered(OffsetRange(**values["covered"]["range"]), values["covered"]["last_record_start"])
-        link, file = Link.from_dict(values["link"]), DataFile(**values["file"])
-        times = (values["first_store_us"], values["last_store_us"])
-        return cls(covered, values["checksum"], values["bytes"], link, *times, file)
+        link = None if values["link"] is None else Link.from_dict(values["link"])
+        file = None if values["file"] is None else DataFile(**values["file"])
+        return cls(**{**values, "covered": covered, "link": link, "file": file})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,11 @@ class SplitReport:
     quarantined: DataFile | None = None
     error: LogtwinError | None = None
     until: Offset | None = None
+
+    @property
+    def files(self) -> set[str]:
+        """By name the files of the table of records that hold some of it."""
+        return {piece.file.name for piece in self.written if piece.file is not None}
 
     def as_json(self) -> str:
         values = {

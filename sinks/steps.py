@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from sinks.incidents import Incident
-from sources.offsets import OffsetRange
+from sources.offsets import Offset, OffsetRange
 
 
 class Step(Enum):
@@ -26,10 +26,7 @@ def no_step(step: Step) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """What the last batch did. `durations_s`: seconds up to each step from the one before.
-
-    Of a topic `range` leads from the sum of its positions before the batch to that after it.
-    """
+    """What a batch did for a log. `durations_s`: seconds up to each step of the batch from the one before."""
 
     range: OffsetRange
     records: int
@@ -37,6 +34,19 @@ class BatchResult:
     is_overlap: bool
     durations_s: dict[Step, float] = field(default_factory=dict)
     incidents: Sequence[Incident] = ()
+
+
+def in_all(results: Sequence[BatchResult]) -> BatchResult:
+    """What one batch did for several logs, at least one: `range` leads from the sum of their positions to another."""
+    start, end = sum(one.range.start for one in results), sum(one.range.end for one in results)
+    return BatchResult(
+        range=OffsetRange(Offset(start), Offset(end)),
+        records=sum(one.records for one in results),
+        bytes=sum(one.bytes for one in results),
+        is_overlap=any(one.is_overlap for one in results),
+        durations_s=max((one.durations_s for one in results), key=len),
+        incidents=[incident for one in results for incident in one.incidents],
+    )
 
 
 class Clock:

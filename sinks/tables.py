@@ -133,6 +133,7 @@ class TableSpec:
     partitioning: tuple[str, ...] = ()  # instead of clustering; without statistics of their own
     # Where rows are only ever added a reader may stream the table, and no UPDATE or DELETE slips in; OPTIMIZE works.
     append_only: bool = True
+    stored_at: str = ""  # of a table of records: the column that says when the master stored one
 
     def path(self, warehouse: str) -> str:
         return f"{warehouse.rstrip('/')}/{self.name}"
@@ -165,6 +166,7 @@ LOG = TableSpec(
     clustering=("topic", "store_timestamp"),
     # a repair and the replica's own retention take rows out
     append_only=False,
+    stored_at="store_timestamp",
 )
 KAFKA_LOG = TableSpec(
     "kafka_log",
@@ -174,6 +176,7 @@ KAFKA_LOG = TableSpec(
     clustering=("topic", "timestamp"),
     # as of log
     append_only=False,
+    stored_at="timestamp",
 )
 """Made with the first topic that is replicated."""
 LEDGER = TableSpec(
@@ -245,6 +248,11 @@ def metadata_table(kind: MetadataKind) -> TableSpec:
 
 
 METADATA_TABLES = tuple(map(metadata_table, KINDS))
+
+
+def log_table(log_id: LogId) -> TableSpec:
+    """The table that holds the records of a log."""
+    return KAFKA_LOG if log_id.unit == "offsets" else LOG
 
 
 def with_identity(table: TableSpec, log_id: LogId, epoch: int, records: pa.RecordBatch) -> pa.RecordBatch:

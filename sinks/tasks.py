@@ -12,9 +12,10 @@ An error travels in the report, so that it is one log's: the next batch asks aga
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Final
 
@@ -22,14 +23,17 @@ import pyarrow as pa
 
 from sinks.continuity import Link, first_behind
 from sinks.handshake import Append, clip, decide
-from sinks.split_files import SplitFiles
+from sinks.shared_file import SharedFile
+from sinks.split_files import Pending, SplitFiles
 from sinks.split_report import SplitReport
-from sources.errors import BelowMinimum, LogtwinError, MasterSilent
+from sinks.tables import log_table
+from sources.errors import BelowMinimum, LogtwinError, MasterSilent, across_processes
 from sources.master import Chunk, Damage, MasterLog, PlannedSplit
 from sources.offsets import Offset, OffsetRange
+from sources.splits import WORTH_A_TASK_BYTES
 
 READ_AT_ONCE: Final = 8
-"""Splits of one task, at most: what each holds in memory adds up, and each waits for a master of its own."""
+"""Splits of one task, at most, where they are small: each waits for a master of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +43,39 @@ class SplitWriter:
     logs: Mapping[str, LogWriter]
 
     def __call__(self, splits: Iterable[PlannedSplit]) -> Iterator[str]:
-        """A report of each split, as JSON. Several wait for their masters side by side."""
+        """A report of each split, as JSON. Several wait for their masters side by side, and share a file."""
         given = list(splits)
-        with ThreadPoolExecutor(min(len(given), READ_AT_ONCE), "reads a split") as pool:
-            for report in pool.map(self._report, given):
-                yield report.as_json()
+        with across_processes(), self._shared() as shared, ThreadPoolExecutor(self._at_once(given)) as pool:
+            reports = list(pool.map(lambda split: self._write(split, shared), given))
+            shared.finish()
+            for report in reports:
+                yield report().as_json()
 
-    def _report(self, split: PlannedSplit) -> SplitReport:
-        return self.logs[split.log_id].report(split)
+    def _write(self, split: PlannedSplit, shared: SharedFile) -> Pending:
+        log = self.logs[split.log_id]
+        if split.owned == split.batch:
+            return log.write(split, shared)
+        # Of a log with several splits one may come to nothing, and what it shared a file with would, too.
+        with self._shared() as own:
+            report = log.write(split, own)
+            own.finish()
+            return report
+
+    def _shared(self) -> SharedFile:
+        """All logs of a job have the same table."""
+        one = next(iter(self.logs.values()))
+        table = log_table(one.master.log_id)
+        return SharedFile(table, table.path(one.warehouse))
+
+    def _at_once(self, splits: Sequence[PlannedSplit]) -> int:
+        """How many are read side by side: what they hold in memory adds up."""
+        largest = max(self.logs[split.log_id].master.size_bytes(split.owned) or 0 for split in splits)
+        return max(1, min(len(splits), READ_AT_ONCE, READ_AT_ONCE * WORTH_A_TASK_BYTES // max(largest, 1)))
 
 
 @dataclass(frozen=True, slots=True)
 class LogWriter:
-    """What a task needs of one log. `position` is the driver's, for the same handshake.
+    """What a task needs of one log. `position` is the driver's, for the same handshake, and so is what `master` knows.
 
     `link` is the last record below the position, None where nothing can be compared with it. What a master has not sent
     after `patience_s` is left to a later batch, that it holds up no other log.
@@ -64,35 +88,36 @@ class LogWriter:
     warehouse: str
     patience_s: float | None = None
 
-    def report(self, planned: PlannedSplit) -> SplitReport:
+    def write(self, planned: PlannedSplit, shared: SharedFile) -> Pending:
         """What became of a split of this log; what went wrong travels in it, so that no other log hears of it."""
         split, batch = planned.owned, planned.batch
         try:
-            return self.write_split(split, batch)
+            return self._write(split, batch, shared)
         except LogtwinError as error:
-            return SplitReport(planned.log_id, split, batch, error=error.at(self.master.log_id))
+            found = error.at(self.master.log_id)
         except (OSError, pa.ArrowException):
             raise  # the tables' storage: every log has the same
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this log's
-            return SplitReport(planned.log_id, split, batch, error=_defect(self.master, owned=split, error=error))
+            found = _defect(self.master, owned=split, error=error)
+        return partial(SplitReport, planned.log_id, split, batch, error=found)
 
-    def write_split(self, split: OffsetRange, batch: OffsetRange) -> SplitReport:
+    def _write(self, split: OffsetRange, batch: OffsetRange, shared: SharedFile) -> Pending:
         """Read and write what the position leaves of `split`; an empty report where no record starts in that."""
+        nothing = partial(SplitReport, str(self.master.log_id), split, batch)
         decision = decide(self.position, batch)
         if not isinstance(decision, Append):
-            return SplitReport(str(self.master.log_id), split, batch)
+            return nothing
         owned = clip(split, decision.range)
         if owned.is_empty:
-            return SplitReport(str(self.master.log_id), split, batch)
-        with SplitFiles(self.master, self.epoch, self.warehouse, owned) as files:
+            return nothing
+        with SplitFiles(self.master, self.epoch, self.warehouse, owned, shared) as files:
             for piece in self._read(owned, is_first=owned.start == decision.range.start):
                 files.add(piece)
-            report = files.finish(split, batch)
             if self.patience_s is None or files.reached >= owned.end:
-                return report
+                return files.finish(split, batch)
             if files.reached == owned.start:
                 raise _nothing_came(self.master, owned, self.patience_s)
-            return replace(report, until=files.reached)
+            return files.finish(split, batch, until=files.reached)
 
     def _read(self, owned: OffsetRange, *, is_first: bool) -> Iterator[Chunk | Damage]:
         if self.link is not None and self.link.end == owned.start:

@@ -18,12 +18,12 @@ def absolute(warehouse: str) -> str:
     return str(placed(warehouse, "warehouse"))
 
 
-def ensure_tables(spark: SparkSession, warehouse: str) -> None:
-    """Create the tables that are missing, check those that are there. Safe when several jobs start at once.
+def ensure_tables(spark: SparkSession, warehouse: str, *more: TableSpec) -> None:
+    """Create those that every replica has, and `more`, where they are missing, check those that are there.
 
-    Raises ConfigurationError where a table exists that is not ours.
+    Safe when several jobs start at once. Raises ConfigurationError where a table exists that is not ours.
     """
-    for spec in (LOG, LEDGER):
+    for spec in dict.fromkeys((LOG, LEDGER, *more)):
         ensure_table(KernelTable(spark, spec.path(absolute(warehouse))), spec)
 
 

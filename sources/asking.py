@@ -45,6 +45,10 @@ class Asker(Generic[Key]):
         threading.Thread(target=self._answer, args=(key, question), name=f"asking {key}", daemon=True).start()
         return True
 
+    def is_asking(self, key: Key) -> bool:
+        """Whether a question of `key` is under way, or its answer was not taken yet."""
+        return key in self._under_way
+
     def take(self, timeout_s: float) -> list[Answer[Key]]:
         """The answers that have come since the last call; waits up to `timeout_s` for one. Errors are values here."""
         with self._answered:

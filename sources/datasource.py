@@ -2,7 +2,7 @@
 
 An id of kind kafka names a topic, which `sources.kafka.streaming` reads; all that follows is of the other kinds.
 
-It yields the records themselves, for any Spark job. With the option ``logs`` it is `sources.group`, the source of
+It yields the records themselves, for any Spark job. With ``logs`` or ``topics`` it is `sources.group`, the source of
 logtwin's own sink: that yields only what is to be read, and the sink reads the bytes in the task that writes them.
 
 =====================  =============================================================================================
@@ -127,7 +127,7 @@ class LogtwinDataSource(DataSource):
 
 
 def _source_of(given: Mapping[str, str]) -> LogSource | GroupSource | TopicSource:
-    if "logs" in given:
+    if "logs" in given or "topics" in given:
         return GroupSource.of(given)
     if not given.get("id", "").startswith("kafka/"):
         return LogSource.of(given)

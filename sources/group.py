@@ -5,6 +5,7 @@ option                meaning
 ====================  ==============================================================================================
 ``logs``              JSON: a list of objects, each with the options of one log (`sources.options.ReadOptions`), by
                       the names that the configuration has for them; all that the job may ever list
+``topics``            the same of topics (`sources.kafka.options.ReplicatedTopicOptions`); their partitions are logs
 ``standing``          the file by which the job says which of them are to be read now (`sources.standing`)
 ``cores``             how many tasks can run at once: a batch is cut so that none waits
 ``triggerIntervalS``  how long a record waits for its batch at most, where nobody waits for the record
@@ -23,7 +24,7 @@ anew when it is to be tried again. An error that ends the stream is one of all l
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -36,6 +37,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from sources.errors import ConfigurationError, LogtwinError, across_processes
 from sources.group_offsets import GroupOffset
 from sources.group_watch import GroupWatch, Pace
+from sources.lookout import Lookout, OneLog
 from sources.master import RANGES_SCHEMA, MasterLog, PlanFailed, Planned, PlannedSplit, as_batch
 from sources.offsets import OffsetRange
 from sources.options import ReadOptions, parse_options
@@ -54,7 +56,8 @@ class GroupOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    logs: tuple[ReadOptions, ...] = Field(min_length=1, description="JSON: a list of the logs' options")
+    logs: tuple[ReadOptions, ...] = Field((), description="JSON: a list of the logs' options")
+    topics: tuple[Mapping[str, Any], ...] = Field((), description="JSON: a list of the topics' options")
     standing: Path = Field(description="the job's file that says which logs are to be read")
     cores: PositiveInt = Field(1, description="how many tasks can run at once")
     trigger_interval_s: PositiveFloat = Field(1.0, description="how long a record waits for its batch at most")
@@ -64,10 +67,13 @@ class GroupOptions(BaseModel):
     @classmethod
     def _each(cls, given: object) -> object:
         """Raises ConfigurationError naming the log by its number, from 0."""
-        listed = json.loads(given) if isinstance(given, str) else given
-        if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
-            raise ValueError("a JSON list of objects")
+        listed = _objects(given)
         return tuple(parse_options(ReadOptions, one, where=f"logs[{number}]") for number, one in enumerate(listed))
+
+    @field_validator("topics", mode="before")
+    @classmethod
+    def _listed(cls, given: object) -> object:
+        return _objects(given)
 
     @field_validator("logs")
     @classmethod
@@ -80,21 +86,48 @@ class GroupOptions(BaseModel):
     def pace(self) -> Pace:
         """How long is waited for what."""
         shortest = max(self.trigger_interval_s, SHORTEST_LOOK_DEADLINE_S)
-        connecting_s = max(one.connect_timeout_ms * (one.connect_attempts + 1) / 1000 for one in self.logs)
+        connecting_s = [one.connect_timeout_ms * (one.connect_attempts + 1) / 1000 for one in self.logs]
         return Pace(
             interval_s=self.trigger_interval_s,
             look_deadline_s=self.look_deadline_s or min(LOOK_DEADLINE_S, shortest),
-            last_look_deadline_s=max(LAST_LOOK_DEADLINE_S, 2 * connecting_s),
+            last_look_deadline_s=max(LAST_LOOK_DEADLINE_S, 2 * max(connecting_s, default=0)),
         )
 
+    @property
+    def lookouts(self) -> tuple[Lookout, ...]:
+        """All masters. Raises ConfigurationError; connects to nothing."""
+        logs: list[Lookout] = [OneLog(open_log(one), one.starting_offset) for one in self.logs]
+        if self.topics:
+            # Here, so that those who read other logs need not import it: 0.2 s in each process of Spark's.
+            from sources.kafka.lookout import lookouts
 
-def logs_option(logs: Sequence[ReadOptions]) -> str:
-    """`logs` as the option of that name."""
-    return json.dumps([{name: _as_json(getattr(one, name)) for name in ReadOptions.model_fields} for one in logs])
+            logs += lookouts(self.topics)
+        if not logs:
+            raise ConfigurationError("there is nothing to read", expected="logs or topics", found="neither")
+        return tuple(logs)
+
+
+def _objects(given: object) -> list[dict[str, Any]]:
+    listed = json.loads(given) if isinstance(given, str) else given
+    if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
+        raise ValueError("a JSON list of objects")
+    return listed
+
+
+def logs_options(given: Sequence[BaseModel]) -> dict[str, str]:
+    """The options ``logs`` and ``topics`` of what a job replicates."""
+    logs = [one for one in given if isinstance(one, ReadOptions)]
+    topics = [one for one in given if not isinstance(one, ReadOptions)]
+    found = {"logs": _as_option(logs), "topics": _as_option(topics)}
+    return {name: option for name, option in found.items() if option != "[]"}
+
+
+def _as_option(given: Sequence[BaseModel]) -> str:
+    return json.dumps([{name: _as_json(value) for name, value in one if value is not None} for one in given])
 
 
 def _as_json(value: object) -> object:
-    return value if value is None or isinstance(value, bool | int | float) else str(value)
+    return value if isinstance(value, bool | int | float) else str(value)
 
 
 @dataclass(frozen=True)
@@ -110,7 +143,7 @@ class GroupSource:
     def __init__(self, options: GroupOptions) -> None:
         """Raises ConfigurationError."""
         self._options = options
-        self._logs = {one.id: open_log(one) for one in options.logs}
+        self._lookouts = options.lookouts
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> Self:
@@ -128,14 +161,14 @@ class GroupSource:
         )
 
     def stream_reader(self) -> DataSourceStreamReader:
-        return GroupReader(self._logs, self._options)
+        return GroupReader(self._lookouts, self._options)
 
 
 class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """``spark.readStream``: offsets are those of `GroupOffset.to_json`. Picklable until it is first asked."""
 
-    def __init__(self, logs: Mapping[str, MasterLog], options: GroupOptions) -> None:
-        self._logs = logs
+    def __init__(self, lookouts: Sequence[Lookout], options: GroupOptions) -> None:
+        self._lookouts = lookouts
         self._options = options
         self._watch: GroupWatch | None = None
 
@@ -167,24 +200,27 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield as_batch(partition.planned)
 
     def _planned(self, offset: GroupOffset) -> Iterator[Planned]:
-        # A checkpoint may name a log that the configuration has no more.
-        batches = {log_id: batch for log_id, batch in offset.batches.items() if log_id in self._logs}
-        cores = self._cores(batches)
-        for log_id, batch in batches.items():
-            yield from _splits(self._logs[log_id], log_id, batch, cores[log_id])
-        yield from (PlanFailed(log_id, error) for log_id, error in offset.errors.items() if log_id in self._logs)
+        logs = dict(self._known(offset.batches))  # a checkpoint may name a log that the configuration has no more
+        cores = self._cores(logs, offset.batches)
+        for log_id, log in logs.items():
+            yield from _splits(log, log_id, offset.batches[log_id], cores[log_id])
+        yield from (PlanFailed(log_id, offset.errors[log_id]) for log_id, _ in self._known(offset.errors))
 
-    def _cores(self, batches: Mapping[str, OffsetRange]) -> dict[str, int]:
+    def _known(self, log_ids: Iterable[str]) -> Iterator[tuple[str, MasterLog]]:
+        for log_id in log_ids:
+            found = (lookout.log(log_id) for lookout in self._lookouts)
+            if (log := next((one for one in found if one is not None), None)) is not None:
+                yield log_id, log
+
+    def _cores(self, logs: Mapping[str, MasterLog], batches: Mapping[str, OffsetRange]) -> dict[str, int]:
         """The part of the cores that each log's bytes are worth, rounded up."""
-        sizes = {log_id: batch.size for log_id, batch in batches.items() if self._logs[log_id].log_id.counts_bytes}
+        sizes = {log_id: log.size_bytes(batches[log_id]) or 0 for log_id, log in logs.items()}
         total, cores = sum(sizes.values()) or 1, self._options.cores
-        return {log_id: max(1, -(-cores * sizes.get(log_id, 0) // total)) for log_id in batches}
+        return {log_id: max(1, -(-cores * size_bytes // total)) for log_id, size_bytes in sizes.items()}
 
     def _watching(self) -> GroupWatch:
         if self._watch is None:
-            starts = {one.id: one.starting_offset for one in self._options.logs}
-            logs = {log_id: (log, starts[log_id]) for log_id, log in self._logs.items()}
-            self._watch = GroupWatch(logs, self._options.standing, self._options.pace)
+            self._watch = GroupWatch(self._lookouts, self._options.standing, self._options.pace)
         return self._watch
 
 

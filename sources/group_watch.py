@@ -9,17 +9,18 @@ is and holds up nobody; its answer is used when it comes.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
 from sources import standing
 from sources.asking import Asker
 from sources.errors import LogtwinError, MasterSilent
+from sources.lookout import Lookout
 from sources.master import MasterLog
 from sources.offsets import OffsetRange
-from sources.options import StartingOffset
 from sources.shares import shares
 from sources.standing import Standing
 from sources.watched import Watched
@@ -52,14 +53,16 @@ class Pace:
 
 
 class GroupWatch:
-    """For one thread. `logs` are all that the job may ever list in the standing at `path`, by log id; it is told of
-    others, and leaves them alone."""
+    """For one thread. `lookouts` are of all masters whose logs the job may ever list in the standing at `path`; of
+    other logs it is told, and leaves them alone."""
 
-    def __init__(self, logs: Mapping[str, tuple[MasterLog, StartingOffset]], path: Path, pace: Pace) -> None:
-        self._logs = {log_id: Watched(log, start) for log_id, (log, start) in logs.items()}
+    def __init__(self, lookouts: Sequence[Lookout], path: Path, pace: Pace) -> None:
+        self._lookouts = lookouts
+        self._logs: dict[str, Watched] = {}
+        self._of: dict[int, list[str]] = {at: [] for at in range(len(lookouts))}  # the logs of each lookout
         self._path = path
         self._pace = pace
-        self._asker: Asker[tuple[Kind, str]] = Asker()
+        self._asker: Asker[tuple[Kind, int]] = Asker()
         self._said = standing.NOTHING
         self._beat_s = 0.0
         self._roles_s = 0.0
@@ -110,35 +113,57 @@ class GroupWatch:
         said = standing.read(self._path)
         if said is not self._said:  # the same object as long as the file is the same
             self._said = said
+            for log_id in said.positions.keys() - self._logs.keys():
+                self._add(log_id)
             for log_id, watched in self._logs.items():
                 watched.stand(said.positions.get(log_id))
         return said
+
+    def _add(self, log_id: str) -> None:
+        for at, lookout in enumerate(self._lookouts):
+            if (log := lookout.log(log_id)) is not None:
+                self._logs[log_id] = Watched(log, lookout.may_begin_later)
+                self._of[at].append(log_id)
 
     def _ask(self, now_s: float, *, is_first: bool) -> None:
         """What is due. The first looks of a call are waited for, as are those of the beat: they cost it little."""
         is_beat = now_s >= self._beat_s
         if is_beat:
             self._beat_s = now_s + self._pace.interval_s
-        for log_id, watched in self._logs.items():
-            if watched.is_due(now_s, is_beat=is_beat):
-                is_gathered = not watched.is_late and (is_beat or is_first or watched.is_to_be_seen)
-                self._asker.ask(("look", log_id), watched.question(now_s, is_gathered=is_gathered))
+        for at in range(len(self._lookouts)):
+            due = [one for one in self._watched(at) if one.is_due(now_s, is_beat=is_beat)]
+            self._look(at, due, now_s, is_gathered=is_beat or is_first)
         if now_s >= self._roles_s:
             self._roles_s = now_s + ROLES_S
-            for log_id, watched in self._logs.items():
-                self._asker.ask(("role", log_id), watched.log.is_waited_for)
+            for at, lookout in enumerate(self._lookouts):
+                self._asker.ask(("role", at), lookout.is_waited_for)
+
+    def _look(self, at: int, due: Sequence[Watched], now_s: float, *, is_gathered: bool) -> None:
+        """A question for all that is due of one master. A batch waits for the answer, unless the last one was late."""
+        if not due or self._asker.is_asking(("look", at)):
+            return
+        wanted = {
+            str(one.log.log_id): one.looking(now_s, is_gathered=not one.is_late and (is_gathered or one.is_to_be_seen))
+            for one in due
+        }
+        self._asker.ask(("look", at), partial(self._lookouts[at].look, wanted))
 
     def _hear(self, timeout_s: float) -> None:
-        for answer in self._asker.take(timeout_s):
-            kind, log_id = answer.key
-            watched = self._logs[log_id]
-            if kind == "look":
-                watched.hear(answer.value, answer.at_s, self._pace.look_deadline_s)
-            elif isinstance(answer.value, bool):  # who cannot say is asked again; a look says what is wrong
-                watched.is_waited_for = answer.value
+        self._take(timeout_s, self._pace.look_deadline_s)
         now_s = time.monotonic()
         for watched in self._listed():
             watched.look_at_lateness(now_s, self._pace.look_deadline_s)
+
+    def _take(self, timeout_s: float, deadline_s: float) -> None:
+        for answer in self._asker.take(timeout_s):
+            kind, at = answer.key
+            for log_id in self._of[at]:
+                watched = self._logs[log_id]
+                if kind == "role" and isinstance(answer.value, bool):  # who cannot say is asked again
+                    watched.is_waited_for = answer.value
+                elif kind == "look" and watched.asked_s is not None:
+                    found = answer.value.get(log_id) if isinstance(answer.value, Mapping) else answer.value
+                    watched.hear(found, answer.at_s, deadline_s)
 
     def _is_worth_it(self) -> bool:
         listed = self._listed()
@@ -166,13 +191,12 @@ class GroupWatch:
         now_s = time.monotonic()
         ends_s = now_s + self._pace.last_look_deadline_s
         while now_s < ends_s:
-            for log_id, watched in self._logs.items():
-                if watched.is_to_be_seen:
-                    self._asker.ask(("look", log_id), watched.question(now_s, is_gathered=True))
+            for at in range(len(self._lookouts)):
+                unseen = [one for one in self._watched(at) if one.is_to_be_seen]
+                self._look(at, unseen, now_s, is_gathered=True)
             if all(watched.asked_s is None for watched in self._listed()):
                 break
-            for answer in self._asker.take(ends_s - now_s):
-                self._logs[answer.key[1]].hear(answer.value, answer.at_s, self._pace.last_look_deadline_s)
+            self._take(ends_s - now_s, self._pace.last_look_deadline_s)
             now_s = time.monotonic()
         for watched in self._listed():
             if watched.asked_s is not None and watched.error is None:
@@ -197,13 +221,17 @@ class GroupWatch:
             self._logs[log_id].told()
         return Batch(batches, errors) if batches or errors else None
 
+    def _watched(self, at: int) -> list[Watched]:
+        return [self._logs[log_id] for log_id in self._of[at]]
+
     def _listed(self) -> list[Watched]:
         return [watched for watched in self._logs.values() if watched.place is not None]
 
 
 def _size_bytes(watched: Watched, backlog: OffsetRange, budget_bytes: int) -> int:
-    """What it has to read, as far as anybody knows: one that does not count bytes may take a whole share."""
-    return backlog.size if watched.log.log_id.counts_bytes else budget_bytes
+    """What it has to read; one of which nobody knows may take a whole share."""
+    size_bytes = watched.log.size_bytes(backlog)
+    return budget_bytes if size_bytes is None else size_bytes
 
 
 def _part(log: MasterLog, backlog: OffsetRange, share_bytes: int) -> OffsetRange:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -132,17 +132,35 @@ def from_row(row: Sequence[Any]) -> Planned:
 
 
 @dataclass(frozen=True, slots=True)
+class Known:
+    """What a replica knows of the log it follows, for the master to be measured by (`MasterLog.continuing`).
+
+    `identity` says which of all logs that have had its name; `mark` in which of the master's histories lies what comes
+    before `offset`. Kafka: the topic's id, and a leader epoch. None where the master has no such thing.
+    """
+
+    identity: str | None = None
+    offset: Offset | None = None
+    mark: int | None = None
+
+
+NOTHING_KNOWN: Final = Known()
+
+
+@dataclass(frozen=True, slots=True)
 class Chunk:
     """Consecutive whole records, decoded.
 
-    `records` has RECORD_SCHEMA, one row a record, in log order. `raw` is the master's own bytes of exactly `covered`,
-    as long as `MasterLog.lengths` of the records; it may be a view of a buffer that is reused, so it is good only until
-    the next chunk is asked for.
+    `records` has the master's schema (RECORD_SCHEMA; of Kafka KAFKA_SCHEMA), one row a record, in log order. `raw` is
+    the master's own bytes of exactly `covered`, as long as `MasterLog.lengths` of the records; it may be a view of a
+    buffer that is reused, so it is good only until the next chunk is asked for. `mark` is that of `Known`, of what lies
+    before the end of `covered`.
     """
 
     covered: OffsetRange
     records: pa.RecordBatch
     raw: memoryview
+    mark: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +225,8 @@ class Session(Protocol):
         Raises MasterUnreachable, MasterSilent, ProtocolViolation, MasterError.
         """
 
-    def acknowledge(self, committed: Offset) -> None:
-        """Promise the master that everything below `committed` is durable here.
+    def acknowledge(self, committed: Offset, mark: int | None = None) -> None:
+        """Promise the master that everything below `committed`, which has `mark` (`Known`), is durable here.
 
         The caller has committed it. Never blocks the job on a master that is away: the promise is repeated until it
         gets through. Raises nothing for an unreachable master.
@@ -266,6 +284,15 @@ class MasterLog(Protocol):
         """
 
     @property
+    def has_free_offsets(self) -> bool:
+        """Whether offsets may have no record. Then records need not join, no record reaches past an end, and a range is
+        proven by what the master was asked and has answered: chunks may have no records, and join all the same.
+        """
+
+    def size_bytes(self, wanted: OffsetRange) -> int | None:
+        """About how many bytes of the master's log `wanted` takes, without asking; None where nobody knows."""
+
+    @property
     def cuts_at_records(self) -> bool:
         """Whether `boundary_after` knows: files can be looked into anywhere, a stream cannot."""
 
@@ -308,6 +335,11 @@ class MasterLog(Protocol):
 
         Raises OffsetOutOfRange, CorruptRecord, SegmentError, MasterUnreachable, MasterSilent, ProtocolViolation,
         ConfigurationError (the read would promise what is not committed).
+        """
+
+    def continuing(self, known: Known) -> MasterLog:
+        """The same log, for who holds `known` of it: a master that has another one by its name, or another history
+        before `known.offset`, is noticed where it can tell, when it is read from there on.
         """
 
     def hurried(self, patience_s: float) -> MasterLog:

@@ -1,22 +1,16 @@
-"""The contract of a topic: a master log in partitions, each with offsets of its own. And the shape of its records.
-
-What `sources/master.py` is for one log, this is for many that are replicated together: one query, one commit, one
-acknowledgement for all partitions of a topic. Offsets count records, and some have none (compaction, transactions), so
-a range is proven by what was asked and answered, and records need not fill it.
-"""
+"""What a topic is: partitions, each a log with offsets of its own, acknowledged together. And the shape of its records."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 import pyarrow as pa
 
 from sources.errors import LogtwinError
-from sources.master import TIMESTAMP, Chunk, SessionState
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.master import TIMESTAMP, SessionState
+from sources.offsets import LogId, Offset
 
 HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
 
@@ -49,32 +43,6 @@ class PartitionPosition:
     leader_epoch: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionChunk(Chunk):
-    """A chunk of a partition's records, which need not fill `covered`.
-
-    `raw` is made of the records (`sources/kafka/columns.py`), and `epoch` is the leader epoch of the offset where the
-    chunk ends, to be given to who reads on; None: it has none.
-    """
-
-    epoch: int | None
-
-
-class MasterPartition(Protocol):
-    """One partition. Picklable; opens what it needs in each call and closes it."""
-
-    @property
-    def log_id(self) -> LogId: ...
-
-    def read(self, owned: OffsetRange, *, after_epoch: int | None = None) -> Iterator[PartitionChunk]:
-        """The records at the offsets `owned`, in order, in chunks that join and cover exactly `owned`.
-
-        A chunk of a hole has no records. `after_epoch` is the leader epoch of what lies before `owned`, where known.
-        Raises BelowMinimum, AboveMaximum, Rewritten, CorruptRecord, Recreated, ConfigurationError, MasterUnreachable,
-        MasterSilent, MasterRefused, ProtocolViolation.
-        """
-
-
 class TopicSession(Protocol):
     """The acknowledging side, open as long as the job runs."""
 
@@ -98,27 +66,6 @@ class TopicSession(Protocol):
 
     def close(self) -> None:
         """Get the newest promise through if that takes only a moment, then end. Idempotent."""
-
-
-class MasterTopic(Protocol):
-    """One topic of one cluster. Picklable; keeps no connection between calls."""
-
-    @property
-    def log_id(self) -> LogId:
-        """Of the topic; a log id of a partition ends with its number."""
-
-    def partition(self, number: int, topic_id: uuid.UUID) -> MasterPartition:
-        """Partition `number` of the topic that `topic_id` names; connects to nothing."""
-
-    def check_history(self, topic_id: uuid.UUID, positions: Mapping[int, PartitionPosition]) -> None:
-        """Make sure that what lies before `positions` is still the history of the topic that `topic_id` names.
-
-        Raises Recreated, BelowMinimum, AboveMaximum, Rewritten, which name the partition's log; ConfigurationError,
-        MasterUnreachable, MasterSilent, MasterRefused, ProtocolViolation.
-        """
-
-    def open_session(self) -> TopicSession:
-        """A session to acknowledge through. It connects in the background, at the first acknowledgement."""
 
 
 def partition_log(topic: LogId, number: int) -> LogId:

@@ -24,7 +24,7 @@ class SilentSession:
     def reading(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def acknowledge(self, committed: Offset) -> None:
+    def acknowledge(self, committed: Offset, mark: int | None = None) -> None:
         """Nobody listens."""
 
     def close(self) -> None:

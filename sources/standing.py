@@ -20,7 +20,7 @@ from sources.offsets import Offset
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Up to where a log is committed, None for nothing yet; there reading goes on.
+    """Up to where a log is committed, None for nothing yet; there reading goes on. `identity` is that of `Known`.
 
     The job increases `turn` each time that it lists the log anew, so that whoever reads the file too seldom to see the
     log away still sees that it was.
@@ -28,6 +28,7 @@ class Place:
 
     position: Offset | None
     turn: int = 0
+    identity: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ NOTHING: Final = Standing(MappingProxyType({}), budget_bytes=1)
 
 def write(path: str | os.PathLike[str], standing: Standing) -> None:
     """Replace the file at `path` by `standing`, at one stroke. One thread at a time. Raises OSError."""
-    places = {log: [place.position, place.turn] for log, place in standing.positions.items()}
+    places = {log: [place.position, place.turn, place.identity] for log, place in standing.positions.items()}
     said = {"positions": places, "budget_bytes": standing.budget_bytes, "is_stopping": standing.is_stopping}
     temporary = Path(f"{os.fspath(path)}.new")
     temporary.write_text(json.dumps(said))
@@ -66,5 +67,5 @@ def read(path: str | os.PathLike[str]) -> Standing:
 @functools.lru_cache(maxsize=1)
 def _parsed(text: bytes) -> Standing:
     said = json.loads(text)
-    places = {log: Place(position, turn) for log, (position, turn) in said["positions"].items()}
+    places = {log: Place(*place) for log, place in said["positions"].items()}
     return Standing(MappingProxyType(places), said["budget_bytes"], said["is_stopping"])

@@ -1,23 +1,19 @@
 """One log of a group, as the planner of its stream knows it: where it stands, what its master was last seen to hold.
 
-Decides nothing about the others, and asks nobody itself: `question` is for a thread that may hang. Times are seconds
-of `time.monotonic`.
+Decides nothing about the others, and asks nobody itself. Times are seconds of `time.monotonic`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from sources.bounds import check_within
 from sources.errors import LogtwinError
+from sources.lookout import Looking, Seen
 from sources.master import MasterLog
 from sources.offsets import Offset, OffsetRange
-from sources.options import EARLIEST, StartingOffset
 from sources.standing import Place
-from sources.starting import resolved
 
 BUSY_S: Final = 0.01
 """Between two looks at a log whose producers wait, while bytes come."""
@@ -28,20 +24,12 @@ QUIET_S: Final = 0.05
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What a look has found: what the master holds, and where reading begins or goes on."""
-
-    held: OffsetRange
-    start: Offset
-
-
 @dataclass(slots=True)
 class Watched:
     """See above. `place` is None while the log is not to be read."""
 
     log: MasterLog
-    starting_offset: StartingOffset
+    may_begin_later: bool = True  # where its master's retention has taken what it was to begin with
     place: Place | None = None
     is_waited_for: bool = False
     is_late: bool = False
@@ -78,15 +66,14 @@ class Watched:
         """When it is to be looked at besides the beat."""
         return self._due_s if self.is_waited_for and self._can_be_asked else None
 
-    def question(self, now_s: float, *, is_gathered: bool) -> Callable[[], Seen]:
-        """A look that begins now; raises LogtwinError. Its outcome goes to `hear`."""
+    def looking(self, now_s: float, *, is_gathered: bool) -> Looking:
+        """A look begins now, for this. Its outcome goes to `hear`."""
         place = self.place
         if place is None:
             raise ValueError(f"{self.log.log_id} is not to be read")
         self.asked_s, self._asked_at, self.is_gathered = now_s, place, is_gathered
-        start = self._start if place.position is None else place.position
         known = None if self._seen is None else self._seen.held.end
-        return lambda: _look(self.log, self.starting_offset, start, known)
+        return Looking(replace(place, position=self._start if place.position is None else place.position), known)
 
     def hear(self, outcome: object, at_s: float, deadline_s: float) -> None:
         """What the look came to, a `Seen` or a LogtwinError, and when."""
@@ -103,7 +90,7 @@ class Watched:
         self._pause_s = BUSY_S if has_news else min(2 * self._pause_s, QUIET_S)
         self._due_s = at_s + self._pause_s
         self._seen = seen
-        if self._asked_at is not None and self._asked_at.position is None and self.starting_offset != EARLIEST:
+        if self._asked_at is not None and self._asked_at.position is None and not self.may_begin_later:
             self._start = seen.start
 
     def look_at_lateness(self, now_s: float, deadline_s: float) -> None:
@@ -152,11 +139,3 @@ class Watched:
     @property
     def _can_be_asked(self) -> bool:
         return self.place is not None and self.error is None and self.asked_s is None
-
-
-def _look(log: MasterLog, starting_offset: StartingOffset, start: Offset | None, known: Offset | None) -> Seen:
-    bounds = log.bounds(known)
-    if start is None:
-        return Seen(bounds, resolved(starting_offset, bounds, log))
-    check_within(OffsetRange(start, start), bounds, log=log.log_id)
-    return Seen(bounds, start)

@@ -15,7 +15,7 @@ from sinks.position import Held, LogTable
 from sinks.proof.proven import proven_ranges
 from sinks.proof.stored import Part, parts
 from sinks.proof.verdicts import Claim
-from sinks.tables import LOG
+from sinks.tables import log_table
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError, CoverageError
 from sources.offsets import END, LogId, Offset, OffsetRange
@@ -43,7 +43,7 @@ def read_accounts(spark: SparkSession, warehouse: str, log_id: LogId, start: int
     The two tables are read one after the other: where a repair ran between, they are read again.
     Raises ConfigurationError where there is no replica, CoverageError where its tables contradict each other.
     """
-    folder = LOG.path(absolute(warehouse))
+    folder = log_table(log_id).path(absolute(warehouse))
     table = LogTable(spark, folder, log_id)
     reach = OffsetRange(Offset(start or 0), END if end is None else Offset(end))
     for look in range(_LOOKS):
@@ -58,7 +58,7 @@ def read_accounts(spark: SparkSession, warehouse: str, log_id: LogId, start: int
 
 
 def _accounts(spark: SparkSession, warehouse: str, log_id: LogId, held: Held, reach: OffsetRange) -> Accounts:
-    state, folder = held.state, LOG.path(absolute(warehouse))
+    state, folder = held.state, log_table(log_id).path(absolute(warehouse))
     if state is None or state.offset is None:
         raise ConfigurationError(
             "there is nothing to verify",

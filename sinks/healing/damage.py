@@ -15,7 +15,7 @@ from sinks.healing.rewrite import Rows, is_of, offsets_of, rows_of
 from sinks.kernel import KernelTable, Snapshot, StoredFile
 from sinks.ledger import LedgerRow
 from sinks.proof.stored_log import StoredLog
-from sinks.tables import LOG
+from sinks.tables import log_table
 from sources.errors import ReplicaError, StorageUnreachable
 from sources.offsets import LogId, OffsetRange
 
@@ -64,7 +64,7 @@ class DamageSearch:
 
     def _is_readable(self, file: StoredFile) -> bool:
         try:
-            for _ in rows_of(self.table.path, LOG, file, self.log_id):
+            for _ in rows_of(self.table.path, log_table(self.log_id), file, self.log_id):
                 pass
         except StorageUnreachable:  # nobody knows: a file that may be whole must not go
             raise

@@ -27,7 +27,7 @@ from sinks.ledger import BACKFILL, Ledger, LedgerRow
 from sinks.position import Held, LogTable
 from sinks.split_job import discard_files, discard_quarantined, run_splits
 from sinks.split_report import SplitReport
-from sinks.tables import LEDGER, LOG
+from sinks.tables import LEDGER, log_table
 from sinks.tasks import LogWriter, SplitWriter
 from sinks.warehouse import absolute
 from sources.errors import CoverageError, LogtwinError
@@ -75,7 +75,7 @@ class HoleFiller:
         self._warehouse = absolute(warehouse)
         self._log_id = log_id
         self._on_step = on_step
-        self._table = LogTable(spark, LOG.path(self._warehouse), log_id)
+        self._table = LogTable(spark, log_table(log_id).path(self._warehouse), log_id)
         self._ledger = Ledger(spark, LEDGER.path(self._warehouse))
 
     def look(self) -> Held:

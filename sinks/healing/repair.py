@@ -24,7 +24,7 @@ from sinks.kernel import KernelTable
 from sinks.log_state import LogState, PendingRepair, Writer
 from sinks.position import Held, LogTable
 from sinks.proof.stored_log import StoredLog
-from sinks.tables import LOG
+from sinks.tables import log_table
 from sinks.warehouse import absolute
 from sources.errors import Recreated
 from sources.loss import Condition
@@ -76,8 +76,8 @@ class Repair:
         self._warehouse = absolute(warehouse)
         self._master = master
         self._writer = writer or Writer.of_this_process()
-        self._files = KernelTable(spark, LOG.path(self._warehouse))
-        self._table = LogTable(spark, LOG.path(self._warehouse), master.log_id)
+        self._files = KernelTable(spark, log_table(master.log_id).path(self._warehouse))
+        self._table = LogTable(spark, log_table(master.log_id).path(self._warehouse), master.log_id)
         self._ledger = LedgerRows(spark, self._warehouse, master.log_id)
         self._stored = StoredLog(spark, self._warehouse, master)
         self._incidents = IncidentsTable(spark, self._warehouse, master.log_id)

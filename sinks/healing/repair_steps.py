@@ -38,7 +38,7 @@ from sinks.ledger import Ledger, LedgerRow
 from sinks.log_state import LogState, PendingRepair, Writer
 from sinks.position import Held, LogTable
 from sinks.proof.stored_log import StoredLog
-from sinks.tables import LEDGER, LOG
+from sinks.tables import LEDGER, log_table
 from sources.loss import Condition, Way
 from sources.master import MasterLog
 from sources.offsets import END, Offset, OffsetRange
@@ -76,9 +76,9 @@ class RepairSteps:
         # a rule that does not look at all bytes may keep a last record that the master has not, byte for byte
         self._keeps_link = master.proves_all or not master.overrules
         self._writer = writer
-        self._table = LogTable(spark, LOG.path(warehouse), self._log_id)
+        self._table = LogTable(spark, log_table(self._log_id).path(warehouse), self._log_id)
         self._on_step = on_step
-        self._files = KernelTable(spark, LOG.path(warehouse))
+        self._files = KernelTable(spark, log_table(self._log_id).path(warehouse))
         self._ledger = LedgerRows(spark, warehouse, self._log_id)
         self._stored = StoredLog(spark, warehouse, master)
         self._incidents = IncidentsTable(spark, warehouse, self._log_id)

@@ -13,7 +13,7 @@ from sinks.continuity import Link, written
 from sinks.kernel import KernelTable
 from sinks.ledger import REPAIR, LedgerRow
 from sinks.proof.stored import Part, parts, read
-from sinks.tables import LOG
+from sinks.tables import log_table
 from sinks.warehouse import absolute
 from sources.errors import LogError, ReplicaError, StorageUnreachable
 from sources.master import MasterLog
@@ -35,7 +35,7 @@ class StoredLog:
     """The log of `master` in the table log of a warehouse, as it is when it is asked."""
 
     def __init__(self, spark: SparkSession, warehouse: str, master: MasterLog) -> None:
-        self._table = KernelTable(spark, LOG.path(absolute(warehouse)))
+        self._table = KernelTable(spark, log_table(master.log_id).path(absolute(warehouse)))
         self._master = master
 
     def records(self, wanted: OffsetRange) -> Iterator[Record]:

@@ -23,7 +23,7 @@ from sinks.healing.rewrite import rows_of
 from sinks.kernel import KernelConflict, KernelTable, Overlap, Partition, Snapshot, StoredFile
 from sinks.position import Held, LogTable
 from sinks.retries import until_it_takes
-from sinks.tables import LEDGER, LOG, LOG_ID
+from sinks.tables import LEDGER, LOG_ID, log_table
 from sinks.warehouse import absolute
 from sources.errors import ReplicaError
 from sources.master import TIMESTAMP
@@ -84,7 +84,7 @@ class Retention:
 
     def __init__(self, spark: SparkSession, warehouse: str, log_id: LogId) -> None:
         self._log_id = log_id
-        self._log = LogTable(spark, LOG.path(absolute(warehouse)), log_id)
+        self._log = LogTable(spark, log_table(log_id).path(absolute(warehouse)), log_id)
         self._ledger = KernelTable(spark, LEDGER.path(absolute(warehouse)))
 
     def plan(self, keep: Keep, now: datetime) -> Plan:

@@ -25,7 +25,7 @@ from sinks.kernel import KernelTable, Overlap, Snapshot
 from sinks.ledger import BACKFILL
 from sinks.place import open_folder
 from sinks.position import LogTable
-from sinks.tables import LEDGER, LOG, LOG_ID
+from sinks.tables import LEDGER, LOG_ID, log_table
 from sources.errors import ReplicaError
 from sources.master import MESSAGE
 from sources.offsets import LogId, Offset, OffsetRange, Position
@@ -67,8 +67,8 @@ class PastLog:
         self._spark = spark
         self._place = place
         self._log_id = log_id
-        self._table = LogTable(spark, LOG.path(place), log_id)
-        self._files = KernelTable(spark, LOG.path(place))
+        self._table = LogTable(spark, log_table(log_id).path(place), log_id)
+        self._files = KernelTable(spark, log_table(log_id).path(place))
         self._held = self._table.read()
         position = None if self._held.state is None else self._table.position_of(self._held.state)
         if position is None:

@@ -26,7 +26,7 @@ from sources.dister.snapshots import read_nodes
 from sources.dister.state import KEY_VALUES
 from sources.errors import naming
 from sources.keyed_state import KeyedState
-from sources.master import Chunk, Damage, MasterView, Session
+from sources.master import Chunk, Damage, Known, MasterView, Session
 from sources.metadata import Fetched
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import CheckAndFix
@@ -115,6 +115,18 @@ class DisterLog:
     def plan(self, wanted: OffsetRange, *, cores: int = 1) -> tuple[OffsetRange, ...]:
         """In one piece: a batch has few entries."""
         return () if wanted.is_empty else (wanted,)
+
+    @property
+    def has_free_offsets(self) -> bool:
+        """Ids have gaps, but an entry takes all of them behind the one before it."""
+        return False
+
+    def size_bytes(self, wanted: OffsetRange) -> None:
+        return None
+
+    def continuing(self, known: Known) -> DisterLog:
+        """Its past is compared as a whole."""
+        return self
 
     def hurried(self, patience_s: float) -> DisterLog:
         """A leader's log is read from its files."""

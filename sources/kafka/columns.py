@@ -81,6 +81,14 @@ def canonical(records: pa.RecordBatch) -> bytes:
     return _bytes_of(_join(heads, key, value, headers))
 
 
+def canonical_lengths(records: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """How many canonical bytes each of `records` takes; needs key, value and headers."""
+    headers = _header_bytes(records.column("headers"))
+    parts = (records.column("key"), records.column("value"), headers)
+    found = sum(pc.binary_length(part).fill_null(0).to_numpy().astype(np.int64) for part in parts)
+    return np.asarray(found, np.int64) + _HEAD.itemsize
+
+
 def _timestamps_ms(timestamps: pa.Array) -> pa.Array:
     return pc.divide(timestamps.cast(pa.int64()), _US_PER_MS).fill_null(-1)
 

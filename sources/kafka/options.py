@@ -34,9 +34,6 @@ class TopicOptions(BaseModel):
     servers: str = Field(
         description="host:port of a broker, several joined by a comma; one that answers names all the others"
     )
-    emit: Literal["records", "ranges"] = Field(
-        "records", description="the records; or ranges, only what is to be read, for the replica's own tasks"
-    )
     isolation: Literal["read_committed", "read_uncommitted"] = Field(
         "read_committed",
         description="nothing of transactions that are open or aborted, as who sent them meant it; read_uncommitted "

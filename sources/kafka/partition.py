@@ -31,7 +31,8 @@ from sources.kafka.isolation import Isolation
 from sources.kafka.leadership import Leadership, following
 from sources.kafka.settings import KafkaSettings
 from sources.kafka.topics import Leader, TopicPartition
-from sources.master_topic import PartitionChunk, partition_log
+from sources.master import Chunk
+from sources.master_topic import partition_log
 from sources.offsets import LogId, Offset, OffsetRange
 
 MIB = 1024 * 1024
@@ -90,7 +91,7 @@ class KafkaPartition:
         """`wanted` as the consecutive pieces that tasks may read side by side."""
         return wanted.in_pieces(self.split_offsets)
 
-    def read(self, owned: OffsetRange, *, after_epoch: int | None = None) -> Iterator[PartitionChunk]:
+    def read(self, owned: OffsetRange, *, after_epoch: int | None = None) -> Iterator[Chunk]:
         """The records at the offsets `owned`, in order, in chunks that join and cover exactly `owned`.
 
         A chunk of a hole has no records. `after_epoch` is the leader epoch of what lies before `owned`, where it is
@@ -103,7 +104,7 @@ class KafkaPartition:
             while at < owned.end:
                 chunk = leadership.ask(partial(self._chunk, owned.starting_at(at), epoch))
                 yield chunk
-                at, epoch = chunk.covered.end, chunk.epoch
+                at, epoch = chunk.covered.end, chunk.mark
 
     def _following(self) -> AbstractContextManager[Leadership]:
         return following(self.settings, self._tp, self.topic_id, self.patience_ms)
@@ -121,7 +122,7 @@ class KafkaPartition:
         if epoch is not None:
             check_history(epoch, position, epoch_end(cluster, leader, self._tp, epoch), held, self.log_id)
 
-    def _chunk(self, wanted: OffsetRange, epoch: int | None, cluster: Cluster, leader: Leader) -> PartitionChunk:
+    def _chunk(self, wanted: OffsetRange, epoch: int | None, cluster: Cluster, leader: Leader) -> Chunk:
         """What one fetch gives of `wanted`, from its start on."""
         fetched = fetch(
             cluster, leader, self._tp, wanted.start, topic_id=self.topic_id, max_bytes=self.chunk_bytes,
@@ -141,7 +142,7 @@ class KafkaPartition:
             )
         covered = OffsetRange(wanted.start, min(decoded.reached, wanted.end))
         records = located(decoded.records, self.topic, self.partition)
-        return PartitionChunk(covered, records, memoryview(canonical(records)), decoded.epoch)
+        return Chunk(covered, records, memoryview(canonical(records)), decoded.epoch)
 
     def _refuse_silence(self, wanted: OffsetRange, fetched: Fetched, cluster: Cluster, leader: Leader) -> NoReturn:
         check_held(wanted, self._bounds(cluster, leader))

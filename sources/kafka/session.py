@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
@@ -30,7 +31,7 @@ from sources.kafka.retries import may_pass
 from sources.kafka.settings import KafkaSettings
 from sources.kafka.topics import TopicPartition
 from sources.master import SessionState
-from sources.master_topic import PartitionPosition
+from sources.master_topic import PartitionPosition, TopicSession
 from sources.offsets import LogId, Offset
 
 Positions = Mapping[int, PartitionPosition]
@@ -39,6 +40,34 @@ _FIRST_WAIT_S: Final = 0.1
 _LAST_ATTEMPT_S: Final = 5.0
 
 _logger = logging.getLogger(__name__)
+
+
+class PartitionSession:
+    """One partition's part of `session`, which it closes with itself unless others share it."""
+
+    def __init__(self, session: TopicSession, number: int, *, is_shared: bool = False) -> None:
+        self._session = session
+        self._number = number
+        self._is_shared = is_shared
+
+    @property
+    def acknowledged(self) -> Offset | None:
+        return self._session.acknowledged.get(self._number)
+
+    @property
+    def state(self) -> SessionState:
+        return replace(self._session.state, acknowledged=self.acknowledged)
+
+    def reading(self) -> AbstractContextManager[None]:
+        """A group is one, however many connections it has."""
+        return nullcontext()
+
+    def acknowledge(self, committed: Offset, mark: int | None = None) -> None:
+        self._session.acknowledge({self._number: PartitionPosition(committed, mark)})
+
+    def close(self) -> None:
+        if not self._is_shared:
+            self._session.close()
 
 
 class GroupSession:

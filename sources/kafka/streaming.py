@@ -1,8 +1,5 @@
 """A Kafka topic as Spark's data source ``logtwin`` reads it: all its partitions, as a stream or a batch.
 
-With ``emit = "ranges"`` only what is to be read, one row a split, with that partition's part of the batch; a partition
-that has nothing new has no row.
-
 What must hold: each record of what a batch covers comes once, of the very topic that the checkpoint names. That Spark
 keeps a position for each partition, and plans a batch anew from two of them, is all that this rests on; a reader
 remembers only what it may forget. Leader epochs are not kept in the checkpoint: a log that was cut below a position is
@@ -24,7 +21,6 @@ from sources.kafka.options import TopicOptions
 from sources.kafka.partition import KafkaPartition
 from sources.kafka.topic import KafkaTopic, open_topic
 from sources.kafka.topic_offsets import TopicBounds, TopicOffsets
-from sources.master import RANGES_SCHEMA, PlannedSplit, as_batch
 from sources.master_topic import KAFKA_SCHEMA
 from sources.offsets import OffsetRange
 from sources.options import EARLIEST
@@ -34,10 +30,9 @@ TOPIC_SCHEMA = pa.schema([pa.field("log_id", pa.string()), *KAFKA_SCHEMA])
 
 @dataclass(frozen=True)
 class TopicSplit(InputPartition):
-    """What one task reads: `owned` of `batch`, the partition's part of it."""
+    """What one task reads."""
 
     partition: KafkaPartition
-    batch: OffsetRange
     owned: OffsetRange
 
 
@@ -50,7 +45,7 @@ class TopicSource:
 
     @property
     def schema(self) -> pa.Schema:
-        return RANGES_SCHEMA if self._options.emit == "ranges" else TOPIC_SCHEMA
+        return TOPIC_SCHEMA
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> Self:
@@ -78,7 +73,7 @@ class TopicBatchReader(DataSourceReader):
         return _splits(self._topic, start, bounds.latest)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _emit(self._options, partition)
+        return _records(partition)
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -117,7 +112,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _splits(self._topic, TopicOffsets.from_json(start), TopicOffsets.from_json(end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _emit(self._options, partition)
+        return _records(partition)
 
     def _most(self, limit: ReadLimit) -> int | None:
         if isinstance(limit, ReadAllAvailable):
@@ -145,23 +140,13 @@ def _held_from(topic: KafkaTopic, at: TopicOffsets) -> TopicBounds:
 def _splits(topic: KafkaTopic, start: TopicOffsets, end: TopicOffsets) -> list[TopicSplit]:
     """One at least, which may be empty: given none, Spark makes up a partition of its own."""
     wanted = [(topic.partition(number, end.topic_id), batch) for number, batch in end.since(start).items()]
-    pieces = [TopicSplit(partition, batch, piece) for partition, batch in wanted for piece in partition.plan(batch)]
-    partition, batch = wanted[0]
-    return pieces or [TopicSplit(partition, batch, batch)]
+    pieces = [TopicSplit(partition, piece) for partition, batch in wanted for piece in partition.plan(batch)]
+    return pieces or [TopicSplit(*wanted[0])]
 
 
-def _emit(options: TopicOptions, split: InputPartition) -> Iterator[pa.RecordBatch]:
+def _records(split: InputPartition) -> Iterator[pa.RecordBatch]:
     if not isinstance(split, TopicSplit):
         raise TypeError(f"not a split of this source: {split!r}")
-    return _ranges(split) if options.emit == "ranges" else _records(split)
-
-
-def _ranges(split: TopicSplit) -> Iterator[pa.RecordBatch]:
-    if not split.owned.is_empty:
-        yield as_batch([PlannedSplit(str(split.partition.log_id), split.batch, split.owned)])
-
-
-def _records(split: TopicSplit) -> Iterator[pa.RecordBatch]:
     with across_processes():
         for chunk in split.partition.read(split.owned):
             yield _with_log_id(split.partition, chunk.records)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from sources.errors import naming
 from sources.kafka.bounds import bounds, epoch_ends
@@ -24,12 +24,15 @@ from sources.kafka.retries import ask_again
 from sources.kafka.session import GroupSession
 from sources.kafka.settings import KafkaSettings
 from sources.kafka.topic_offsets import TopicBounds, TopicOffsets
-from sources.kafka.topics import Topic, topics_named
+from sources.kafka.topics import Topic, TopicPartition, topics_named
 from sources.master_topic import PartitionPosition, TopicSession, partition_log
-from sources.offsets import LogId
+from sources.offsets import LogId, Offset
 from sources.silent_session import SilentTopicSession
 
 T = TypeVar("T")
+
+MIN_PATIENCE_MS: Final = 1000
+"""A leader may wait half a second itself for something to send."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +81,26 @@ class KafkaTopic:
         """
         self._ask(partial(self._check_history, topic_id, positions))
 
+    def committed(self) -> dict[int, Offset]:
+        """Of each partition what the group has committed; nothing without a group. Raises as `bounds` does."""
+        return {} if self.group is None else self._ask(self._committed)
+
+    @property
+    def role(self) -> str:
+        """What a replica is to the brokers: a "consumer", whose group tells them, or a "reader"."""
+        return "reader" if self.group is None else "consumer"
+
+    def hurried(self, patience_s: float) -> KafkaTopic:
+        """The same, but nothing is waited for longer than about `patience_s`."""
+        most_ms = max(MIN_PATIENCE_MS, int(patience_s * 1000))
+        settings = replace(
+            self.settings,
+            connect_timeout_ms=min(self.settings.connect_timeout_ms, most_ms),
+            request_timeout_ms=min(self.settings.request_timeout_ms, most_ms),
+            connect_attempts=1,
+        )
+        return replace(self, settings=settings, patience_ms=min(self.patience_ms, most_ms))
+
     def open_session(self) -> TopicSession:
         """A session that commits to the group. It connects in the background, at the first acknowledgement."""
         if self.group is None:
@@ -121,6 +144,11 @@ class KafkaTopic:
         for number, found in epoch_ends(cluster, topic, epochs).items():
             log = partition_log(self.log_id, number)
             check_history(epochs[number], positions[number].offset, found, held[number], log)
+
+    def _committed(self, cluster: Cluster) -> dict[int, Offset]:
+        tps = [TopicPartition(self.topic, number) for number in self._described(cluster, None).leaders]
+        found = ConsumerGroup(str(self.group), patience_ms=0).committed(cluster, tps)
+        return {tp.partition: at.offset for tp, at in found.items()}
 
     def _described(self, cluster: Cluster, known: uuid.UUID | None) -> Topic:
         topic = topics_named(cluster, [self.topic])[0]

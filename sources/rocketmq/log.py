@@ -29,7 +29,7 @@ from sources.address import Address
 from sources.bounds import check_within
 from sources.errors import ConfigurationError, naming
 from sources.keyed_state import KeyedState
-from sources.master import Chunk, Damage, MasterView, Session
+from sources.master import Chunk, Damage, Known, MasterView, Session
 from sources.metadata import Fetched
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.rocketmq import restore
@@ -210,6 +210,17 @@ class RocketMQLog:
         with naming(self.log_id), closing(self._read(owned, committed, boundary)) as pieces:
             for piece in pieces:
                 yield piece if isinstance(piece, Chunk) else replace(piece, error=piece.error.at(self.log_id))
+
+    @property
+    def has_free_offsets(self) -> bool:
+        return False
+
+    def size_bytes(self, wanted: OffsetRange) -> int:
+        return wanted.size
+
+    def continuing(self, known: Known) -> RocketMQLog:
+        """The last record is what one history is known by."""
+        return self
 
     def hurried(self, patience_s: float) -> RocketMQLog:
         return replace(self, patience_s=patience_s)

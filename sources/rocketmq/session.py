@@ -134,7 +134,7 @@ class HASession:
         with self._turns.of_readers(counted_for_s(self._master.config())):
             yield
 
-    def acknowledge(self, committed: Offset) -> None:
+    def acknowledge(self, committed: Offset, mark: int | None = None) -> None:
         """Raises ValueError where `committed` lies below an earlier one, or after `close`."""
         with self._lock:
             if self._closing.is_set():

@@ -23,7 +23,7 @@ from sources.kafka.connection import connected
 from sources.kafka.isolation import Isolation
 from sources.kafka.partition import KafkaPartition
 from sources.kafka.topics import topics_matching, topics_named
-from sources.master_topic import PartitionChunk
+from sources.master import Chunk
 from sources.offsets import Offset, OffsetRange
 from tests.patience import wait_until
 from tests.peers.kafka import VERSIONS, KafkaBroker, kafka_cluster
@@ -96,7 +96,7 @@ def a_record(chance: random.Random) -> Record:
     return Record(None if is_tombstone else value, key, headers, chance.choice((None, 0, 1_700_000_000_123)))
 
 
-def read(partition: KafkaPartition, owned: OffsetRange, after_epoch: int | None = None) -> list[PartitionChunk]:
+def read(partition: KafkaPartition, owned: OffsetRange, after_epoch: int | None = None) -> list[Chunk]:
     """The chunks of `owned`, which join and cover exactly that."""
     chunks = list(partition.read(owned, after_epoch=after_epoch))
     edges = [chunk.covered for chunk in chunks]
@@ -106,16 +106,16 @@ def read(partition: KafkaPartition, owned: OffsetRange, after_epoch: int | None 
     return chunks
 
 
-def rows_of(chunks: list[PartitionChunk]) -> list[Row]:
+def rows_of(chunks: list[Chunk]) -> list[Row]:
     return [row for chunk in chunks for row in rows(chunk.records)]
 
 
-def checksum(chunks: list[PartitionChunk]) -> str:
+def checksum(chunks: list[Chunk]) -> str:
     return hashlib.sha256(b"".join(bytes(chunk.raw) for chunk in chunks)).hexdigest()
 
 
-def epoch_after(chunks: list[PartitionChunk]) -> int:
-    epoch = chunks[-1].epoch
+def epoch_after(chunks: list[Chunk]) -> int:
+    epoch = chunks[-1].mark
     assert epoch is not None
     return epoch
 
@@ -176,7 +176,7 @@ def test_the_epoch_after_a_chunk_is_what_the_leader_takes_to_go_on(mixed: KafkaB
     epoch = None
     for piece in cut(partition.bounds(), random.Random(3), pieces=5):
         chunks = read(partition, piece, epoch)
-        epoch = chunks[-1].epoch
+        epoch = chunks[-1].mark
         assert epoch == 0
         partition.check_history(piece.end, epoch)
 
@@ -209,7 +209,7 @@ def test_a_compacted_topic_has_holes_that_are_covered(broker: KafkaBroker) -> No
     assert rows_of(in_pieces) == rows_of(chunks)
     assert checksum(in_pieces) == checksum(chunks)
     for chunk in in_pieces:
-        partition.check_history(chunk.covered.end, chunk.epoch)
+        partition.check_history(chunk.covered.end, chunk.mark)
 
 
 def test_retention_that_overtook_says_where_the_log_starts(broker: KafkaBroker) -> None:

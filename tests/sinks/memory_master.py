@@ -16,7 +16,7 @@ import pyarrow as pa
 from sources.bounds import check_within
 from sources.errors import ChecksumMismatch, CorruptRecord, LogtwinError, MissingSegment
 from sources.keyed_state import KeyedState
-from sources.master import BLANK, MESSAGE, RECORD_SCHEMA, Chunk, Damage, MasterView, Session, SessionState
+from sources.master import BLANK, MESSAGE, RECORD_SCHEMA, Chunk, Damage, Known, MasterView, Session, SessionState
 from sources.metadata import Fetched
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.retention import Retention
@@ -74,6 +74,16 @@ class MemoryMaster:
 
     def plan(self, wanted: OffsetRange, *, cores: int = 1) -> tuple[OffsetRange, ...]:
         return wanted.in_pieces(100)
+
+    @property
+    def has_free_offsets(self) -> bool:
+        return False
+
+    def size_bytes(self, wanted: OffsetRange) -> int:
+        return wanted.size
+
+    def continuing(self, known: Known) -> MemoryMaster:
+        return self
 
     def hurried(self, patience_s: float) -> MemoryMaster:
         """It has nothing to wait for."""
@@ -322,7 +332,7 @@ class RecordingSession:
     def acknowledged(self) -> Offset | None:
         return self.promises[-1] if self.promises else None
 
-    def acknowledge(self, committed: Offset) -> None:
+    def acknowledge(self, committed: Offset, mark: int | None = None) -> None:
         self.promises.append(committed)
 
     def close(self) -> None:

@@ -26,7 +26,7 @@ def records(start: int, end: int, size: int = 10) -> Written:
     last = span(end - size, end)
     file = DataFile(f"{start}.parquet", 1, 2, (end - start) // size, "{}")
     covered, link = Covered(span(start, end), last.start), Link.of(last, b"last")
-    return Written(covered, f"sum of {start}", end - start, link, 5, 6, file)
+    return Written(covered, f"sum of {start}", end - start, file.records, link, None, 5, 6, file)
 
 
 def damage(start: int, end: int, condition: Condition = BAD, *, is_kept: bool = True) -> Damaged:

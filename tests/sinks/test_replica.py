@@ -144,14 +144,14 @@ def test_splits_that_are_cut_at_records(spark: SparkSession, tmp_path: Path) -> 
     assert len(ledger(tmp_path)) == 4
 
 
-def test_a_batch_without_rows_is_a_replay(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_batch_without_rows_does_nothing(spark: SparkSession, tmp_path: Path) -> None:
     session = RecordingSession()
     replica = opened(spark, tmp_path, MASTER, session)
     replica(ranges(spark, 0, 0), 0)
     assert session.promises == []
     replica(ranges(spark, 0, 100), 1)
     replica(ranges(spark, 100, 100), 2)
-    assert session.promises == [100, 100]
+    assert session.promises == [100]
 
 
 def refused(spark: SparkSession, warehouse: Path, master: MemoryMaster, start: int, end: int) -> LogtwinError:
@@ -208,10 +208,11 @@ def test_a_master_that_is_away_comes_back_as_transient(spark: SparkSession, tmp_
     assert error.is_transient
 
 
-def test_any_other_failure_of_a_task_is_the_replicas(spark: SparkSession, tmp_path: Path) -> None:
+def test_any_other_failure_is_the_logs_and_called_a_defect(spark: SparkSession, tmp_path: Path) -> None:
     error = refused(spark, tmp_path, Failing(SIZES, error=KeyError("a defect")), 100, 1000)  # type: ignore[arg-type]
-    assert isinstance(error, ReplicaError)
-    assert (error.offset, error.found) == (100, "KeyError: 'a defect'")
+    assert (error.log, error.offset) == ("rocketmq/broker-a", 100)
+    assert str(error.found).endswith("KeyError: 'a defect'")
+    assert error.hint == "This is a defect: please report it."
 
 
 def test_splits_of_two_batches_are_refused(spark: SparkSession, tmp_path: Path) -> None:
@@ -226,7 +227,7 @@ def test_what_is_acknowledged_is_committed(spark: SparkSession, tmp_path: Path) 
     """HA-45."""
 
     class Checking(RecordingSession):
-        def acknowledge(self, committed: Offset) -> None:
+        def acknowledge(self, committed: Offset, mark: int | None = None) -> None:
             assert table_position(spark, tmp_path) == committed
             assert offsets(tmp_path) == [start for start in STARTS if start < committed]
             super().acknowledge(committed)
@@ -357,7 +358,7 @@ def test_the_session_makes_way_while_the_tasks_read_and_only_then(spark: SparkSe
             finally:
                 seen.append("read")
 
-        def acknowledge(self, committed: Offset) -> None:
+        def acknowledge(self, committed: Offset, mark: int | None = None) -> None:
             seen.append("acknowledge")
 
     replica = opened(spark, tmp_path, MASTER, Watching(), on_step=lambda step: seen.append(step.value))

@@ -186,7 +186,7 @@ def test_a_crash_after_any_step_leaves_one_copy_of_everything(spark: SparkSessio
     check_restart(spark, tmp_path, master)
 
 
-@pytest.mark.parametrize("killed_in", [(Ledger, "append"), (Quarantine, "append"), (IncidentsTable, "record")])
+@pytest.mark.parametrize("killed_in", [(Ledger, "append_each"), (Quarantine, "append"), (IncidentsTable, "record")])
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
 def test_a_crash_around_each_of_what_follows_the_commit_leaves_one_copy(
     spark: SparkSession,

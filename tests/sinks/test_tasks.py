@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+import sinks.shared_file
 from sinks.continuity import Link
 from sinks.split_report import SplitReport, Written
 from sinks.tasks import LogWriter, SplitWriter
@@ -78,6 +79,11 @@ def one(
     return written
 
 
+def file_of(piece: Written) -> str:
+    assert piece.file is not None
+    return piece.file.name
+
+
 def files(warehouse: Path) -> list[str]:
     return sorted(path.parent.name for path in warehouse.rglob("*.parquet"))
 
@@ -97,7 +103,7 @@ def test_a_split_is_written_and_reported(warehouse: Path) -> None:
     stored = [row["store_timestamp"] for row in MASTER.records()]
     assert written.first_store_us == int(stored[0].timestamp() * 1_000_000)
     assert written.last_store_us == int(stored[-1].timestamp() * 1_000_000)
-    rows = pq.read_table(warehouse / "log" / written.file.name).to_pylist()
+    rows = pq.read_table(warehouse / "log" / file_of(written)).to_pylist()
     assert [row["offset"] for row in rows] == [0, 10, 100, 400, 405, 410]
     assert {(row["log_id"], row["epoch"]) for row in rows} == {("rocketmq/broker-a", 0)}
 
@@ -118,17 +124,18 @@ def test_a_record_belongs_to_the_split_it_starts_in(warehouse: Path) -> None:
     assert files(warehouse) == ["log"] * 3
 
 
-def test_a_split_that_no_one_could_cut_is_several_files(warehouse: Path) -> None:
+def test_a_split_that_no_one_could_cut_is_several_files(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One ends with the chunk in which it gets half as long as a split should be at most: 10 + 90, 300, 5 + 5 + 90."""
+    monkeypatch.setattr(sinks.shared_file, "HELD_BYTES", 0)
     master = MemoryMaster(SIZES, chunk_records=1, split_bytes=200)
     (report,) = reports(warehouse, splits((0, 500)), master)
     assert [piece.covered.range for piece in report.written] == [span(0, 100), span(100, 400), span(400, 500)]
-    offsets = [pq.read_table(warehouse / "log" / piece.file.name)["offset"].to_pylist() for piece in report.written]
+    offsets = [pq.read_table(warehouse / "log" / file_of(piece))["offset"].to_pylist() for piece in report.written]
     assert offsets == [[0, 10], [100], [400, 405, 410]]
     raw = [raw_bytes(row) for row in MASTER.records()]
     digests = [hashlib.sha256(b"".join(raw[first:last])).hexdigest() for first, last in ((0, 2), (2, 3), (3, 6))]
     assert [piece.checksum for piece in report.written] == [f"sha256:{digest}" for digest in digests]
-    assert [piece.file.records for piece in report.written] == [2, 1, 3]
+    assert [piece.records for piece in report.written] == [2, 1, 3]
 
 
 def test_the_last_of_several_files_is_short(warehouse: Path) -> None:
@@ -222,7 +229,7 @@ def test_what_continues_the_position_is_read_with_the_record_before_and_written_
     found = reports(warehouse, splits(*pieces), position=100, link=link_at(10))
     written = [piece for report in found for piece in report.written]
     assert (written[0].covered.range.start, written[-1].covered.range.end) == (100, 500)
-    rows = pq.read_table(warehouse / "log" / written[0].file.name).to_pylist()
+    rows = pq.read_table(warehouse / "log" / file_of(written[0])).to_pylist()
     assert rows[0]["offset"] == 100
     whole = b"".join(raw_bytes(row) for row in MASTER.records() if row["offset"] in written[0].covered.range)
     assert written[0].checksum == f"sha256:{hashlib.sha256(whole).hexdigest()}"
@@ -267,7 +274,7 @@ def test_a_position_that_retention_took_is_below_the_minimum(warehouse: Path) ->
 # --- damage
 
 
-def test_damage_ends_a_file_and_its_bytes_go_to_quarantine(warehouse: Path) -> None:
+def test_damage_ends_a_stretch_and_its_bytes_go_to_quarantine(warehouse: Path) -> None:
     (report,) = reports(warehouse, splits((0, 500)), Damaged(SIZES, bad=(100, 405)))
     assert [piece.covered.range for piece in report.written] == [span(0, 100), span(400, 405), span(410, 500)]
     assert {piece.condition for piece in report.damaged} == {Condition.CHECKSUM_FAILURE}
@@ -280,7 +287,9 @@ def test_damage_ends_a_file_and_its_bytes_go_to_quarantine(warehouse: Path) -> N
     assert {(row["log_id"], row["epoch"], row["condition"], row["cause"]) for row in rows} == {
         ("rocketmq/broker-a", 0, "checksum_failure", "another body; expected 1, found 2")
     }
-    assert files(warehouse) == ["log", "log", "log", "quarantine"]
+    assert files(warehouse) == ["log", "quarantine"]
+    assert len({file_of(piece) for piece in report.written}) == 1
+    assert [piece.records for piece in report.written] == [2, 1, 1]
 
 
 def test_what_has_no_bytes_is_reported_and_leaves_no_file(warehouse: Path) -> None:
@@ -298,12 +307,13 @@ def test_nothing_but_damage(warehouse: Path) -> None:
     assert [piece.range for piece in report.damaged] == [span(0, 5), span(5, 10)]
 
 
-def test_an_error_after_damage_leaves_no_file_at_all(warehouse: Path) -> None:
-    class BreakingOff(Damaged):
-        def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Any:
-            yield from Damaged.read(self, owned, committed=committed, boundary=boundary)
-            raise ChecksumMismatch("and on it goes", offset=500)
+class BreakingOff(Damaged):
+    def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Any:
+        yield from Damaged.read(self, owned, committed=committed, boundary=boundary)
+        raise ChecksumMismatch("and on it goes", offset=500)
 
+
+def test_an_error_after_damage_leaves_no_file_at_all(warehouse: Path) -> None:
     (report,) = reports(warehouse, splits((0, 500)), BreakingOff(SIZES, bad=(100,)))
     assert report.error is not None
     assert files(warehouse) == []

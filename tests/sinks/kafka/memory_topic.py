@@ -13,8 +13,8 @@ import pyarrow as pa
 from sources.bounds import check_within
 from sources.errors import LogtwinError, Recreated, Rewritten
 from sources.kafka.columns import CREATE_TIME, LOG_APPEND_TIME, canonical, located
-from sources.master import SessionState
-from sources.master_topic import KAFKA_SCHEMA, PartitionChunk, PartitionPosition, TopicSession, partition_log
+from sources.master import Chunk, SessionState
+from sources.master_topic import KAFKA_SCHEMA, PartitionPosition, TopicSession, partition_log
 from sources.offsets import LogId, Offset, OffsetRange
 
 ORDERS = LogId("kafka", "prod/orders")
@@ -40,7 +40,7 @@ class MemoryPartition:
     def rows(self, owned: OffsetRange) -> list[dict[str, Any]]:
         return [self._row(offset) for offset in self.offsets if offset in owned]
 
-    def read(self, owned: OffsetRange, *, after_epoch: int | None = None) -> Iterator[PartitionChunk]:
+    def read(self, owned: OffsetRange, *, after_epoch: int | None = None) -> Iterator[Chunk]:
         self.asked.append((owned, after_epoch))
         check_within(owned, OffsetRange(Offset(self.start), Offset(self.end)))
         if after_epoch not in (None, epoch_before(owned.start)):
@@ -50,10 +50,10 @@ class MemoryPartition:
         for covered in owned.in_pieces(self.chunk_offsets):
             yield self.chunk(covered)
 
-    def chunk(self, covered: OffsetRange) -> PartitionChunk:
+    def chunk(self, covered: OffsetRange) -> Chunk:
         batch = pa.RecordBatch.from_pylist(self.rows(covered), schema=KAFKA_SCHEMA.remove_metadata())
         records = located(batch, self.log_id.name.split("/")[1], self.number)
-        return PartitionChunk(covered, records, memoryview(canonical(records)), epoch_before(covered.end))
+        return Chunk(covered, records, memoryview(canonical(records)), epoch_before(covered.end))
 
     def _row(self, offset: int) -> dict[str, Any]:
         return {
@@ -114,7 +114,7 @@ class FailingPartition(MemoryPartition):
 
     error: LogtwinError = field(kw_only=True)
 
-    def read(self, owned: OffsetRange, *, after_epoch: int | None = None) -> Iterator[PartitionChunk]:
+    def read(self, owned: OffsetRange, *, after_epoch: int | None = None) -> Iterator[Chunk]:
         yield self.chunk(owned.in_pieces(self.chunk_offsets)[0])
         raise self.error
 
@@ -123,9 +123,9 @@ class FailingPartition(MemoryPartition):
 class ScriptedPartition(MemoryPartition):
     """Answers `chunks`, whatever it is asked for."""
 
-    chunks: tuple[PartitionChunk, ...] = ()
+    chunks: tuple[Chunk, ...] = ()
 
-    def read(self, owned: OffsetRange, *, after_epoch: int | None = None) -> Iterator[PartitionChunk]:
+    def read(self, owned: OffsetRange, *, after_epoch: int | None = None) -> Iterator[Chunk]:
         yield from self.chunks
 
 

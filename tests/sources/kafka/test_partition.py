@@ -23,7 +23,7 @@ from sources.kafka import leadership
 from sources.kafka.isolation import Isolation
 from sources.kafka.partition import KafkaPartition
 from sources.kafka.settings import KafkaSettings
-from sources.master_topic import PartitionChunk
+from sources.master import Chunk
 from sources.offsets import Offset, OffsetRange
 from tests.sources.kafka.scripted_cluster import (
     NOT_LEADER,
@@ -57,7 +57,7 @@ class Play:
 
     def read(
         self, start: int, end: int, *answers: object, after_epoch: int | None = None, patience_ms: int = 0
-    ) -> tuple[ScriptedCluster, list[PartitionChunk]]:
+    ) -> tuple[ScriptedCluster, list[Chunk]]:
         cluster = self.script(*answers)
         owned = OffsetRange(Offset(start), Offset(end))
         return cluster, list(a_partition(patience_ms=patience_ms).read(owned, after_epoch=after_epoch))
@@ -73,10 +73,10 @@ def a_partition(**options: object) -> KafkaPartition:
     return KafkaPartition(settings=KafkaSettings(servers=("h:1",)), **fields)  # type: ignore[arg-type] # of a test
 
 
-def covered(chunks: list[PartitionChunk]) -> list[tuple[int, int, list[int], int | None]]:
+def covered(chunks: list[Chunk]) -> list[tuple[int, int, list[int], int | None]]:
     """Of each chunk where it begins and ends, the offsets of its records, and the epoch at its end."""
     return [
-        (chunk.covered.start, chunk.covered.end, chunk.records.column("offset").to_pylist(), chunk.epoch)
+        (chunk.covered.start, chunk.covered.end, chunk.records.column("offset").to_pylist(), chunk.mark)
         for chunk in chunks
     ]
 

@@ -1,0 +1,180 @@
+"""A topic's partition as a master log (`sources.master.MasterLog`): the contract over `sources.kafka.partition`.
+
+Offsets count records, and some have none: what compaction took, and what transactions leave behind. So a range is what
+the leader was asked for and has answered. There are no bytes of the master's to rebuild: what is compared are the
+canonical bytes of the records (`sources.kafka.columns`), which depend on nothing else. What a replica knows of the
+partition is the topic's id and the leader epoch before its position (`Known`); the leader itself compares both.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sources.errors import ConfigurationError, naming
+from sources.kafka.columns import UNLOCATED_SCHEMA, canonical, canonical_lengths
+from sources.kafka.partition import KafkaPartition
+from sources.kafka.session import PartitionSession
+from sources.kafka.topic import KafkaTopic
+from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, MasterView, Session
+from sources.master_topic import partition_log
+from sources.metadata import Fetched
+from sources.offsets import LogId, Offset, OffsetRange
+
+RECORD_BYTES: Final = 1024
+"""What a record is taken to be long, where bytes are shared: nobody knows before it has come."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaLog:
+    """Partition `number` of `topic`. `patience_s` is `MasterLog.hurried`'s."""
+
+    topic: KafkaTopic
+    number: int
+    known: Known = NOTHING_KNOWN
+    patience_s: float | None = None
+
+    @property
+    def log_id(self) -> LogId:
+        return partition_log(self.topic.log_id, self.number)
+
+    def check(self, *, is_replica: bool = True) -> None:
+        """As `KafkaTopic.check`: nobody is misled by who only reads."""
+        if is_replica:
+            self.topic.check()
+
+    def counted_for_s(self) -> None:
+        """A group is one, however many connections it has."""
+
+    def is_waited_for(self) -> bool:
+        """No producer waits for a consumer group."""
+        return False
+
+    def bounds(self, known: Offset | None = None) -> OffsetRange:
+        held = self.topic.bounds(self._topic_id).held
+        if self.number not in held:
+            raise ConfigurationError(
+                "the topic has no such partition", log=self.log_id, expected=f"one of {len(held)}", found=self.number
+            )
+        return held[self.number]
+
+    @property
+    def place(self) -> str:
+        return self.topic.settings.servers[0] if len(self.topic.settings.servers) == 1 else str(self.topic.cluster)
+
+    @property
+    def role(self) -> str:
+        return self.topic.role
+
+    def look(self) -> MasterView:
+        return MasterView(role=None, bounds=self.bounds(), retention=None)
+
+    @property
+    def has_free_offsets(self) -> bool:
+        return True
+
+    def size_bytes(self, wanted: OffsetRange) -> int:
+        return wanted.size * RECORD_BYTES
+
+    @property
+    def cuts_at_records(self) -> bool:
+        """Reading may begin at any offset."""
+        return True
+
+    def boundary_after(self, offset: Offset, maximum: Offset) -> Offset:
+        return min(offset, maximum)
+
+    def end_of_batch(self, start: Offset, maximum: Offset, max_bytes: int) -> Offset:
+        return min(maximum, Offset(start + max(1, max_bytes // RECORD_BYTES)))
+
+    @property
+    def split_bytes(self) -> int:
+        return self.topic.split_offsets * RECORD_BYTES
+
+    @property
+    def cuts_batches(self) -> bool:
+        return True
+
+    def plan(self, wanted: OffsetRange, *, cores: int = 1) -> tuple[OffsetRange, ...]:
+        return wanted.in_pieces(self.topic.split_offsets)
+
+    def continuing(self, known: Known) -> KafkaLog:
+        return replace(self, known=known)
+
+    def hurried(self, patience_s: float) -> KafkaLog:
+        return replace(self, patience_s=patience_s)
+
+    def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
+        """As the contract says; every chunk is a fetch, and reading may end behind any."""
+        if owned.is_empty:
+            return
+        ends_s = None if self.patience_s is None else time.monotonic() + self.patience_s
+        after = self.known.mark if self.known.offset == owned.start else None
+        for chunk in self._partition().read(owned, after_epoch=after):
+            yield chunk
+            if ends_s is not None and time.monotonic() >= ends_s:
+                return
+
+    def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Generator[memoryview]:
+        """The canonical bytes of the records in `wanted`."""
+        if not wanted.is_empty:
+            for chunk in self._partition().read(wanted):
+                yield chunk.raw
+
+    @property
+    def restored_from(self) -> Sequence[str]:
+        return tuple(UNLOCATED_SCHEMA.names)
+
+    def restore(self, records: pa.RecordBatch) -> bytes:
+        return canonical(records)
+
+    @property
+    def measured_by(self) -> Sequence[str]:
+        return ("key", "value", "headers")
+
+    def lengths(self, records: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        return canonical_lengths(records)
+
+    @property
+    def proves_all(self) -> bool:
+        return False
+
+    @property
+    def overrules(self) -> bool:
+        return False
+
+    def common_offset(self, records: Iterable[tuple[OffsetRange, bytes]]) -> None:
+        """The checksums of the ledger are compared."""
+
+    @property
+    def keyed_state(self) -> None:
+        """A compacted topic is a map, but of any bytes."""
+
+    def metadata(self) -> Iterator[Fetched]:
+        """What there is concerns the topic (`sources.kafka.metadata`)."""
+        return iter(())
+
+    def open_session(self, prove: Callable[[], None] | None = None) -> Session:
+        """One of its own. The partitions of a topic share one where they are replicated together."""
+        return PartitionSession(self.topic.open_session(), self.number)
+
+    def acknowledged_by_master(self) -> Offset | None:
+        with naming(self.log_id):
+            return self.topic.committed().get(self.number)
+
+    @property
+    def _topic_id(self) -> uuid.UUID | None:
+        return None if self.known.identity is None else uuid.UUID(self.known.identity)
+
+    def _partition(self) -> KafkaPartition:
+        """Of the topic that is meant; where nobody has said which, of the one there is now."""
+        topic_id = self._topic_id or self.topic.bounds().topic_id
+        topic = self.topic if self.patience_s is None else self.topic.hurried(self.patience_s)
+        return topic.partition(self.number, topic_id)

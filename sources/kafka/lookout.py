@@ -1,0 +1,68 @@
+"""What the planner of a group asks of a topic's brokers: the bounds of all partitions, by one connection."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sources.errors import AboveMaximum, LogtwinError
+from sources.kafka.held import check_held
+from sources.kafka.log import KafkaLog
+from sources.kafka.options import ReplicatedTopicOptions
+from sources.kafka.topic import KafkaTopic, open_topic
+from sources.lookout import Found, Looking, Seen
+from sources.master_topic import topic_and_number
+from sources.offsets import LogId, Offset, OffsetRange
+from sources.options import parse_options
+
+
+class TopicLookout:
+    """`sources.lookout.Lookout` of a topic. The job lists a partition once it has a position."""
+
+    def __init__(self, topic: KafkaTopic) -> None:
+        self._topic = topic
+
+    def log(self, log_id: str) -> KafkaLog | None:
+        topic, number = topic_and_number(LogId.parse(log_id))
+        return KafkaLog(topic=self._topic, number=number) if topic == self._topic.log_id else None
+
+    def look(self, wanted: Mapping[str, Looking]) -> Found:
+        """Raises Recreated where the topic is another one than that of the positions, and as `KafkaTopic.bounds`."""
+        identity = next((one.place.identity for one in wanted.values() if one.place.identity is not None), None)
+        held = self._topic.bounds(None if identity is None else uuid.UUID(identity)).held
+        return {log_id: self._seen(log_id, one, held) for log_id, one in wanted.items()}
+
+    def is_waited_for(self) -> bool:
+        """No producer waits for a consumer group."""
+        return False
+
+    @property
+    def may_begin_later(self) -> bool:
+        """Each has a position."""
+        return True
+
+    def _seen(self, log_id: str, wanted: Looking, held: Mapping[int, OffsetRange]) -> Seen | LogtwinError:
+        number, at = topic_and_number(LogId.parse(log_id))[1], wanted.place.position or Offset(0)
+        if number not in held:
+            return AboveMaximum(
+                "the topic has no such partition any more",
+                log=log_id,
+                offset=at,
+                expected=f"partition {number}",
+                found=f"{len(held)} partitions, counted from 0",
+                hint="Kafka takes no partition away: a broker may lag behind, so try again; or it lost its disk.",
+            )
+        try:
+            check_held(OffsetRange(at, at), held[number], log=log_id)
+        except LogtwinError as error:
+            return error
+        return Seen(held[number], at)
+
+
+def lookouts(topics: Sequence[Mapping[str, Any]]) -> list[TopicLookout]:
+    """Of topics given by their options. Raises ConfigurationError naming the topic by its number, from 0."""
+    return [
+        TopicLookout(open_topic(parse_options(ReplicatedTopicOptions, one, where=f"topics[{number}]")))
+        for number, one in enumerate(topics)
+    ]
