@@ -1,4 +1,4 @@
-"""What a topic is: partitions, each a log with offsets of its own, acknowledged together. And the shape of its records."""
+"""What a topic is: partitions, each a log, acknowledged together. And the shape of its records."""
 
 from __future__ import annotations
 
