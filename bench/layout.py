@@ -27,6 +27,7 @@ from bench.scratch import scratch_folder
 from bench.ways import config_of, replicate
 from pipeline.config import Config
 from pipeline.maintain import Maintenance
+from pipeline.subjects import OneLog
 from pipeline.verify import Scope, verify_log
 from sinks.tables import LOG
 from sinks.views.registration import register
@@ -155,7 +156,7 @@ class Bench:
         )
 
     def _verify(self) -> None:
-        summary = verify_log(self._spark, self._config.warehouse, self._config.logs[0], Scope())
+        summary = verify_log(self._spark, self._config.warehouse, OneLog(self._config.logs[0]), Scope())
         if summary.problem is not None:
             raise SystemExit(f"not equal: {summary.as_json()}")
         self._first_verify_s = self._first_verify_s or summary.seconds

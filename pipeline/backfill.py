@@ -22,6 +22,7 @@ from pipeline.alone import alone_at
 from pipeline.config import Config
 from pipeline.coverage import read_accounts
 from pipeline.display import extent, size
+from pipeline.subjects import Subject
 from pipeline.wanted import Wanted
 from sinks.healing.free_ids import free_at_end
 from sinks.healing.hole_filler import Filled, FillStep, HoleFiller, no_step
@@ -38,9 +39,8 @@ from sinks.tables import log_table
 from sinks.upkeep.retention import Retention
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError
+from sources.loss import OnLoss
 from sources.offsets import LogId, Offset, OffsetRange
-from sources.options import ReadOptions
-from sources.registry import open_log
 
 log = logging.getLogger(__name__)
 _NOTE = "logtwin backfill: every record of the range is in the table"
@@ -75,7 +75,7 @@ class BackfillResult:
 def run_backfill(
     spark: SparkSession,
     config: Config,
-    options: ReadOptions,
+    subject: Subject,
     wanted: Wanted,
     *,
     path: str | None = None,
@@ -89,30 +89,31 @@ def run_backfill(
     CoverageError (the source is another log), RepairPending, ReplicaError, and what reading and `alone_at` raise; what
     was committed before that stays.
     """
-    table = LogTable(spark, log_table(options.log_id).path(absolute(config.warehouse)), options.log_id)
-    holes = _wanted_holes(spark, config.warehouse, options, table.read(), wanted)
+    log_id = subject.log_id
+    table = LogTable(spark, log_table(log_id).path(absolute(config.warehouse)), log_id)
+    holes = _wanted_holes(spark, config.warehouse, log_id, table.read(), wanted)
     if dry_run:
-        return BackfillResult(log_id=options.id, holes=holes, remaining=holes)
+        return BackfillResult(log_id=str(log_id), holes=holes, remaining=holes)
     # what a retention has deleted has to say so before its range has rows again
-    Retention(spark, config.warehouse, options.log_id).settle(datetime.now(UTC))
-    filler = HoleFiller(spark, config.warehouse, options.log_id, on_step)
+    Retention(spark, config.warehouse, log_id).settle(datetime.now(UTC))
+    filler = HoleFiller(spark, config.warehouse, log_id, on_step)
     held = filler.look()
     filled: list[Filled] = []
     if holes:
-        source = options if path is None else options.by_path(path)
-        with nullcontext() if is_alone else alone_at(config.warehouse, open_log(source), "backfill"):
+        source = subject if path is None else subject.by_path(path)
+        with nullcontext() if is_alone else alone_at(config.warehouse, source.open(), "backfill"):
             filled += _Backfill(spark, config.warehouse, filler, source).fill(holes)
         held = table.read()
-    KeyedStateFollower(spark, config.warehouse, open_log(options)).follow()
+    KeyedStateFollower(spark, config.warehouse, subject.open()).follow()
     brought = joined(part for one in filled for part in one.ranges)
     return BackfillResult(
-        log_id=options.id,
+        log_id=str(log_id),
         holes=holes,
         filled=brought,
         remaining=joined(part for hole in holes for part in held.holes.within(hole)),
         records=sum(one.records for one in filled),
         bytes=sum(one.bytes for one in filled),
-        healed=_heal(spark, config.warehouse, options, held),
+        healed=_heal(spark, config.warehouse, log_id, held),
     )
 
 
@@ -132,7 +133,7 @@ def result_lines(result: BackfillResult, *, dry_run: bool) -> Iterator[str]:
 
 
 def _wanted_holes(
-    spark: SparkSession, warehouse: str, options: ReadOptions, held: Held, wanted: Wanted
+    spark: SparkSession, warehouse: str, log_id: LogId, held: Held, wanted: Wanted
 ) -> tuple[OffsetRange, ...]:
     """The wanted parts of the holes, in order.
 
@@ -140,7 +141,7 @@ def _wanted_holes(
     """
     holes = held.holes.ranges
     needs_accounts = holes and (wanted.needs_times or wanted.start is None)
-    accounts = read_accounts(spark, warehouse, options.log_id) if needs_accounts else None
+    accounts = read_accounts(spark, warehouse, log_id) if needs_accounts else None
     if accounts is not None:
         complete = Completeness.of(accounts)
         if wanted.start is None:
@@ -152,10 +153,10 @@ def _wanted_holes(
 class _Backfill:
     """One run: the holes of a log, and the source that shall fill them."""
 
-    def __init__(self, spark: SparkSession, warehouse: str, filler: HoleFiller, options: ReadOptions) -> None:
+    def __init__(self, spark: SparkSession, warehouse: str, filler: HoleFiller, subject: Subject) -> None:
         self._filler = filler
-        self._options = options
-        self._source = open_log(options)
+        self._subject = subject
+        self._source = subject.open()
         self._stored = StoredLog(spark, warehouse, self._source)
         self._source.check()
         self._in_source = self._source.bounds()
@@ -190,11 +191,11 @@ class _Backfill:
             return
         committed = Offset(0) if held.state is None or held.state.offset is None else held.state.offset
         neighbours = compare(self._stored, self._source, self._in_source, hole, committed)
-        if not neighbours.are_known:
+        if not neighbours.are_known and self._source.identity() is None:
             self._check_joins(hole, part, free)
         # Damage may be passed over where this is known to be the same log. Elsewhere it would hide that it is not.
-        on_loss = "record" if neighbours.are_known else "fail"
-        source = open_log(self._options.model_copy(update={"on_loss": on_loss}))
+        on_loss: OnLoss = "record" if neighbours.are_known else "fail"
+        source = self._subject.open(on_loss)
         at, link = part.start, neighbours.before if part.start == hole.start else None
         while True:
             held = self._filler.look()
@@ -204,7 +205,7 @@ class _Backfill:
             link = link if left[0].start == at else None  # somebody else has filled what lay before
             filled = self._filler.fill(held, self._batch(left[0]), source, link, free)
             if filled is not None:
-                log.info("%s: filled %s", self._options.id, ", ".join(map(str, filled.ranges)) or "nothing")
+                log.info("%s: filled %s", self._subject.log_id, ", ".join(map(str, filled.ranges)) or "nothing")
                 at, link = filled.range.end, filled.link
                 yield filled
 
@@ -214,7 +215,7 @@ class _Backfill:
             return
         raise ConfigurationError(
             "nothing says that the source is this log",
-            log=self._options.id,
+            log=self._subject.log_id,
             offset=part.start,
             expected=f"a source that also holds the record before {hole.start} or the one at {hole.end}, to compare it "
             "with the replica",
@@ -223,14 +224,14 @@ class _Backfill:
         )
 
     def _batch(self, left: OffsetRange) -> OffsetRange:
-        end = self._source.end_of_batch(left.start, left.end, self._options.max_bytes_per_trigger)
+        end = self._source.end_of_batch(left.start, left.end, self._subject.batch_bytes)
         return OffsetRange(left.start, end)
 
 
-def _heal(spark: SparkSession, warehouse: str, options: ReadOptions, held: Held) -> tuple[str, ...]:
+def _heal(spark: SparkSession, warehouse: str, log_id: LogId, held: Held) -> tuple[str, ...]:
     """End the open incidents that a backfill, this one or one that was killed, has made good. Returns their ids."""
     position = None if held.state is None else held.state.offset
-    incidents, ledger = IncidentsTable(spark, warehouse, options.log_id), LedgerRows(spark, warehouse, options.log_id)
+    incidents, ledger = IncidentsTable(spark, warehouse, log_id), LedgerRows(spark, warehouse, log_id)
     healed = tuple(
         row.id
         for row in incidents.open()

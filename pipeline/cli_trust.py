@@ -120,8 +120,10 @@ def repair(
     """
     from pipeline.repair import repair_logs
 
-    settings = configuration.load(config).only(log, str(config)).without_topics("repair", str(config))
-    for line in repair_logs(settings, str(config), accept_master=accept_master, take_over=take_over, dry_run=dry_run):
+    settings = configuration.load(config).only(log, str(config))
+    for line in repair_logs(
+        settings, str(config), log_id=log, accept_master=accept_master, take_over=take_over, dry_run=dry_run
+    ):
         out.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -201,16 +203,21 @@ def backfill(
     """
     from pipeline.backfill import result_lines, run_backfill
     from pipeline.session import build_session, spark_log
+    from pipeline.subjects import subjects
     from pipeline.wanted import Wanted
 
     wanted = Wanted.parse(start, end)
-    settings = configuration.load(config).only(log, str(config)).without_topics("backfill", str(config))
+    settings = configuration.load(config).only(log, str(config))
     spark = build_session(settings.spark, log_file=spark_log())
-    result = run_backfill(spark, settings, settings.logs[0], wanted, path=path, dry_run=dry_run)
+    results = [
+        run_backfill(spark, settings, one, wanted, path=path, dry_run=dry_run) for one in subjects(spark, settings, log)
+    ]
     if as_json:
-        out.print_json(json.dumps(result.as_json()))
+        found = [one.as_json() for one in results]
+        out.print_json(json.dumps(found[0] if settings.logs else {"logs": found}))
     else:
-        out.print("\n".join(result_lines(result, dry_run=dry_run)), markup=False, highlight=False, soft_wrap=True)
+        said = (line for one in results for line in result_lines(one, dry_run=dry_run))
+        out.print("\n".join(said), markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -249,8 +256,8 @@ def verify(
         max_mb_per_s=max_mb_per_s,
         queues=queues,
     )
-    settings = configuration.load(config).only(log, str(config)).without_topics("verify", str(config))
-    found = verify_logs(settings, scope)
+    settings = configuration.load(config).only(log, str(config))
+    found = verify_logs(settings, scope, log)
     if as_json:
         out.print_json(json.dumps({"logs": [one.as_json() for one in found]}))
     else:

@@ -10,7 +10,7 @@ import logging
 import tomllib
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import (
     BaseModel,
@@ -126,6 +126,10 @@ class MaintainConfig(BaseModel):
     )
 
 
+PARTITION_SLASHES: Final = 3
+"""In the id of a partition of a topic: kafka/<cluster>/<topic>/<partition>."""
+
+
 class Config(BaseModel):
     """One job: where its tables are, which logs it replicates, how its Spark session is set up."""
 
@@ -159,11 +163,15 @@ class Config(BaseModel):
     workload: WorkloadConfig = WorkloadConfig()
 
     def only(self, log_id: str | None, where: str) -> Config:
-        """Itself with one log or topic, or with all for None. Raises ConfigurationError where none has that id."""
+        """Itself with one log or topic, or with all for None; a partition's id stands for its topic.
+
+        Raises ConfigurationError where none has that id.
+        """
         if log_id is None:
             return self.with_logs(where)
         logs = tuple(one for one in self.logs if one.id == log_id)
-        topics = tuple(chosen for one in self.topics if (chosen := one.only(log_id)) is not None)
+        topic_id = log_id.rpartition("/")[0] if log_id.count("/") == PARTITION_SLASHES else log_id
+        topics = tuple(chosen for one in self.topics if (chosen := one.only(topic_id)) is not None)
         if not logs and not topics:
             listed = ", ".join([*(one.id for one in self.logs), *(one for table in self.topics for one in table.names)])
             raise ConfigurationError(

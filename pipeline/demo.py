@@ -30,6 +30,7 @@ from pipeline.progress import Progress
 from pipeline.replicate import Job
 from pipeline.session import build_session, spark_log
 from pipeline.signals import stop_by_signal
+from pipeline.subjects import OneLog
 from pipeline.verification.summary import lines
 from pipeline.verify import Scope, verify_log
 from pipeline.warm_up import warm_up
@@ -177,7 +178,7 @@ def show_proof(console: Console, spark: SparkSession, config: Config) -> None:
     console.print("\n[bold]is anything missing? logtwin coverage[/]", highlight=False)
     console.print(coverage_blocks(coverages(spark, config)))
     console.print("[bold]is it what the master holds, byte for byte? logtwin verify[/]", highlight=False)
-    found = verify_log(spark, config.warehouse, config.logs[0], Scope(restart=True))
+    found = verify_log(spark, config.warehouse, OneLog(config.logs[0]), Scope(restart=True))
     for line, style in lines(found):
         console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
     if found.problem is not None:

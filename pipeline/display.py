@@ -121,11 +121,6 @@ def in_unit(count: int | None, unit: Unit) -> str:
     return f"{count:,} {unit}"
 
 
-def bytes_or_ids(value_bytes: int | None, ids: int | None) -> str:
-    """Whichever of the two a log counts, for people; a dash where neither is known."""
-    return size(value_bytes) if ids is None else in_unit(ids, "ids")
-
-
 def duration(seconds: float | None) -> str:
     """A span of time for people, in its two largest units; a dash where it is not known."""
     if seconds is None:

@@ -4,8 +4,6 @@
     per log             what is too old, or too much, is deleted (`sinks/upkeep/retention.py`)
     per table           a checkpoint of the Delta log; files that no commit names go (VACUUM); so do old log entries
 
-Of Kafka's topics nothing is deleted yet.
-
 Each step is one commit or a deletion of what nobody needs: killed anywhere and run again it goes on, run twice the
 second changes nothing. Tables that do not exist are left out.
 """
@@ -30,6 +28,7 @@ from sinks.kernel import KernelTable
 from sinks.tables import (
     INCIDENTS,
     KAFKA_LOG,
+    KAFKA_REMOVED,
     KEY_VALUES,
     LEDGER,
     LOG,
@@ -55,8 +54,8 @@ SHORTEST_VACUUM_HOURS = 1.0
 _GB = 10**9
 _TABLES = (LOG, KAFKA_LOG, LEDGER, *LOSS_TABLES, KEY_VALUES, *METADATA_TABLES)
 _EXCHANGED = (INCIDENTS, KEY_VALUES)  # few files a log, exchanged as a whole
-_OF_TOPICS = (KAFKA_LOG, LEDGER, metadata_table(KAFKA_PARTITIONS))
-_OF_TOPICS_ALONE = (KAFKA_LOG, metadata_table(KAFKA_PARTITIONS))
+_SHARED = (LOG, KAFKA_LOG, LEDGER)  # whose files may have rows of several logs
+_PARTITIONS = metadata_table(KAFKA_PARTITIONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,14 +103,12 @@ class Maintenance:
         # A map is made of every record of its log, and made anew from them after a repair.
         self._kept_whole = {log.log_id for log in config.logs if open_log(log).keyed_state is not None}
         self._topics = held_topics(spark, config)
+        self._partitions = [log_id for topic in self._topics for log_id, _ in topic.partitions()]
         self._dry_run = dry_run
         self._now = datetime.now(UTC)
 
     def run(self) -> Iterator[Step]:
         """Do one step after the other, each as it is asked for. Raises ReplicaError; what was done stays done."""
-        if self._topics and (self._settings.keep_days is not None or self._settings.keep_gb is not None):
-            topics = ", ".join(str(topic.log_id) for topic in self._topics)
-            _log.warning("records of Kafka topics are not deleted yet: %s", topics)
         tables = [spec for spec in _TABLES if KernelTable(self._spark, self._path(spec)).snapshot() is not None]
         for step in self._steps(tables):
             since = time.monotonic()
@@ -122,43 +119,49 @@ class Maintenance:
         for spec in tables:
             if spec not in _EXCHANGED:
                 yield from self._merges(spec)
-        if LOG in tables and LEDGER in tables:
-            yield from (partial(self._retain, log_id) for log_id in self._logs)
+        for spec, logs in ((LOG, self._logs), (KAFKA_LOG, self._partitions)):
+            if spec in tables and LEDGER in tables:
+                yield from (partial(self._retain, spec, log_id) for log_id in logs)
         for spec in tables:
             yield partial(self._checkpoint, spec)
             yield partial(self._vacuum, spec)
             yield partial(self._log_entries, spec)
 
     def _merges(self, spec: TableSpec) -> Iterator[Callable[[], Step]]:
-        if spec not in _OF_TOPICS_ALONE:
-            yield from (partial(self._merge, spec, log_id) for log_id in self._logs)
-        if spec in _OF_TOPICS:
-            for topic in self._topics:
-                partitions = () if spec.partitioning else [log_id for log_id, _ in topic.partitions()]
-                yield partial(self._merge, spec, topic.log_id, partitions)
+        yield from (partial(self._merge, spec, log_id) for log_id in self._logs_in(spec))
+        sharing = self._logs_in(spec) if spec in _SHARED else ()
+        if len(sharing) > 1:
+            yield partial(self._merge, spec, None, sharing)
 
-    def _merge(self, spec: TableSpec, log_id: LogId, partitions: Sequence[LogId] = ()) -> Step:
+    def _logs_in(self, spec: TableSpec) -> Sequence[LogId]:
+        if spec.name == _PARTITIONS.name:
+            return [topic.log_id for topic in self._topics]
+        if spec in (KAFKA_LOG, KAFKA_REMOVED):
+            return self._partitions
+        return [*self._logs, *self._partitions] if spec in (LEDGER, QUARANTINE) else self._logs
+
+    def _merge(self, spec: TableSpec, log_id: LogId | None, sharing: Sequence[LogId] = ()) -> Step:
         sizes = Sizes(target_bytes=self._settings.target_file_bytes, min_files=self._settings.min_files)
-        compactor = Compactor(self._spark, spec, self._path(spec), log_id, sizes, partitions=partitions)
+        compactor = Compactor(self._spark, spec, self._path(spec), log_id, sizes, sharing=sharing)
         done = compactor.plan() if self._dry_run else compactor.run()
         return Step(
             table=spec.name,
             step="merge",
-            log=str(log_id),
+            log=None if log_id is None else str(log_id),
             files_before=done.files,
             files_after=done.into,
             bytes_before=done.bytes,
             bytes_after=done.bytes_after,
         )
 
-    def _retain(self, log_id: LogId) -> Step:
+    def _retain(self, spec: TableSpec, log_id: LogId) -> Step:
         retention = Retention(self._spark, self._warehouse, log_id)
         if not self._dry_run:
             retention.settle(self._now)
         plan = retention.plan(self._keep(log_id), self._now)
         records = 0 if self._dry_run else retention.apply(plan, self._now)
         return Step(
-            table=LOG.name,
+            table=spec.name,
             step="retain",
             log=str(log_id),
             bytes_before=plan.held_bytes,

@@ -14,37 +14,45 @@ from pipeline.config import Config
 from pipeline.display import size
 from pipeline.run_state import RunFile, check_free
 from pipeline.session import build_session, spark_log
+from pipeline.subjects import Subject, subjects
 from pipeline.wanted import Wanted
 from sinks.healing.repair import Repair, Repaired, WayBack
 from sinks.keyed_state import KeyedStateFollower
 from sources.errors import ConfigurationError, LogtwinError
-from sources.options import ReadOptions
-from sources.registry import open_log
 
 log = logging.getLogger(__name__)
 
 
-def repair_logs(config: Config, where: str, *, accept_master: bool, take_over: bool, dry_run: bool) -> Iterator[str]:
-    """Repair every log of `config`, which was read from `where`; what was done, line by line.
+def repair_logs(
+    config: Config,
+    where: str,
+    *,
+    log_id: str | None = None,
+    accept_master: bool,
+    take_over: bool,
+    dry_run: bool,
+) -> Iterator[str]:
+    """Repair every log of `config`, which was read from `where`, or that of `log_id`; what was done, line by line.
 
     One that cannot be repaired does not keep the others. Raises the first one's LogtwinError at the end;
     ConfigurationError where several masters would be accepted at once.
     """
-    if accept_master and len(config.logs) > 1:
+    spark = build_session(config.spark, log_file=spark_log())
+    found = list(subjects(spark, config, log_id))
+    if accept_master and len({one.run_id for one in found}) > 1:
         raise ConfigurationError(
-            f"{where}: --accept-master for {len(config.logs)} logs at once",
+            f"{where}: --accept-master for {len(found)} logs at once",
             expected="--log with the one whose master is right",
             found="every log of the configuration",
         )
-    spark = build_session(config.spark, log_file=spark_log())
     first: LogtwinError | None = None
-    for options in config.logs:
+    for subject in found:
         try:
             if not take_over:
-                _check_idle(config.warehouse, options.id)
+                _check_idle(config.warehouse, subject.run_id)
             done = _look if dry_run else _repair
-            with alone_at(config.warehouse, open_log(options), "repair", take_over=take_over):
-                yield from done(spark, config, options, accept_master=accept_master)
+            with alone_at(config.warehouse, subject.open(), "repair", take_over=take_over):
+                yield from done(spark, config, subject, accept_master=accept_master)
         except LogtwinError as error:
             if first is not None:
                 log.error("%s", error)
@@ -53,24 +61,24 @@ def repair_logs(config: Config, where: str, *, accept_master: bool, take_over: b
         raise first
 
 
-def _look(spark: SparkSession, config: Config, options: ReadOptions, *, accept_master: bool) -> Iterator[str]:
-    found = _opened(spark, config, options).look(accept_master=accept_master)
-    yield from (f"{options.id}: {line}" for line in lines(found, dry_run=True))
+def _look(spark: SparkSession, config: Config, subject: Subject, *, accept_master: bool) -> Iterator[str]:
+    found = _opened(spark, config, subject).look(accept_master=accept_master)
+    yield from (f"{subject.log_id}: {line}" for line in lines(found, dry_run=True))
 
 
-def _repair(spark: SparkSession, config: Config, options: ReadOptions, *, accept_master: bool) -> Iterator[str]:
+def _repair(spark: SparkSession, config: Config, subject: Subject, *, accept_master: bool) -> Iterator[str]:
     """Damaged ranges are holes then, which anybody may fill; the master is the first to be asked."""
-    done = _opened(spark, config, options).run(accept_master=accept_master)
-    yield from (f"{options.id}: {line}" for line in lines(done, dry_run=False))
+    done = _opened(spark, config, subject).run(accept_master=accept_master)
+    yield from (f"{subject.log_id}: {line}" for line in lines(done, dry_run=False))
     for hole in done.missing:
-        filled = run_backfill(spark, config, options, Wanted(hole.start, hole.end), is_alone=True)
+        filled = run_backfill(spark, config, subject, Wanted(hole.start, hole.end), is_alone=True)
         yield from result_lines(filled, dry_run=False)
     if done.position is not None:
-        KeyedStateFollower(spark, config.warehouse, open_log(options)).follow()
+        KeyedStateFollower(spark, config.warehouse, subject.open()).follow()
 
 
-def _opened(spark: SparkSession, config: Config, options: ReadOptions) -> Repair:
-    master = open_log(options)
+def _opened(spark: SparkSession, config: Config, subject: Subject) -> Repair:
+    master = subject.open_any()
     master.check()
     return Repair(spark, config.warehouse, master)
 

@@ -21,6 +21,7 @@ from pipeline.alone import alone_at
 from pipeline.config import Config
 from pipeline.console import err
 from pipeline.session import build_session, spark_log
+from pipeline.subjects import Subject, subjects
 from pipeline.verification.accounts import read_accounts
 from pipeline.verification.plan import Section, sampled, sections
 from pipeline.verification.queues import Jump, has_queues, jumps
@@ -32,8 +33,6 @@ from sinks.proof.verdicts import Compared, Verdict
 from sinks.spark_jobs import JobFacts, run_tasks
 from sources.errors import ConfigurationError, LogError
 from sources.offsets import OffsetRange
-from sources.options import ReadOptions
-from sources.registry import open_log
 
 _MB = 1_000_000
 _SECTIONS_A_TASK = 16
@@ -75,12 +74,15 @@ class Scope:
         return self.share is None and self.start is None and self.end is None
 
 
-def verify_logs(config: Config, scope: Scope) -> list[Summary]:
-    """`verify_log` for each log of a configuration; on a terminal with a bar that shows how far it is."""
+def verify_logs(config: Config, scope: Scope, log: str | None = None) -> list[Summary]:
+    """`verify_log` for each log of a configuration, or of `log`; on a terminal with a bar that shows how far it is."""
     spark = build_session(config.spark, log_file=spark_log())
     figures = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(TextColumn("{task.description}"), BarColumn(), *figures, console=err, transient=True) as shown:
-        return [verify_log(spark, config.warehouse, log, scope, _bar(shown, log.id)) for log in config.logs]
+        return [
+            verify_log(spark, config.warehouse, one, scope, _bar(shown, str(one.log_id)))
+            for one in subjects(spark, config, log)
+        ]
 
 
 def _bar(shown: Progress, name: str) -> OnProgress:
@@ -91,7 +93,7 @@ def _bar(shown: Progress, name: str) -> OnProgress:
 def verify_log(
     spark: SparkSession,
     warehouse: str,
-    options: ReadOptions,
+    subject: Subject,
     scope: Scope,
     on_progress: OnProgress = lambda done_bytes, all_bytes: None,
 ) -> Summary:
@@ -100,7 +102,7 @@ def verify_log(
     Raises ConfigurationError (no replica), ReplicaError (tables that contradict themselves), MasterError; where the
     master counts connections also as `alone_at` does.
     """
-    verification = _Verification(spark, warehouse, options, scope)
+    verification = _Verification(spark, warehouse, subject, scope)
     with alone_at(warehouse, verification.master, "verify"):
         return verification.run(on_progress)
 
@@ -108,15 +110,16 @@ def verify_log(
 class _Verification:
     """One run over one log. Driver only."""
 
-    def __init__(self, spark: SparkSession, warehouse: str, options: ReadOptions, scope: Scope) -> None:
+    def __init__(self, spark: SparkSession, warehouse: str, subject: Subject, scope: Scope) -> None:
         self._began_s = time.monotonic()
         self._spark = spark
         self._scope = scope
-        self._options = options if scope.path is None else options.by_path(scope.path)
-        self.master = open_log(self._options)
-        self._accounts = read_accounts(spark, warehouse, options.log_id, scope.start, scope.end)
-        self._file = VerifyFile(warehouse, options.id)
-        self._incidents = IncidentsTable(spark, warehouse, options.log_id)
+        self._subject = subject if scope.path is None else subject.by_path(scope.path)
+        self._log_id = subject.log_id
+        self.master = self._subject.open()
+        self._accounts = read_accounts(spark, warehouse, self._log_id, scope.start, scope.end)
+        self._file = VerifyFile(warehouse, str(self._log_id))
+        self._incidents = IncidentsTable(spark, warehouse, self._log_id)
 
     def run(self, on_progress: OnProgress) -> Summary:
         accounts, tally = self._accounts, Tally()
@@ -132,11 +135,10 @@ class _Verification:
             state = state.with_proven(section for section, compared in results if _are_equal(compared))
             self._file.write(state)
             on_progress(earlier_bytes + tally.bytes, all_bytes)
-        is_queue_proof = (self._scope.is_whole or self._scope.queues) and has_queues(self._options.log_id)
+        is_queue_proof = (self._scope.is_whole or self._scope.queues) and has_queues(self._log_id)
         in_holes = sum(hole.size for hole in accounts.holes.within(accounts.reach))
-        counts_bytes = self._options.log_id.counts_bytes
         summary = Summary(
-            log_id=self._options.log_id,
+            log_id=self._log_id,
             master=self.master.place,
             position=accounts.position,
             seed=state.asked.seed,
@@ -144,8 +146,7 @@ class _Verification:
             claims=tally.claims,
             earlier_bytes=earlier_bytes,
             without_master_bytes=tally.without_master_bytes,
-            holes_bytes=in_holes if counts_bytes else None,
-            holes_ids=None if counts_bytes else in_holes,
+            holes=in_holes,
             differing=tally.differing,
             differences=tuple(tally.differences),
             seconds=time.monotonic() - self._began_s,
@@ -169,7 +170,7 @@ class _Verification:
             seed=seed if scope.share is not None else None,
         )
         if found is not None and found.asked == asked:
-            _log.info("%s: goes on with the verification begun at %s", self._options.id, found.begun_at)
+            _log.info("%s: goes on with the verification begun at %s", self._log_id, found.begun_at)
             return found
         return VerifyState(asked=asked, begun_at=datetime.now(UTC).isoformat(timespec="seconds"))
 
@@ -188,7 +189,7 @@ class _Verification:
 
     def _jobs(self, waiting: Sequence[Section]) -> Iterator[list[tuple[Section, list[Compared]]]]:
         """One Spark job after the other, and what it found. Over HA a single task: connections count as replicas."""
-        reads_at_once = self._options.parallel_reads or self.master.cuts_at_records
+        reads_at_once = self._subject.reads_in_parallel or self.master.cuts_at_records
         cores = self._spark.sparkContext.defaultParallelism if reads_at_once else 1
         count = cores * (_SECTIONS_A_TASK if self._scope.max_mb_per_s is None else 1)
         compare = SectionComparer(
@@ -199,7 +200,7 @@ class _Verification:
         )
         facts = JobFacts(
             problem="the Spark job that compares failed",
-            log=self._options.log_id,
+            log=self._log_id,
             hint="What was compared before is remembered: run it again.",
         )
         for at in range(0, len(waiting), count):
@@ -212,9 +213,7 @@ class _Verification:
 
     def _jumps(self) -> tuple[Jump, ...]:
         accounts = self._accounts
-        return jumps(
-            self._spark, accounts.folder, accounts.version, self._options.log_id, accounts.position, accounts.holes
-        )
+        return jumps(self._spark, accounts.folder, accounts.version, self._log_id, accounts.position, accounts.holes)
 
 
 def _are_equal(compared: Sequence[Compared]) -> bool:

@@ -78,13 +78,11 @@ QUARANTINE_SCHEMA = pa.schema(
     ]
 )
 
-REMOVED_SCHEMA = pa.schema(
-    [
-        *LOG_SCHEMA,
-        _field("removed_by_epoch", pa.int32(), "the history that the repair began, which removed the row"),
-        _field("removed_at", TIMESTAMP, "when, by the driver's clock"),
-    ]
+REMOVAL = (
+    _field("removed_by_epoch", pa.int32(), "the history that the repair began, which removed the row"),
+    _field("removed_at", TIMESTAMP, "when, by the driver's clock"),
 )
+REMOVED_SCHEMA = pa.schema([*LOG_SCHEMA, *REMOVAL])
 
 BUCKET = _field("bucket", pa.string(), "part of the map that the key is in: two digits, by its CRC-32")
 
@@ -218,6 +216,13 @@ REMOVED = TableSpec(
     statistics=("log_id", "epoch", "offset", "removed_by_epoch"),
     clustering=("log_id", "offset"),
 )
+KAFKA_REMOVED = TableSpec(
+    "kafka_removed",
+    "rows that a repair took out of the table kafka_log, because the topic had changed",
+    pa.schema([*KAFKA_LOG.schema, *REMOVAL]),
+    statistics=REMOVED.statistics,
+    clustering=REMOVED.clustering,
+)
 KEY_VALUES = TableSpec(
     "dister_kv",
     "what each dister log says of each key, up to a position",
@@ -228,7 +233,7 @@ KEY_VALUES = TableSpec(
 )
 """Made with the first log that makes a map."""
 
-LOSS_TABLES = (INCIDENTS, QUARANTINE, REMOVED)
+LOSS_TABLES = (INCIDENTS, QUARANTINE, REMOVED, KAFKA_REMOVED)
 """Made when there is something to write into them, as those of metadata are."""
 
 
@@ -253,6 +258,11 @@ METADATA_TABLES = tuple(map(metadata_table, KINDS))
 def log_table(log_id: LogId) -> TableSpec:
     """The table that holds the records of a log."""
     return KAFKA_LOG if log_id.unit == "offsets" else LOG
+
+
+def removed_table(log_id: LogId) -> TableSpec:
+    """The table that keeps what a repair takes out of `log_table`."""
+    return KAFKA_REMOVED if log_table(log_id) is KAFKA_LOG else REMOVED
 
 
 def with_identity(table: TableSpec, log_id: LogId, epoch: int, records: pa.RecordBatch) -> pa.RecordBatch:

@@ -337,6 +337,9 @@ class MasterLog(Protocol):
         ConfigurationError (the read would promise what is not committed).
         """
 
+    def identity(self) -> str | None:
+        """Which of all logs that have had its name it is now (`Known`); asks, where it can tell. Raises as `bounds`."""
+
     def continuing(self, known: Known) -> MasterLog:
         """The same log, for who holds `known` of it: a master that has another one by its name, or another history
         before `known.offset`, is noticed where it can tell, when it is read from there on.

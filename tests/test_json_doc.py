@@ -63,7 +63,7 @@ def verification() -> dict[str, Any]:
         claims=1,
         earlier_bytes=0,
         without_master_bytes=0,
-        holes_bytes=None,
+        holes=0,
         differing=1,
         differences=(compared,),
         jumps=None,

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline.display import bytes_or_ids, number, size
+from pipeline.display import extent, number, size
 from pipeline.verification.queues import JUMPS_LISTED, Jump
 from sinks.incidents import Action, Incident
 from sinks.proof.verdicts import Compared, Verdict
 from sources.errors import Divergent
-from sources.offsets import LogId, Offset
+from sources.offsets import UNITS, LogId, Offset
 
 DIFFERENCES_LISTED = 100
 """Of the claims that differ, so many are described; all of them are counted, and incidents."""
@@ -62,7 +62,7 @@ class Summary:
     """One log; docs/json.md documents every field of the JSON. Claims are ranges of the ledger.
 
     `bytes` and `claims` are what this run compared, `earlier_bytes` what an interrupted one before it had proven.
-    Holes are counted in what offsets count: `holes_ids` is None of a log that counts bytes, `holes_bytes` of any other.
+    `holes` is how much of the log is in holes, in what its offsets count.
     `jumps` is None where the queues were not looked at, or there are none.
     """
 
@@ -75,8 +75,7 @@ class Summary:
     claims: int
     earlier_bytes: int
     without_master_bytes: int
-    holes_bytes: int | None
-    holes_ids: int | None = None
+    holes: int
     differing: int
     differences: tuple[Compared, ...]
     jumps: tuple[Jump, ...] | None
@@ -109,8 +108,7 @@ class Summary:
             "claims": self.claims,
             "earlier_bytes": self.earlier_bytes,
             "without_master_bytes": self.without_master_bytes,
-            "holes_bytes": self.holes_bytes,
-            "holes_ids": self.holes_ids,
+            **{f"holes_{unit}": self.holes if unit == self.log_id.unit else None for unit in UNITS},
             "differing": self.differing,
             "differences": [{**one.as_json(), "text": describe(one)} for one in self.differences],
             "jumps": None if self.jumps is None else [jump.as_json() for jump in self.jumps],
@@ -148,8 +146,8 @@ def lines(one: Summary) -> Iterator[tuple[str, str]]:
         yield f"  {size(one.earlier_bytes)} more were proven before an interruption", ""
     if one.without_master_bytes:
         yield f"  of them {size(one.without_master_bytes)} with the ledger alone: the master no longer holds them", ""
-    if one.holes_bytes or one.holes_ids:
-        yield f"  {bytes_or_ids(one.holes_bytes, one.holes_ids)} in holes: nothing to compare", ""
+    if one.holes:
+        yield f"  {extent(one.holes, one.log_id)} in holes: nothing to compare", ""
     for found in one.differences:
         yield f"  {describe(found)}", "red"
     if one.differing > len(one.differences):

@@ -37,16 +37,19 @@ def last_agreeing(rows: Sequence[_Row], agrees: Callable[[_Row], bool]) -> _Row 
 
 
 def last_equal(
-    records: Iterable[tuple[OffsetRange, bytes]], master: Iterable[memoryview], start: Offset
+    records: Iterable[tuple[OffsetRange, bytes]], master: Iterable[memoryview], start: Offset, *, counts_bytes: bool
 ) -> Link | None:
     """The last of `records`, in order, before the first whose bytes are not the master's; None if that is the first.
 
-    `master` gives the master's bytes from `start` on, in pieces, each good until the next is asked for.
+    `master` gives the master's bytes from `start` on, in pieces, each good until the next is asked for. Where offsets
+    do not count them, `counts_bytes`, its records follow one another as ours have to.
     """
     found = None
-    window = _Window(master, start)
+    window, at = _Window(master, start if counts_bytes else Offset(0)), 0
     for covered, raw in records:
-        if window.take(covered) != raw:
+        place = covered if counts_bytes else OffsetRange(Offset(at), Offset(at + len(raw)))
+        at += len(raw)
+        if window.take(place) != raw:
             break
         found = (covered, raw)
     return None if found is None else Link.of(*found)

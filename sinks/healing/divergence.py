@@ -120,7 +120,8 @@ class Comparison:
         if end <= start:
             return None
         wanted = OffsetRange(start, end)
-        return last_equal(self._readable(wanted), self._master.raw(wanted, committed=self._position), start)
+        raw = self._master.raw(wanted, committed=self._position)
+        return last_equal(self._readable(wanted), raw, start, counts_bytes=self._master.log_id.counts_bytes)
 
     def _readable(self, wanted: OffsetRange) -> Iterator[tuple[OffsetRange, bytes]]:
         """The replica's records, up to the first that cannot be read: that one is not the master's, either."""

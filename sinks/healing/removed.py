@@ -1,4 +1,4 @@
-"""The audit table: rows that a repair takes out of the table log are kept here, each once. Driver only."""
+"""The audit table: rows that a repair takes out of a table of records are kept here, each once. Driver only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sinks.following import FollowingTable
 from sinks.healing.rewrite import rows_of
 from sinks.kernel import StoredFile
 from sinks.storage_errors import failed_by
-from sinks.tables import LOG, REMOVED
+from sinks.tables import log_table, removed_table
 from sinks.warehouse import absolute
 from sources.offsets import LogId, Offset
 
@@ -25,8 +25,10 @@ class Removed:
     """Of one log. The table is made with its first row."""
 
     def __init__(self, spark: SparkSession, warehouse: str, log_id: LogId) -> None:
-        self._log_path = LOG.path(absolute(warehouse))
-        self._table = FollowingTable(spark, REMOVED, REMOVED.path(absolute(warehouse)))
+        self._log = log_table(log_id)
+        self._log_path = self._log.path(absolute(warehouse))
+        self._spec = removed_table(log_id)
+        self._table = FollowingTable(spark, self._spec, self._spec.path(absolute(warehouse)))
         self._log_id = log_id
 
     def keep(
@@ -55,16 +57,16 @@ class Removed:
         self._table.run_hooks()
 
     def _written(self, files: Sequence[StoredFile], condition: pc.Expression, epoch: int) -> Iterator[DataFile]:
-        now = pa.scalar(time.time_ns() // 1000, pa.int64()).cast(REMOVED.schema.field("removed_at").type)
+        now = pa.scalar(time.time_ns() // 1000, pa.int64()).cast(self._spec.schema.field("removed_at").type)
         batches = (
-            _with_reason(chosen, epoch, now)
+            self._with_reason(chosen, epoch, now)
             for file in files
-            for batch in rows_of(self._log_path, LOG, file, self._log_id)
+            for batch in rows_of(self._log_path, self._log, file, self._log_id)
             if (chosen := batch.filter(condition)).num_rows
         )
         for first in batches:
             start = Offset(first.column("offset")[0].as_py())
-            with FileWriter(REMOVED, self._table.path, new_name(start)) as writer:
+            with FileWriter(self._spec, self._table.path, new_name(start)) as writer:
                 writer.write(first)
                 written_bytes = first.nbytes
                 while written_bytes < _FILE_BYTES and (batch := next(batches, None)) is not None:
@@ -72,8 +74,7 @@ class Removed:
                     written_bytes += batch.nbytes
                 yield writer.finish()
 
-
-def _with_reason(batch: pa.RecordBatch, epoch: int, now: pa.Scalar) -> pa.RecordBatch:
-    epochs = pa.repeat(pa.scalar(epoch, pa.int32()), batch.num_rows)
-    columns = [*batch.columns, epochs, pa.repeat(now, batch.num_rows)]
-    return pa.RecordBatch.from_arrays(columns, schema=REMOVED.schema.remove_metadata())
+    def _with_reason(self, batch: pa.RecordBatch, epoch: int, now: pa.Scalar) -> pa.RecordBatch:
+        epochs = pa.repeat(pa.scalar(epoch, pa.int32()), batch.num_rows)
+        columns = [*batch.columns, epochs, pa.repeat(now, batch.num_rows)]
+        return pa.RecordBatch.from_arrays(columns, schema=self._spec.schema.remove_metadata())

@@ -74,7 +74,8 @@ class RepairSteps:
         self._warehouse = warehouse
         self._log_id = master.log_id
         # a rule that does not look at all bytes may keep a last record that the master has not, byte for byte
-        self._keeps_link = master.proves_all or not master.overrules
+        self._keeps_link = (master.proves_all or not master.overrules) and not master.has_free_offsets
+        self._master = master
         self._writer = writer
         self._table = LogTable(spark, log_table(self._log_id).path(warehouse), self._log_id)
         self._on_step = on_step
@@ -147,6 +148,8 @@ class RepairSteps:
             first=_first(state, pending),
             branched_at=pending.to,
             link=kept.link if self._keeps_link else None,
+            identity=self._master.identity(),
+            mark=None,  # that of what is left is not known; whoever reads on learns it
             ledger=kept.rest,
             incidents=() if pending.found is None else (pending.found,),
             quarantined=(),

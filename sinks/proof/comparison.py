@@ -33,6 +33,9 @@ class Format(Protocol):
     @property
     def log_id(self) -> LogId: ...
 
+    @property
+    def has_free_offsets(self) -> bool: ...
+
     def restore(self, records: pa.RecordBatch) -> bytes: ...
 
     def lengths(self, records: pa.RecordBatch) -> npt.NDArray[np.int64]: ...
@@ -175,13 +178,23 @@ class _Comparison:
 
     def _joined(self, batch: pa.RecordBatch) -> bytes | None:
         """The bytes of rows that follow each other as they should; None of any others."""
-        if self._is_open or batch.column("size").null_count:
+        edges = None if self._is_open else self._edges(batch)
+        return None if edges is None or edges[-1] > self._claim.range.end else self._restored(batch)
+
+    def _edges(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64] | None:
+        """Where each record begins, from where the comparison is, and the last one ends; None where they do not join.
+
+        Offsets without a record count to the record behind them.
+        """
+        offsets = batch.column("offset").to_numpy()
+        if self._log.has_free_offsets:
+            is_rising = offsets[0] >= self._at and (offsets[:-1] < offsets[1:]).all()
+            return np.concatenate(([self._at], offsets + 1)) if is_rising else None
+        if batch.column("size").null_count:
             return None
-        offsets, sizes = batch.column("offset").to_numpy(), batch.column("size").to_numpy()
-        ends = offsets + sizes
-        if offsets[0] != self._at or ends[-1] > self._claim.range.end or (ends[:-1] != offsets[1:]).any():
-            return None
-        return self._restored(batch)
+        ends = offsets + batch.column("size").to_numpy()
+        joins = offsets[0] == self._at and (ends[:-1] == offsets[1:]).all()
+        return np.concatenate((offsets, ends[-1:])) if joins else None
 
     def _restored(self, batch: pa.RecordBatch) -> bytes | None:
         try:
@@ -191,15 +204,17 @@ class _Comparison:
 
     def _add_records(self, batch: pa.RecordBatch, rebuilt: bytes) -> None:
         """Rows that follow each other, and their bytes."""
-        offsets = batch.column("offset")
-        whole = OffsetRange(self._at, Offset(offsets[-1].as_py() + batch.column("size")[-1].as_py()))
+        offsets = self._edges(batch)
+        if offsets is None:
+            raise ValueError("rows that do not follow each other")
+        whole = OffsetRange(self._at, Offset(int(offsets[-1])))
         if self._master is None or self._master.passes(whole, memoryview(rebuilt)):
             self._digests.add(rebuilt, None)
         else:
             edges = np.cumsum(self._log.lengths(batch))
-            records = _Records([*offsets.to_pylist(), whole.end], [0, *edges.tolist()], memoryview(rebuilt))
+            records = _Records(offsets.tolist(), [0, *edges.tolist()], memoryview(rebuilt))
             self._add_differing(self._master, records, 0, batch.num_rows)
-        self._last, self._at = offsets[-1].as_py(), whole.end
+        self._last, self._at = batch.column("offset")[-1].as_py(), whole.end
 
     def _add_differing(self, master: MasterBytes, records: _Records, first: int, stop: int) -> None:
         """The records from `first` up to `stop`, of which the master has one at least otherwise."""

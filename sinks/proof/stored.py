@@ -23,8 +23,7 @@ from sinks.file_statistics import bounds
 from sinks.files import open_parquet
 from sinks.kernel import KernelTable, Overlap, Snapshot, StoredFile
 from sinks.storage_errors import failed_by
-from sinks.tables import LOG_ID
-from sources.master import RECORD_SCHEMA
+from sinks.tables import EPOCH, LOG_ID, log_table
 from sources.offsets import END, LogId, Offset, OffsetRange
 
 _OFFSET = "offset"
@@ -61,15 +60,17 @@ def read(
     parts: Sequence[Part],
     log_id: LogId,
     wanted: OffsetRange,
-    columns: Sequence[str] = tuple(RECORD_SCHEMA.names),
+    columns: Sequence[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The records of `log_id` that start in `wanted`, in the order of their offsets.
 
-    `folder` is the table's, absolute or a URI; `columns` are some of RECORD_SCHEMA, with the offset. A record that is
-    there twice comes twice.
+    `folder` is the table's, absolute or a URI; `columns` are some of the master's, with the offset, by default all. A
+    record that is there twice comes twice.
     Raises ReplicaError naming the file that cannot be read.
     """
-    schema = pa.schema([RECORD_SCHEMA.field(name) for name in columns]).remove_metadata()
+    table = log_table(log_id).schema
+    names = columns or [name for name in table.names if name not in (LOG_ID.name, EPOCH.name)]
+    schema = pa.schema([table.field(name) for name in names]).remove_metadata()
     in_reach = [part for part in parts if part.range.overlaps(wanted)]
     for overlapping in _clusters(in_reach):
         with ExitStack() as opened:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -35,17 +36,21 @@ class StoredLog:
     """The log of `master` in the table log of a warehouse, as it is when it is asked."""
 
     def __init__(self, spark: SparkSession, warehouse: str, master: MasterLog) -> None:
-        self._table = KernelTable(spark, log_table(master.log_id).path(absolute(warehouse)))
+        spec = log_table(master.log_id)
+        self._table = KernelTable(spark, spec.path(absolute(warehouse)))
         self._master = master
+        self._stored_at = spec.stored_at
+        # Of a log with free offsets a record is what its offset names, and no more.
+        self._placed_by = ("offset",) if master.has_free_offsets else ("offset", "size")
 
     def records(self, wanted: OffsetRange) -> Iterator[Record]:
         """Those that start in `wanted`, in order. Raises ReplicaError, and CorruptRecord for a row that is none."""
         master = self._master
-        columns = dict.fromkeys(("offset", "size", "store_timestamp", *master.restored_from, *master.measured_by))
+        columns = dict.fromkeys((*self._placed_by, self._stored_at, *master.restored_from, *master.measured_by))
         files = self._parts(wanted)
         for piece in wanted.in_pieces(_AT_ONCE_BYTES):
             for batch in self._read(files, piece, tuple(columns)):
-                yield from _records(batch, master.restore(batch), master.lengths(batch).tolist())
+                yield from self._records(batch, master.restore(batch), master.lengths(batch).tolist())
 
     def count(self, wanted: OffsetRange) -> tuple[int, int]:
         """How many records start in `wanted`, and how many bytes they are at the master. Raises ReplicaError."""
@@ -100,11 +105,10 @@ class StoredLog:
     def _read(self, files: Sequence[Part], wanted: OffsetRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         return read(self._table.path, files, self._master.log_id, wanted, columns)
 
-
-def _records(batch: pa.RecordBatch, raw: bytes, lengths: Sequence[int]) -> Iterator[Record]:
-    at = 0
-    stored = batch.column("store_timestamp").cast(pa.int64())
-    columns = (batch.column("offset"), batch.column("size"), stored)
-    for offset, size, stored_us, length in zip(*(column.to_pylist() for column in columns), lengths, strict=True):
-        yield Record(OffsetRange(offset, Offset(offset + size)), raw[at : at + length], stored_us)
-        at += length
+    def _records(self, batch: pa.RecordBatch, raw: bytes, lengths: Sequence[int]) -> Iterator[Record]:
+        at = 0
+        offsets, *sizes = (batch.column(name).to_pylist() for name in self._placed_by)
+        stored = batch.column(self._stored_at).cast(pa.int64()).to_pylist()
+        for offset, size, stored_us, length in zip(offsets, *(sizes or [repeat(1)]), stored, lengths, strict=False):
+            yield Record(OffsetRange(offset, Offset(offset + size)), raw[at : at + length], stored_us)
+            at += length

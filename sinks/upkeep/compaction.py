@@ -51,7 +51,7 @@ class Sizes:
 class Candidate:
     """A file as the Delta log describes it; `first` is its least value of the column the table is in the order of.
 
-    Of a topic's files `first` is when it was written, in a tuple: it is no offset.
+    Of a file that logs share `first` is when it was written, in a tuple: it is no offset.
     """
 
     first: Any
@@ -91,7 +91,7 @@ def groups(candidates: Iterable[Candidate], sizes: Sizes) -> list[Group]:
 class Compactor:
     """One log's files in the table `spec` of a warehouse. Driver only.
 
-    With `partitions` it is a topic's: files with rows of these logs alone.
+    With `sharing` it is the files that have rows of several logs, all of which are among these.
     """
 
     def __init__(
@@ -99,17 +99,17 @@ class Compactor:
         spark: SparkSession,
         spec: TableSpec,
         path: str,
-        log_id: LogId,
+        log_id: LogId | None,
         sizes: Sizes,
         *,
-        partitions: Sequence[LogId] = (),
+        sharing: Sequence[LogId] = (),
     ) -> None:
         self._spark = spark
         self._spec = spec
         self._table = KernelTable(spark, path)
         self._log_id = log_id
-        self._is_topic = bool(partitions)
-        self._logs = tuple(map(str, partitions or (log_id,)))
+        self._is_shared = bool(sharing)
+        self._logs = tuple(map(str, sharing or (log_id,)))
         self._sizes = sizes
         self._order = next(name for name in _ORDERS if name in spec.statistics)
         # What is current of metadata is one file, which every change exchanges.
@@ -143,14 +143,16 @@ class Compactor:
         return _Found(snapshot, files), groups(candidates, self._sizes)
 
     def _candidate(self, file: StoredFile) -> Candidate | None:
-        """None of a file that may hold rows of another log as well, or that the Delta log says too little of."""
+        """None of a file that may hold rows of another log, too, or that the Delta log says too little of."""
         statistics = file.statistics()
         least, greatest = statistics.get("minValues", {}), statistics.get("maxValues", {})
         if "numRecords" not in statistics or self._order not in least:
             return None
         if not self._partition and not self._is_ours(least.get(LOG_ID.name), greatest.get(LOG_ID.name)):
             return None
-        first = (file.modified_ms,) if self._is_topic else least[self._order]
+        if self._is_shared and least[LOG_ID.name] == greatest[LOG_ID.name]:
+            return None
+        first = (file.modified_ms,) if self._is_shared else least[self._order]
         return Candidate(first, file.path, file.size_bytes, statistics["numRecords"])
 
     def _is_ours(self, least: str | None, greatest: str | None) -> bool:
@@ -188,7 +190,7 @@ class _Found:
 
 def _merge_of(group: Group) -> Merge:
     first = group[0].first
-    start = first if isinstance(first, int) else 0  # of a topic's it is no offset
+    start = first if isinstance(first, int) else 0  # of a shared one it is no offset
     return Merge(Offset(start), sum(one.records for one in group), [one.path for one in group])
 
 

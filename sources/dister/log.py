@@ -124,6 +124,9 @@ class DisterLog:
     def size_bytes(self, wanted: OffsetRange) -> None:
         return None
 
+    def identity(self) -> None:
+        """A name says nothing else."""
+
     def continuing(self, known: Known) -> DisterLog:
         """Its past is compared as a whole."""
         return self

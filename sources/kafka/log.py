@@ -20,11 +20,12 @@ import pyarrow as pa
 
 from sources.errors import ConfigurationError, naming
 from sources.kafka.columns import UNLOCATED_SCHEMA, canonical, canonical_lengths
+from sources.kafka.options import TopicOptions
 from sources.kafka.partition import KafkaPartition
 from sources.kafka.session import PartitionSession
-from sources.kafka.topic import KafkaTopic
+from sources.kafka.topic import KafkaTopic, open_topic
 from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, MasterView, Session
-from sources.master_topic import partition_log
+from sources.master_topic import partition_log, topic_and_number
 from sources.metadata import Fetched
 from sources.offsets import LogId, Offset, OffsetRange
 
@@ -105,6 +106,9 @@ class KafkaLog:
     def plan(self, wanted: OffsetRange, *, cores: int = 1) -> tuple[OffsetRange, ...]:
         return wanted.in_pieces(self.topic.split_offsets)
 
+    def identity(self) -> str:
+        return str(self._topic_id or self.topic.bounds().topic_id)
+
     def continuing(self, known: Known) -> KafkaLog:
         return replace(self, known=known)
 
@@ -178,3 +182,8 @@ class KafkaLog:
         topic_id = self._topic_id or self.topic.bounds().topic_id
         topic = self.topic if self.patience_s is None else self.topic.hurried(self.patience_s)
         return topic.partition(self.number, topic_id)
+
+
+def open_partition(options: TopicOptions, log_id: LogId) -> KafkaLog:
+    """The partition of the topic of `options` that `log_id` names. Raises ConfigurationError; connects to nothing."""
+    return KafkaLog(topic=open_topic(options), number=topic_and_number(log_id)[1])

@@ -218,6 +218,9 @@ class RocketMQLog:
     def size_bytes(self, wanted: OffsetRange) -> int:
         return wanted.size
 
+    def identity(self) -> None:
+        """A name says nothing else."""
+
     def continuing(self, known: Known) -> RocketMQLog:
         """The last record is what one history is known by."""
         return self

@@ -15,6 +15,7 @@ from pipeline.config import Config, parse
 from pipeline.progress import Phase
 from pipeline.repair import repair_logs
 from pipeline.replicate import Job
+from pipeline.subjects import OneLog
 from pipeline.verify import Scope, verify_log
 from pipeline.wanted import Wanted
 from sinks.replica import Replica
@@ -67,14 +68,14 @@ Verb = Callable[[SparkSession, Config], object]
 
 def verify(spark: SparkSession, config: Config) -> object:
     """For about two seconds, so that its connection is sure to be listed."""
-    summary = verify_log(spark, config.warehouse, config.logs[0], Scope(restart=True, max_mb_per_s=0.2))
+    summary = verify_log(spark, config.warehouse, OneLog(config.logs[0]), Scope(restart=True, max_mb_per_s=0.2))
     assert summary.problem is None
     return summary
 
 
 def backfill(spark: SparkSession, config: Config) -> object:
     """Of what lies before the replica's beginning."""
-    return run_backfill(spark, config, config.logs[0], Wanted.parse(None, None))
+    return run_backfill(spark, config, OneLog(config.logs[0]), Wanted.parse(None, None))
 
 
 def repair(spark: SparkSession, config: Config) -> object:
@@ -136,7 +137,12 @@ def test_a_job_that_starts_while_a_verb_reads_waits_for_its_end(
     reads = threading.Event()
     with counting(broker) as counts, ThreadPoolExecutor(2) as pool:
         verifying = pool.submit(
-            verify_log, spark, config.warehouse, config.logs[0], slowly, lambda done_bytes, all_bytes: reads.set()
+            verify_log,
+            spark,
+            config.warehouse,
+            OneLog(config.logs[0]),
+            slowly,
+            lambda done_bytes, all_bytes: reads.set(),
         )
         wait_until(lambda: counts[-1:] == [1], "verify reads")
         job.start()

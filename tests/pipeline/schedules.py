@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from pipeline.backfill import run_backfill
 from pipeline.config import Config
 from pipeline.coverage import coverages
+from pipeline.subjects import OneLog
 from pipeline.wanted import Wanted
 from sinks.healing.repair import Repair
 from sources.errors import LogtwinError, Recreated, ReplicaError
@@ -109,9 +110,9 @@ class Schedule:
         self._killed("repair", 6, self._run_repair)
 
     def _run_backfill(self, on_step: Callable[[object], None]) -> object:
-        options = self._config().logs[0]
+        subject = OneLog(self._config().logs[0])
         path = str(self._log.archive)
-        return run_backfill(self.spark, self._config(), options, EVERYTHING, path=path, on_step=on_step)
+        return run_backfill(self.spark, self._config(), subject, EVERYTHING, path=path, on_step=on_step)
 
     def _run_repair(self, on_step: Callable[[object], None], *, accept_master: bool = False) -> object:
         master = open_log(self._config().logs[0])

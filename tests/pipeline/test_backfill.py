@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from pipeline.backfill import BackfillResult, run_backfill
 from pipeline.config import Config
 from pipeline.coverage import coverages
+from pipeline.subjects import OneLog
 from pipeline.wanted import Wanted
 from sinks.healing.hole_filler import FillStep, no_step
 from sinks.incidents import Action, Incident, IncidentsTable, State
@@ -116,7 +117,7 @@ def backfill(
 ) -> BackfillResult:
     wanted = Wanted.parse(start, end)
     return run_backfill(
-        spark, config, config.logs[0], wanted, path=None if path is None else str(path), on_step=on_step
+        spark, config, OneLog(config.logs[0]), wanted, path=None if path is None else str(path), on_step=on_step
     )
 
 

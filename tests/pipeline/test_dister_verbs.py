@@ -20,6 +20,7 @@ from pipeline.config import Config
 from pipeline.coverage import coverages
 from pipeline.maintain import Maintenance
 from pipeline.rebuild import Rebuild
+from pipeline.subjects import OneLog
 from pipeline.verify import Scope, verify_log
 from pipeline.wanted import Wanted
 from sinks.incidents import IncidentsTable
@@ -146,7 +147,7 @@ def test_rows_of_the_replica_are_changed(spark: SparkSession, leader: Path, ids:
     table.delete(is_entry(gone))
     table.toDF().where(is_entry(doubled)).write.format("delta").mode("append").save(f"{lake}/log")
     config = job(lake, leader)
-    summary = verify_log(spark, config.warehouse, config.logs[0], Scope())
+    summary = verify_log(spark, config.warehouse, OneLog(config.logs[0]), Scope())
     assert {one.verdict for one in summary.differences} == {Verdict.REPLICA_DAMAGED}
     assert [one.differences for one in summary.differences] == [
         (of(ids, changed, Kind.CHANGED),),
@@ -169,14 +170,14 @@ def test_lines_of_the_leader_are_changed(spark: SparkSession, copied: Path, ids:
     added = before + b'%d,300,{"key":"too many"}\n' % (ids[behind - 1] + 1)
     (log / "0/2").write_bytes(files(copied)["0/2"].replace(before, added))
     config = job(lake, copied)
-    summary = verify_log(spark, config.warehouse, config.logs[0], Scope())
+    summary = verify_log(spark, config.warehouse, OneLog(config.logs[0]), Scope())
     assert [one.verdict for one in summary.differences] == [Verdict.REWRITTEN] * 2
     assert [one.differences for one in summary.differences] == [
         (of(ids, number, Kind.CHANGED),),
         (of(ids, behind, Kind.CHANGED),),
     ]
     (log / "0/2").write_bytes(b"".join(files(copied)["0/2"].splitlines(True)[:-1]))
-    cut = verify_log(spark, config.warehouse, config.logs[0], Scope(start=ids[-2]))
+    cut = verify_log(spark, config.warehouse, OneLog(config.logs[0]), Scope(start=ids[-2]))
     assert [one.verdict for one in cut.differences] == [Verdict.MASTER_LACKS]
 
 
@@ -188,7 +189,7 @@ def test_a_batch_file_that_was_missing_comes_from_a_copy(
     hole = OffsetRange(Offset(ids[PER_FILE - 1] + 1), Offset(ids[2 * PER_FILE]))
     (incident,) = IncidentsTable(spark, config.warehouse, LOG_ID).open()
     assert (incident.found.condition, incident.found.range) == (Condition.GAP, hole)
-    result = run_backfill(spark, config, config.logs[0], Wanted(), path=str(leader))
+    result = run_backfill(spark, config, OneLog(config.logs[0]), Wanted(), path=str(leader))
     assert (result.filled, result.remaining, result.records) == ((hole,), (), PER_FILE)
     assert result.bytes == len(files(leader)["0/1"])
     assert result.healed == (incident.id,)
@@ -197,8 +198,8 @@ def test_a_batch_file_that_was_missing_comes_from_a_copy(
     assert [part.range for part in one.complete.whole] == [OffsetRange(Offset(0), Offset(ids[-1] + 1))]
     assert one.problem is None
     whole = job(tmp_path / "holed/lake", leader)
-    assert verify_log(spark, whole.warehouse, whole.logs[0], Scope()).problem is None
-    again = run_backfill(spark, config, config.logs[0], Wanted(), path=str(leader))
+    assert verify_log(spark, whole.warehouse, OneLog(whole.logs[0]), Scope()).problem is None
+    again = run_backfill(spark, config, OneLog(config.logs[0]), Wanted(), path=str(leader))
     assert (again.holes, again.filled) == ((), ())
 
 
@@ -209,7 +210,7 @@ def test_a_copy_of_another_log_fills_nothing(spark: SparkSession, holed: Path, t
             log.skip_to(first)
             log.set_many({"other": str(number)} for number in range(PER_FILE))
     with pytest.raises(Rewritten):
-        run_backfill(spark, config, config.logs[0], Wanted(), path=str(tmp_path / "other"))
+        run_backfill(spark, config, OneLog(config.logs[0]), Wanted(), path=str(tmp_path / "other"))
     assert ledger_table(spark, tmp_path / "holed/lake").where(F.col("origin") == BACKFILL).isEmpty()
 
 

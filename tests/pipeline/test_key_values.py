@@ -15,6 +15,7 @@ from pipeline.cli import main
 from pipeline.config import load
 from pipeline.maintain import Maintenance
 from pipeline.repair import repair_logs
+from pipeline.subjects import OneLog
 from pipeline.wanted import Wanted
 from sinks.steps import Step
 from sources.dister.leader_log import LeaderLog
@@ -176,6 +177,6 @@ def test_what_a_backfill_brings_is_older_than_what_is_there(
     lake, config = tmp_path / "lake", load(job_file(tmp_path, test=leader.folder))
     bring(spark, lake, leader, start=10008)
     assert live(lake) == {"a": "new"}
-    filled = run_backfill(spark, config, config.logs[0], Wanted())
+    filled = run_backfill(spark, config, OneLog(config.logs[0]), Wanted())
     assert filled.records == 1
     assert entries(lake) == {"a": ("new", 20001, False), "b": (None, 30001, True), "c": ("old", 10007, False)}

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from pipeline import verify
 from pipeline.cli import main
+from pipeline.subjects import OneLog
 from pipeline.verification import plan
 from pipeline.verification.queues import Why
 from pipeline.verification.summary import Summary
@@ -35,7 +36,7 @@ FILE_BYTES = 1 << 20
 
 def verified(spark: SparkSession, lake: Path, master: dict[str, Any], **scope: Any) -> Summary:
     config = job_config(lake, **master)
-    return verify_log(spark, config.warehouse, config.logs[0], Scope(**scope))
+    return verify_log(spark, config.warehouse, OneLog(config.logs[0]), Scope(**scope))
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +90,7 @@ def test_a_replica_equals_its_master_by_path_over_ha_and_after_optimize(
     assert summary.problem is None
     assert (summary.bytes, summary.position) == (fixture_log.max_offset, fixture_log.max_offset)
     assert summary.claims == len(ranges_of(spark, tmp_path / "lake"))
-    assert (summary.jumps, summary.without_master_bytes, summary.holes_bytes) == ((), 0, 0)
+    assert (summary.jumps, summary.without_master_bytes, summary.holes) == ((), 0, 0)
     with embedded_master(tmp_path / "store", commitlog=fixture_log.commitlog_path) as master:
         over_ha = verified(spark, tmp_path / "lake", master.options)
     assert (over_ha.problem, over_ha.bytes) == (None, fixture_log.max_offset)
@@ -223,7 +224,7 @@ def test_a_killed_run_goes_on(spark: SparkSession, fixture_497: Fixture, lake: P
             raise Killed
 
     with pytest.raises(Killed):
-        verify_log(spark, config.warehouse, config.logs[0], Scope(), die)
+        verify_log(spark, config.warehouse, OneLog(config.logs[0]), Scope(), die)
     assert 0 < parts[0] < parts[1] < fixture_497.max_offset
     summary = verified(spark, lake, {"path": str(fixture_497.commitlog_path)})
     assert (summary.earlier_bytes, summary.bytes) == (parts[1], fixture_497.max_offset - parts[1])
@@ -241,10 +242,10 @@ def test_what_changed_since_is_compared_again_and_restart_forgets(
         raise Killed
 
     with pytest.raises(Killed):
-        verify_log(spark, config.warehouse, config.logs[0], Scope(), die)
+        verify_log(spark, config.warehouse, OneLog(config.logs[0]), Scope(), die)
     DeltaTable.forPath(spark, f"{lake}/ledger").update(F.col("start") == 0, {"checksum": F.lit("sha256:00")})
     with pytest.raises(Killed):
-        verify_log(spark, config.warehouse, config.logs[0], Scope(), die)
+        verify_log(spark, config.warehouse, OneLog(config.logs[0]), Scope(), die)
     summary = verified(spark, lake, {"path": str(fixture_497.commitlog_path)}, restart=True)
     assert summary.earlier_bytes == 0
     assert the_one(summary)[0] is Verdict.LEDGER_WRONG

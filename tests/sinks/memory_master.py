@@ -82,6 +82,9 @@ class MemoryMaster:
     def size_bytes(self, wanted: OffsetRange) -> int:
         return wanted.size
 
+    def identity(self) -> None:
+        """A name says nothing else."""
+
     def continuing(self, known: Known) -> MemoryMaster:
         return self
 

@@ -36,7 +36,7 @@ SUMMARY = Summary(
     claims=2,
     earlier_bytes=0,
     without_master_bytes=0,
-    holes_bytes=0,
+    holes=0,
     differing=0,
     differences=(),
     jumps=(),
@@ -58,8 +58,8 @@ def test_an_entry_is_named_by_its_id_too() -> None:
 
 
 def test_holes_are_told_in_what_offsets_count() -> None:
-    in_bytes = replace(SUMMARY, holes_bytes=5000)
-    in_ids = replace(SUMMARY, log_id=LogId("dister", "a"), holes_bytes=None, holes_ids=5000)
+    in_bytes = replace(SUMMARY, holes=5000)
+    in_ids = replace(SUMMARY, log_id=LogId("dister", "a"), holes=5000)
     assert "  5.0 kB in holes: nothing to compare" in [line for line, _ in lines(in_bytes)]
     assert "  5,000 ids in holes: nothing to compare" in [line for line, _ in lines(in_ids)]
     told = in_ids.as_json()

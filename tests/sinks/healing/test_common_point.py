@@ -77,10 +77,12 @@ def test_records_are_compared_up_to_the_first_that_differs(
         if bytes(log[covered.start - start : covered.end - start]) != raw:
             break
         same.append(Link.of(covered, raw))
-    assert last_equal(records, pieces_of(bytes(log), piece), Offset(start)) == (same[-1] if same else None)
+    assert last_equal(records, pieces_of(bytes(log), piece), Offset(start), counts_bytes=True) == (
+        same[-1] if same else None
+    )
 
 
 @pytest.mark.parametrize("master", [b"", b"abcXefg"])
 def test_no_record_is_the_masters(master: bytes) -> None:
     records = [(OffsetRange(Offset(7), Offset(11)), b"abcd"), (OffsetRange(Offset(11), Offset(14)), b"efg")]
-    assert last_equal(records, [memoryview(master)], Offset(7)) is None
+    assert last_equal(records, [memoryview(master)], Offset(7), counts_bytes=True) is None

@@ -1,0 +1,171 @@
+"""What can be proven of a topic's replica, and healed, beside a real broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.backfill import run_backfill
+from pipeline.config import Config
+from pipeline.coverage import coverages
+from pipeline.maintain import Maintenance
+from pipeline.repair import repair_logs
+from pipeline.subjects import subjects
+from pipeline.verification.summary import Summary
+from pipeline.verify import Scope, verify_log
+from pipeline.wanted import Wanted
+from sinks.proof.verdicts import Verdict
+from sources.datasource import register
+from sources.errors import Recreated
+from sources.offsets import Offset, OffsetRange
+from tests.peers.kafka import VERSIONS, KafkaBroker
+from tests.peers.kafka_traffic import Record, create_topic, delete_records, delete_topic, producer, send, transaction
+from tests.peers.kafka_twin import assert_accounted, state_of
+from tests.peers.spark_kafka import assert_equal, consumed_by_spark, replicated
+from tests.peers.test_kafka_replication import config_of
+from tests.pipeline.running import replicate_now
+
+pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.timeout(600)]
+
+EVERYTHING = Wanted.parse(None, None)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    with KafkaBroker(VERSIONS[-1], tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _registered(spark: SparkSession) -> None:
+    register(spark)
+
+
+def sent(broker: KafkaBroker, topic: str, count: int, partitions: int = 2) -> None:
+    """`count` records to each partition, and as many in a transaction that is aborted."""
+    with producer(broker) as plain, producer(broker, transactional_id=f"{topic}-{count}") as transactional:
+        for number in range(partitions):
+            records = [Record(b"%d" % at, b"key", [("h", b"v")]) for at in range(count)]
+            send(plain, topic, records, number)
+            with transaction(transactional, commit=False):
+                send(transactional, topic, records[:5], number)
+
+
+def verified(spark: SparkSession, config: Config) -> dict[str, Summary]:
+    return {
+        str(one.log_id): verify_log(spark, config.warehouse, one, Scope(restart=True))
+        for one in subjects(spark, config)
+    }
+
+
+def test_every_record_is_compared_with_the_brokers(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
+    create_topic(broker, "proven", 2)
+    sent(broker, "proven", 300)
+    config = config_of(broker, tmp_path, "proven", split_offsets=100, max_offsets_per_trigger=200)
+    replicate_now(spark, config)
+    found = verified(spark, config)
+    assert found.keys() == {"kafka/test/proven/0", "kafka/test/proven/1"}
+    assert all(one.problem is None and one.without_master_bytes == 0 for one in found.values())
+    assert all(one.claims > 1 and one.bytes > 300 * 30 for one in found.values())
+    assert all(one.problem is None for one in coverages(spark, config))
+
+    (damaged, *_) = sorted((tmp_path / "kafka_log").glob("*.parquet"))
+    rows = pq.read_table(damaged)
+    log_id, offset = rows["log_id"][0].as_py(), rows["offset"][0].as_py()
+    values = [b"other", *rows["value"].to_pylist()[1:]]
+    pq.write_table(
+        rows.set_column(rows.schema.get_field_index("value"), "value", pa.array(values, pa.binary())), damaged
+    )
+    found = verified(spark, config)
+    (difference,) = found[log_id].differences
+    assert difference.verdict is Verdict.REPLICA_DAMAGED
+    assert [one.offset for one in difference.differences] == [offset]
+    others = [one for name, one in found.items() if name != log_id]
+    assert all(one.problem is None for one in others)
+
+
+def test_what_lies_before_the_beginning_comes_by_a_backfill(
+    spark: SparkSession, broker: KafkaBroker, tmp_path: Path
+) -> None:
+    create_topic(broker, "late", 2)
+    sent(broker, "late", 200)
+    config = config_of(broker, tmp_path, "late", starting_offset="latest", split_offsets=70)
+    replicate_now(spark, config)
+    sent(broker, "late", 50)
+    replicate_now(spark, config)
+    firsts = {number: one.first for number, one in state_of(spark, tmp_path, "late").partitions.items()}
+    assert all(first > 200 for first in firsts.values())
+    results = [run_backfill(spark, config, one, EVERYTHING) for one in subjects(spark, config)]
+    assert [one.holes for one in results] == [(OffsetRange(Offset(0), first),) for first in firsts.values()]
+    assert [(one.records, one.remaining) for one in results] == [(200, ())] * 2
+    assert assert_equal(replicated(spark, tmp_path), consumed_by_spark(spark, broker, ["late"])) == 500
+    assert all(one.problem is None for one in verified(spark, config).values())
+    assert all(one.problem is None for one in coverages(spark, config))
+    again = [run_backfill(spark, config, one, EVERYTHING) for one in subjects(spark, config)]
+    assert [one.holes for one in again] == [(), ()]
+
+
+def test_a_topic_that_was_created_anew_begins_a_new_epoch(
+    spark: SparkSession, broker: KafkaBroker, tmp_path: Path
+) -> None:
+    create_topic(broker, "anew", 2)
+    sent(broker, "anew", 40)
+    config = config_of(broker, tmp_path, "anew")
+    replicate_now(spark, config)
+    before = state_of(spark, tmp_path, "anew")
+    delete_topic(broker, "anew")
+    create_topic(broker, "anew", 2)
+    sent(broker, "anew", 60)
+    with pytest.raises(Recreated):
+        replicate_now(spark, config)
+    ways = {"take_over": False, "dry_run": False}
+    with pytest.raises(Recreated):
+        list(repair_logs(config, "test", accept_master=False, **ways))
+    list(repair_logs(config, "test", accept_master=True, **ways))
+    replicate_now(spark, config)
+    after = state_of(spark, tmp_path, "anew")
+    assert after.topic_id != before.topic_id
+    assert {one.epoch for one in after.partitions.values()} == {1}
+    assert assert_equal(replicated(spark, tmp_path), consumed_by_spark(spark, broker, ["anew"])) == 120
+    removed = spark.read.format("delta").load(f"{tmp_path}/kafka_removed")
+    assert removed.count() == 80
+    assert {row["removed_by_epoch"] for row in removed.select("removed_by_epoch").collect()} == {1}
+    assert all(one.problem is None for one in verified(spark, config).values())
+    assert all(one.problem is None for one in coverages(spark, config))
+
+
+def test_the_oldest_records_go_when_told_how_much_to_keep(
+    spark: SparkSession, broker: KafkaBroker, tmp_path: Path
+) -> None:
+    create_topic(broker, "kept", 2)
+    sent(broker, "kept", 300)
+    config = config_of(broker, tmp_path, "kept", max_offsets_per_trigger=100)
+    replicate_now(spark, config)
+    kept = config.maintained_with({"keep_gb": 1e-6}, "test")
+    steps = [one for one in Maintenance(spark, kept, dry_run=False).run() if one.step == "retain"]
+    assert {(one.table, one.log) for one in steps} == {("kafka_log", f"kafka/test/kept/{at}") for at in range(2)}
+    assert all(one.records > 0 and one.bytes_after < one.bytes_before for one in steps)
+    assert spark.read.format("delta").load(f"{tmp_path}/kafka_log").count() == 600 - sum(one.records for one in steps)
+    assert all(one.problem is None for one in coverages(spark, config))
+    sent(broker, "kept", 10)
+    replicate_now(spark, config)
+    assert all(one.problem is None for one in verified(spark, config).values())
+
+
+def test_what_retention_took_at_the_brokers_stays_proven_by_the_ledger(
+    spark: SparkSession, broker: KafkaBroker, tmp_path: Path
+) -> None:
+    create_topic(broker, "old", 1)
+    sent(broker, "old", 100, partitions=1)
+    config = config_of(broker, tmp_path, "old", max_offsets_per_trigger=40)
+    replicate_now(spark, config)
+    delete_records(broker, "old", 0, 60)
+    (found,) = verified(spark, config).values()
+    assert found.problem is None
+    assert 0 < found.without_master_bytes < found.bytes
+    assert_accounted(spark, tmp_path, "old")
