@@ -30,6 +30,7 @@ class Work(StrEnum):
     COMMITS = auto()
     MEMORY = auto()
     MANY_LOGS = auto()
+    WAITING = auto()
     CLUSTER = auto()
 
 

@@ -123,10 +123,9 @@ def test_a_topic_that_was_created_anew_begins_a_new_epoch(
     sent(broker, "anew", 60)
     with pytest.raises(Recreated):
         replicate_now(spark, config)
-    ways = {"take_over": False, "dry_run": False}
     with pytest.raises(Recreated):
-        list(repair_logs(config, "test", accept_master=False, **ways))
-    list(repair_logs(config, "test", accept_master=True, **ways))
+        list(repair_logs(config, "test", accept_master=False, take_over=False, dry_run=False))
+    list(repair_logs(config, "test", accept_master=True, take_over=False, dry_run=False))
     replicate_now(spark, config)
     after = state_of(spark, tmp_path, "anew")
     assert after.topic_id != before.topic_id

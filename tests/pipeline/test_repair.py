@@ -216,8 +216,10 @@ def test_a_log_that_a_job_replicates_is_refused(bench: Bench) -> None:
 
 
 def said(bench: Bench, *, take_over: bool = False, accept_master: bool = False, dry_run: bool = False) -> list[str]:
-    options = {"take_over": take_over, "accept_master": accept_master, "dry_run": dry_run}
-    return list(repairing.repair_logs(bench.config, "job.toml", **options))
+    ways = repairing.repair_logs(
+        bench.config, "job.toml", take_over=take_over, accept_master=accept_master, dry_run=dry_run
+    )
+    return list(ways)
 
 
 def test_what_is_said(bench: Bench) -> None:
