@@ -6,7 +6,7 @@ Of a topic these are the partitions that the replica has; a broker is asked when
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import SparkSession
@@ -106,8 +106,8 @@ class Partition:
         return True
 
     def open(self, on_loss: OnLoss | None = None) -> MasterLog:
-        """What retention took is all that a topic passes, and that is no matter of reading."""
-        return self.open_any().continuing(Known(self.identity))
+        options = self.options if on_loss is None else self.options.model_copy(update={"on_loss": on_loss})
+        return replace(self, options=options).open_any().continuing(Known(self.identity))
 
     def open_any(self) -> MasterLog:
         from sources.kafka.log import open_partition

@@ -33,7 +33,6 @@ from sources.kafka.options import ReplicatedTopicOptions
 from sources.kafka.session import PartitionSession
 from sources.kafka.topic import KafkaTopic, open_topic
 from sources.kafka.topic_offsets import TopicBounds
-from sources.loss import Condition, condition_of
 from sources.master_topic import PartitionPosition, TopicSession, partition_log
 from sources.metadata import Fetched
 from sources.offsets import LogId, Offset, OffsetRange
@@ -215,9 +214,6 @@ class TopicReplication(Replication):
         return [number for number, one in states.items() if one is not None and (one.offset or 0) > (one.first or 0)]
 
     def _explained(self, error: LogtwinError) -> LogtwinError:
-        """Of a topic only what retention took is passed, and nothing is repaired yet: other errors say what to do."""
-        if condition_of(error) is not Condition.BELOW_MINIMUM:
-            return error
         return explained(error, self._options.on_loss, _sum(self._offsets()))
 
     def _fetch(self) -> Iterable[Fetched]:

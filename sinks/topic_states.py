@@ -76,15 +76,16 @@ def _topics(snapshot: Snapshot) -> dict[LogId, dict[int, LogState]]:
 
 
 def _topic_of(log_id: LogId) -> LogId:
-    return log_id if _is_whole(log_id) else topic_and_number(log_id)[0]
+    return log_id if is_whole(log_id) else topic_and_number(log_id)[0]
 
 
-def _is_whole(log_id: LogId) -> bool:
-    return log_id.name.count("/") == 1
+def is_whole(log_id: LogId) -> bool:
+    """Whether it is a topic's id: what a table of an older version has a state of."""
+    return log_id.kind == "kafka" and log_id.name.count("/") == 1
 
 
 def _states(log_id: LogId, text: str) -> dict[int, LogState]:
-    if _is_whole(log_id):
+    if is_whole(log_id):
         return _Whole.from_json(log_id, text).states()
     return {topic_and_number(log_id)[1]: LogState.from_json(text)}
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Self
 
 from pipeline.config import Config
+from sinks.tables import log_table
 from sinks.views.past import AsOf
 from sources.errors import ConfigurationError
 from sources.offsets import LogId, Offset
@@ -34,7 +35,8 @@ class Past:
 
 def past_line(found: AsOf) -> str:
     """What is shown, for a person."""
-    text = f"{found.log_id} as of offset {found.offset}: version {found.version} of table log"
+    table = log_table(found.log_id).name
+    text = f"{found.log_id} as of offset {found.offset}: version {found.version} of table {table}"
     if found.is_first:
         return text
     return f"{text}; the first one that had it is gone, later ones may lack what was removed since"

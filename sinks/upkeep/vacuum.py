@@ -24,7 +24,8 @@ from sinks.place import open_folder
 from sinks.quarantine import Quarantine
 from sinks.spark_jobs import first_line
 from sinks.storage_errors import failed_by
-from sinks.tables import LOG, QUARANTINE
+from sinks.tables import KAFKA_LOG, LOG, QUARANTINE
+from sinks.topic_states import is_whole
 from sinks.warehouse import absolute
 from sources.offsets import LogId, Position
 
@@ -80,14 +81,13 @@ def commit_owed(spark: SparkSession, warehouse: str) -> int:
 
     Every log of the warehouse, also those of other jobs. What is committed already stays as it is. Raises ReplicaError.
     """
-    snapshot = KernelTable(spark, LOG.path(absolute(warehouse))).snapshot()
-    if snapshot is None:
-        return 0
     quarantine = Quarantine(spark, QUARANTINE.path(absolute(warehouse)))
     owing = 0
-    for log_id, state in _states(snapshot):
-        if state.offset is not None and state.quarantined:
-            owing += quarantine.append(Position(log_id, state.epoch, state.offset), state.quarantined)
+    for table in (LOG, KAFKA_LOG):
+        snapshot = KernelTable(spark, table.path(absolute(warehouse))).snapshot()
+        for log_id, state in () if snapshot is None else _states(snapshot):
+            if state.offset is not None and state.quarantined:
+                owing += quarantine.append(Position(log_id, state.epoch, state.offset), state.quarantined)
     return owing
 
 
@@ -97,7 +97,8 @@ def _states(snapshot: Snapshot) -> Iterator[tuple[LogId, LogState]]:
             log_id = LogId.parse(name.removeprefix(_STATE))
         except ValueError:
             continue  # of a log's holes, or Delta's own
-        yield log_id, LogState.from_json(text)
+        if not is_whole(log_id):
+            yield log_id, LogState.from_json(text)
 
 
 def _sizes(path: str) -> dict[str, int]:

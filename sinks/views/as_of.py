@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sinks.spark_jobs import first_line
-from sinks.tables import LOG
+from sinks.tables import log_table
 from sinks.views.past import AsOf, PastLog
 from sinks.views.past_tables import as_it_was
 from sinks.views.registration import frames, newest_versions, register_views
@@ -30,7 +30,7 @@ def register_as_of(spark: SparkSession, warehouse: str, log_id: LogId, at: Offse
     try:
         log = PastLog(spark, place, log_id)
         as_of = log.as_of(log.offset_at(at) if isinstance(at, datetime) else at)
-        for spec, frame in frames(spark, place, existing, {LOG.name: as_of.version}):
+        for spec, frame in frames(spark, place, existing, {log_table(as_of.log_id).name: as_of.version}):
             as_it_was(spec, frame, as_of).createOrReplaceTempView(spec.name)
         register_views(spark)
     except (PySparkException, Py4JError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Which version of table log had a log up to an offset, and which offset a time of the master is. Driver only.
+"""Which version of its table had a log up to an offset, and which offset a time of the master is. Driver only.
 
 The version is the first one whose position is there, in the log's present history. A later one has the same records
 below the offset, but for holes that were filled since, and for what retention or repair took away. So where the Delta
@@ -27,13 +27,12 @@ from sinks.place import open_folder
 from sinks.position import LogTable
 from sinks.tables import LEDGER, LOG_ID, log_table
 from sources.errors import ReplicaError
-from sources.master import MESSAGE
 from sources.offsets import LogId, Offset, OffsetRange, Position
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsOf:
-    """One log below `offset`, as `version` of table log has it, which was committed at `committed_at`.
+    """One log below `offset`, as `version` of its table has it, which was committed at `committed_at`.
 
     `is_first`: whether that is the first version that had it; else it is the oldest that can still be read.
     `reached_at`: when the replica came to the offset, also where no version of that time is left.
@@ -67,8 +66,9 @@ class PastLog:
         self._spark = spark
         self._place = place
         self._log_id = log_id
-        self._table = LogTable(spark, log_table(log_id).path(place), log_id)
-        self._files = KernelTable(spark, log_table(log_id).path(place))
+        self._spec = log_table(log_id)
+        self._table = LogTable(spark, self._spec.path(place), log_id)
+        self._files = KernelTable(spark, self._spec.path(place))
         self._held = self._table.read()
         position = None if self._held.state is None else self._table.position_of(self._held.state)
         if position is None:
@@ -83,7 +83,7 @@ class PastLog:
 
     def offset_at(self, time: datetime) -> Offset:
         """The offset below which is what the master had stored at `time`, and nothing else. Raises ReplicaError."""
-        stored = sql.col("store_timestamp")
+        stored = sql.col(self._spec.stored_at)
         records = self._records()
         after = records.where(stored > sql.lit(time)).agg(sql.min("offset")).collect()[0][0]
         if after is None:
@@ -140,7 +140,7 @@ class PastLog:
 
     def _has_message(self, wanted: OffsetRange) -> bool:
         starts = sql.col("offset")
-        inside = (sql.col("kind") == MESSAGE) & (starts >= wanted.start) & (starts < wanted.end)
+        inside = sql.col(self._spec.stored_at).isNotNull() & (starts >= wanted.start) & (starts < wanted.end)
         return not self._records().where(inside).isEmpty()
 
     def _reached_at(self, offset: Offset) -> datetime | None:

@@ -1,8 +1,8 @@
 """What each table of a replica said of one log at a moment of the past: `as_it_was`.
 
-Table log comes as the version of that moment. In the others what is later is left out by their own columns: what tells
-of the log by the commit of that version, metadata by the time when the replica came to the offset. What was current
-then is current in them.
+Its table of records comes as the version of that moment. In the others what is later is left out by their own columns:
+what tells of the log by the commit of that version, metadata by the time when the replica came to the offset. What was
+current then is current in them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from sinks.tables import (
     INCIDENTS,
     IS_CURRENT,
     KAFKA_LOG,
+    KAFKA_REMOVED,
     KEY_VALUES,
     LEDGER,
     LOG,
@@ -92,6 +93,7 @@ _RULES: Final[dict[str, Callable[[DataFrame, AsOf], DataFrame]]] = {
     INCIDENTS.name: _incidents,
     QUARANTINE.name: _below,
     REMOVED.name: _removed,
+    KAFKA_REMOVED.name: _removed,
     KEY_VALUES.name: _key_values,
 }
 """By table; the others are of metadata."""

@@ -14,12 +14,14 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from sources.errors import CorruptRecord
 from sources.kafka.aborted import Aborted, AbortedTransactions
 from sources.kafka.batch_header import Batch, batch_at
 from sources.kafka.compression import UNCOMPRESSED, decompress
 from sources.kafka.control import is_abort
 from sources.kafka.isolation import Isolation
 from sources.kafka.record_columns import record_columns
+from sources.master import Damage
 from sources.offsets import Offset, OffsetRange
 from sources.undecodable import as_damage, placed, up_to_damage
 
@@ -74,6 +76,31 @@ def decode(
     answer = _Answer(wanted, aborted, isolation, limits)
     answer.take(view)
     return Decoded(_between(answer.columns(), wanted), answer.reached, answer.epoch)
+
+
+def damage_at(records: bytes | memoryview, wanted: OffsetRange, error: CorruptRecord) -> Damage:
+    """The batch that `decode` has found damaged, as `error` says, at or before the start of `wanted`.
+
+    It ends where the next sound batch begins. Raises `error` where none follows in the answer: what is the last thing
+    of a log may still be being written.
+    """
+    view = memoryview(records).cast("B")
+    at, damaged = 0, None
+    while (batch := batch_at(view, at)) is not None:
+        if damaged is None and batch.base_offset == error.offset:
+            damaged = bytes(batch.whole)
+        elif damaged is not None and _is_sound(batch, wanted.start):
+            return Damage(OffsetRange(wanted.start, min(batch.base_offset, wanted.end)), memoryview(damaged), error)
+        at += len(batch.whole)
+    raise error
+
+
+def _is_sound(batch: Batch, behind: Offset) -> bool:
+    try:
+        batch.check(Offset(behind + 1))
+    except CorruptRecord:
+        return False
+    return True
 
 
 class _Answer:

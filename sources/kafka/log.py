@@ -121,16 +121,18 @@ class KafkaLog:
             return
         ends_s = None if self.patience_s is None else time.monotonic() + self.patience_s
         after = self.known.mark if self.known.offset == owned.start else None
-        for chunk in self._partition().read(owned, after_epoch=after):
-            yield chunk
+        for piece in self._partition().read(owned, after_epoch=after):
+            yield piece
             if ends_s is not None and time.monotonic() >= ends_s:
                 return
 
     def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Generator[memoryview]:
         """The canonical bytes of the records in `wanted`."""
         if not wanted.is_empty:
-            for chunk in self._partition().read(wanted):
-                yield chunk.raw
+            for piece in self._partition().read(wanted):
+                if isinstance(piece, Damage):
+                    raise piece.error
+                yield piece.raw
 
     @property
     def restored_from(self) -> Sequence[str]:

@@ -163,8 +163,8 @@ class ReplicatedTopicOptions(TopicOptions):
     )
     on_loss: OnLoss = Field(
         "fail",
-        description="what retention took stops the topic; with record it becomes an incident, and the topic goes on "
-        "behind it; any other loss stops it",
+        description="what retention took, and a damaged batch, stop the topic; with record they become incidents, the "
+        "batch goes to quarantine, and the topic goes on behind it; any other loss stops it",
     )
 
     @property

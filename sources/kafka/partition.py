@@ -20,7 +20,7 @@ from functools import partial
 from typing import NoReturn
 
 from sources.errors import ConfigurationError, CorruptRecord, MasterSilent, ProtocolViolation, naming
-from sources.kafka.batches import decode
+from sources.kafka.batches import damage_at, decode
 from sources.kafka.bounds import bounds_at, epoch_end
 from sources.kafka.columns import canonical, located
 from sources.kafka.connection import Cluster
@@ -31,7 +31,7 @@ from sources.kafka.isolation import Isolation
 from sources.kafka.leadership import Leadership, following
 from sources.kafka.settings import KafkaSettings
 from sources.kafka.topics import Leader, TopicPartition
-from sources.master import Chunk
+from sources.master import Chunk, Damage
 from sources.master_topic import partition_log
 from sources.offsets import LogId, Offset, OffsetRange
 
@@ -43,7 +43,8 @@ class KafkaPartition:
     """Partition `partition` of the topic that `topic_id` names, in the cluster that the operator calls `cluster`.
 
     `chunk_bytes` is what is asked for at once, as it lies in the log; a batch that is larger comes whole.
-    `split_offsets` is how many offsets one task reads. A leader that is away is waited for `patience_ms`.
+    `split_offsets` is how many offsets one task reads. A leader that is away is waited for `patience_ms`. With
+    `past_damage` reading goes on behind a batch that is damaged.
     Raises ConfigurationError for names that no log id can be made of.
     """
 
@@ -56,6 +57,7 @@ class KafkaPartition:
     chunk_bytes: int = 8 * MIB
     split_offsets: int = 100_000
     patience_ms: int = 30_000
+    past_damage: bool = False
 
     def __post_init__(self) -> None:
         try:
@@ -91,20 +93,21 @@ class KafkaPartition:
         """`wanted` as the consecutive pieces that tasks may read side by side."""
         return wanted.in_pieces(self.split_offsets)
 
-    def read(self, owned: OffsetRange, *, after_epoch: int | None = None) -> Iterator[Chunk]:
+    def read(self, owned: OffsetRange, *, after_epoch: int | None = None) -> Iterator[Chunk | Damage]:
         """The records at the offsets `owned`, in order, in chunks that join and cover exactly `owned`.
 
         A chunk of a hole has no records. `after_epoch` is the leader epoch of what lies before `owned`, where it is
-        known. The chunks' `raw` is made of their records (`columns.canonical`): equal however the range is cut.
+        known. The chunks' `raw` is made of their records (`columns.canonical`): equal however the range is cut. Damage
+        is a batch, or what `owned` has of it, with all bytes of the batch, and ends where the next sound one begins.
 
         Raises BelowMinimum, AboveMaximum, Rewritten, CorruptRecord, and as `bounds` does.
         """
         with naming(self.log_id), self._following() as leadership:
             at, epoch = owned.start, after_epoch
             while at < owned.end:
-                chunk = leadership.ask(partial(self._chunk, owned.starting_at(at), epoch))
-                yield chunk
-                at, epoch = chunk.covered.end, chunk.mark
+                piece = leadership.ask(partial(self._piece, owned.starting_at(at), epoch))
+                yield piece
+                at, epoch = piece.covered.end, piece.mark if isinstance(piece, Chunk) else None
 
     def _following(self) -> AbstractContextManager[Leadership]:
         return following(self.settings, self._tp, self.topic_id, self.patience_ms)
@@ -122,7 +125,7 @@ class KafkaPartition:
         if epoch is not None:
             check_history(epoch, position, epoch_end(cluster, leader, self._tp, epoch), held, self.log_id)
 
-    def _chunk(self, wanted: OffsetRange, epoch: int | None, cluster: Cluster, leader: Leader) -> Chunk:
+    def _piece(self, wanted: OffsetRange, epoch: int | None, cluster: Cluster, leader: Leader) -> Chunk | Damage:
         """What one fetch gives of `wanted`, from its start on."""
         fetched = fetch(
             cluster, leader, self._tp, wanted.start, topic_id=self.topic_id, max_bytes=self.chunk_bytes,
@@ -130,6 +133,16 @@ class KafkaPartition:
         )  # fmt: skip
         if not fetched.records:
             self._refuse_silence(wanted, fetched, cluster, leader)
+        try:
+            return self._chunk(wanted, fetched)
+        except CorruptRecord as error:
+            if not self.past_damage or error.offset is None:
+                raise
+            if error.offset > wanted.start:
+                return self._chunk(OffsetRange(wanted.start, Offset(error.offset)), fetched)
+            return damage_at(fetched.records, wanted, error)
+
+    def _chunk(self, wanted: OffsetRange, fetched: Fetched) -> Chunk:
         decoded = decode(fetched.records, wanted, fetched.aborted, self.isolation)
         if decoded.reached <= wanted.start:
             raise ProtocolViolation("the leader gave no whole batch", offset=wanted.start)

@@ -21,6 +21,7 @@ from sources.kafka.options import TopicOptions
 from sources.kafka.partition import KafkaPartition
 from sources.kafka.topic import KafkaTopic, open_topic
 from sources.kafka.topic_offsets import TopicBounds, TopicOffsets
+from sources.master import Damage
 from sources.master_topic import KAFKA_SCHEMA
 from sources.offsets import OffsetRange
 from sources.options import EARLIEST
@@ -148,8 +149,10 @@ def _records(split: InputPartition) -> Iterator[pa.RecordBatch]:
     if not isinstance(split, TopicSplit):
         raise TypeError(f"not a split of this source: {split!r}")
     with across_processes():
-        for chunk in split.partition.read(split.owned):
-            yield _with_log_id(split.partition, chunk.records)
+        for piece in split.partition.read(split.owned):
+            if isinstance(piece, Damage):
+                raise piece.error
+            yield _with_log_id(split.partition, piece.records)
 
 
 def _with_log_id(partition: KafkaPartition, records: pa.RecordBatch) -> pa.RecordBatch:

@@ -49,6 +49,7 @@ class KafkaTopic:
     chunk_bytes: int = 8 * MIB
     split_offsets: int = 100_000
     patience_ms: int = 30_000
+    past_damage: bool = False
     group: str | None = None
 
     @property
@@ -119,6 +120,7 @@ class KafkaTopic:
             chunk_bytes=self.chunk_bytes,
             split_offsets=self.split_offsets,
             patience_ms=self.patience_ms,
+            past_damage=self.past_damage,
         )
 
     def _ask(self, question: Callable[[Cluster], T]) -> T:
@@ -169,5 +171,6 @@ def open_topic(options: TopicOptions) -> KafkaTopic:
         isolation=options.isolation_level,
         chunk_bytes=options.chunk_bytes,
         split_offsets=options.split_offsets,
+        past_damage=isinstance(options, ReplicatedTopicOptions) and options.on_loss == "record",
         group=(options.group or None) if isinstance(options, ReplicatedTopicOptions) else None,
     )

@@ -1,0 +1,75 @@
+"""Reading past a damaged batch: what is damage, where it ends, and what is never passed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from sources.errors import ChecksumMismatch
+from sources.kafka import leadership
+from sources.master import Chunk, Damage
+from sources.offsets import Offset, OffsetRange
+from tests.sources.kafka.scripted_cluster import ScriptedCluster, batch, fetched, metadata, topic
+from tests.sources.kafka.test_partition import a_partition
+
+HERE = metadata(topic())
+SOUND, NEXT, LAST = batch(10, 5, epoch=1), batch(17, 3, epoch=1), batch(20, 2, epoch=2)
+BAD = NEXT[:-1] + bytes([NEXT[-1] ^ 1])
+
+
+def pieces(
+    monkeypatch: pytest.MonkeyPatch, start: int, end: int, *answers: object, past_damage: bool = True
+) -> Sequence[Chunk | Damage]:
+    cluster = ScriptedCluster(HERE, *answers)
+    monkeypatch.setattr(leadership, "connected", cluster.connected)
+    found = list(a_partition(past_damage=past_damage).read(OffsetRange(Offset(start), Offset(end))))
+    assert cluster.is_done
+    return found
+
+
+def shown(found: Sequence[Chunk | Damage]) -> list[tuple[int, int, list[int] | bytes | None]]:
+    """Of each piece where it begins and ends, the offsets of its records, or the bytes of what is damaged."""
+    return [
+        (
+            one.covered.start,
+            one.covered.end,
+            bytes(one.raw or b"") if isinstance(one, Damage) else one.records.column("offset").to_pylist(),
+        )
+        for one in found
+    ]
+
+
+def test_a_damaged_batch_ends_where_the_next_one_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lies before it comes first; offsets 15 and 16 have no record, and are asked for by what leads past them."""
+    found = pieces(
+        monkeypatch, 10, 22,
+        fetched(SOUND + BAD + LAST),
+        fetched(BAD + LAST),
+        fetched(LAST),
+    )  # fmt: skip
+    assert shown(found) == [(10, 17, [10, 11, 12, 13, 14]), (17, 20, BAD), (20, 22, [20, 21])]
+    damage = found[1]
+    assert isinstance(damage, Damage)
+    assert isinstance(damage.error, ChecksumMismatch)
+    assert damage.error.offset == 17
+
+
+def test_a_part_of_a_damaged_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Splits are cut at any offset: each has what it owns, with all of the batch's bytes."""
+    assert shown(pieces(monkeypatch, 18, 19, fetched(BAD + LAST))) == [(18, 19, BAD)]
+    assert shown(pieces(monkeypatch, 19, 22, fetched(BAD + LAST), fetched(LAST))) == [
+        (19, 20, BAD),
+        (20, 22, [20, 21]),
+    ]
+
+
+@pytest.mark.parametrize("behind", [b"", LAST[:-1], BAD], ids=["nothing", "a batch cut off", "another damaged one"])
+def test_damage_that_no_sound_batch_follows_is_not_passed(monkeypatch: pytest.MonkeyPatch, behind: bytes) -> None:
+    with pytest.raises(ChecksumMismatch):
+        pieces(monkeypatch, 17, 22, fetched(BAD + behind))
+
+
+def test_without_the_word_of_an_operator_nothing_is_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ChecksumMismatch):
+        pieces(monkeypatch, 17, 22, fetched(BAD + LAST), past_damage=False)
