@@ -2,8 +2,9 @@
 
 Spark stores the end of every planned batch in ``offsets/<batch>`` and an empty mark in ``commits/<batch>`` once it was
 processed. Started on a checkpoint, a query repeats the last batch without a mark, or goes on after the last with one.
-Where that is not where the table is (a table that was restored, a checkpoint that was copied), the checkpoint is moved
-aside and the query starts afresh from the position.
+Where that is not where the table is (a table that was restored, a checkpoint that was copied), or one of the files that
+Spark would read is torn (it does not sync them, so a power failure leaves them empty), the checkpoint is moved aside
+and the query starts afresh from the position.
 """
 
 from __future__ import annotations
@@ -19,14 +20,18 @@ import pyarrow.fs as pafs
 
 from sinks.place import placed
 from sinks.storage_errors import failed_by
+from sources.errors import ConfigurationError
 from sources.kafka.topic_offsets import TopicBounds, TopicOffsets
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What a checkpoint holds: the end of its last batch, of the one before, and whether the last is done."""
+    """What a checkpoint holds: the end of its last batch, of the one before, and whether the last is done.
 
-    end: TopicOffsets
+    Without `end` it is torn, and leads nowhere.
+    """
+
+    end: TopicOffsets | None
     previous_end: TopicOffsets | None
     is_done: bool
 
@@ -34,6 +39,12 @@ class Planned:
     def resumes_at(self) -> TopicOffsets | None:
         """Where a query started on it would go on; None where nobody wrote it down (the very first batch)."""
         return self.end if self.is_done else self.previous_end
+
+    def __str__(self) -> str:
+        return "is torn" if self.end is None else f"plans up to {self.end.next}"
+
+
+TORN = Planned(None, None, False)
 
 
 def agrees_in_topic(planned: Planned | None, position: TopicOffsets, bounds: TopicBounds) -> bool:
@@ -46,7 +57,7 @@ def agrees_in_topic(planned: Planned | None, position: TopicOffsets, bounds: Top
     """
     if planned is None:
         return True
-    if planned.resumes_at is None or planned.end.topic_id != position.topic_id:
+    if planned.end is None or planned.resumes_at is None or planned.end.topic_id != position.topic_id:
         return False
     resumes, ends = planned.resumes_at, planned.end
     minima = bounds.earliest
@@ -68,14 +79,17 @@ class Checkpoint:
         self._fs, self._path = place.open()
 
     def planned(self) -> Planned | None:
-        """What it holds, None where nothing was ever planned."""
+        """What it holds, None where nothing was ever planned, TORN where Spark could not read it."""
         with self._named("looked at"):
-            batches = self._batches("offsets")
+            batches, done = self._batches("offsets"), self._batches("commits")
+            if self._is_empty("metadata") or any(self._is_empty(f"commits/{batch}") for batch in done[-1:]):
+                return TORN
             if not batches:
                 return None
-            last = batches[-1]
-            previous = self._end(batches[-2]) if len(batches) > 1 else None
-            return Planned(self._end(last), previous, last in self._batches("commits"))
+            ends = [self._end(batch) for batch in batches[-2:]]
+            if None in ends:
+                return TORN
+            return Planned(ends[-1], ends[0] if len(ends) > 1 else None, batches[-1] in done)
 
     def move_aside(self, now: datetime) -> str:
         """Rename the folder, so that nothing is lost and nothing is in the way; the new name."""
@@ -99,7 +113,18 @@ class Checkpoint:
         found = self._fs.get_file_info(pafs.FileSelector(f"{self._path}/{folder}", allow_not_found=True))
         return sorted(int(info.base_name) for info in found if info.is_file and info.base_name.isdigit())
 
-    def _end(self, batch: int) -> TopicOffsets:
+    def _is_empty(self, name: str) -> bool:
+        found = self._fs.get_file_info(f"{self._path}/{name}")
+        return bool(found.is_file and found.size == 0)
+
+    def _end(self, batch: int) -> TopicOffsets | None:
         with self._fs.open_input_stream(f"{self._path}/offsets/{batch}") as stream:
-            last_line = stream.readall().decode().splitlines()[-1]
-        return TopicOffsets.from_json(json.loads(last_line))
+            return _end_in(stream.readall())
+
+
+def _end_in(planned: bytes) -> TopicOffsets | None:
+    """None where it is empty, cut short or of another stream."""
+    try:
+        return TopicOffsets.from_json(json.loads(planned.decode().splitlines()[-1]))
+    except (IndexError, ValueError, RecursionError, ConfigurationError):
+        return None

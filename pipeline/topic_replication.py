@@ -220,9 +220,9 @@ class TopicReplication(Replication):
         if not agrees_in_topic(planned, position, bounds):
             aside = checkpoint.move_aside(datetime.now(UTC))
             log.warning(
-                "%s: the checkpoint plans up to %s and does not lead on from the table's position %s; "
+                "%s: the checkpoint %s and does not lead on from the table's position %s; "
                 "the table is right. The checkpoint was moved to %s",
-                self._log_id, None if planned is None else planned.end.next, position.next, aside,
+                self._log_id, planned, position.next, aside,
             )  # fmt: skip
         interval = f"{int(self._config.trigger_interval_s * 1000)} milliseconds"
         trigger = {"availableNow": True} if self._available_now else {"processingTime": interval}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.checkpoint import Checkpoint, Planned, agrees_in_topic
+from pipeline.checkpoint import TORN, Checkpoint, Planned, agrees_in_topic
 from sources.kafka.topic_offsets import TopicBounds, TopicOffsets
 from sources.offsets import Offset, OffsetRange
 
@@ -39,6 +39,7 @@ def at(*next_offsets: int, topic: uuid.UUID = TOPIC) -> TopicOffsets:
         # another topic, and the first batch of all
         (Planned(at(40, 50, topic=ANOTHER), at(40, 50, topic=ANOTHER), True), False),
         (Planned(at(60, 60), None, False), False),
+        (TORN, False),
     ],
 )
 def test_a_topic_s_checkpoint_agrees_in_every_partition(checkpoint: Planned | None, expected: bool) -> None:
@@ -55,6 +56,7 @@ def write(folder: Path, ends: list[TopicOffsets], done: list[int]) -> None:
         (folder / "offsets" / f".{batch}.crc").write_text("")
     for batch in done:
         (folder / "commits" / str(batch)).write_text("v1\n{}")
+    (folder / "metadata").write_text('{"id":"00000000-0000-0000-0000-000000000001"}')
 
 
 def test_what_a_checkpoint_plans_is_read_from_spark_s_files(tmp_path: Path) -> None:
@@ -65,6 +67,28 @@ def test_what_a_checkpoint_plans_is_read_from_spark_s_files(tmp_path: Path) -> N
     assert Checkpoint(str(tmp_path / "a")).planned() == Planned(at(1, 2), None, False)
     assert Checkpoint(str(tmp_path / "b")).planned() == Planned(at(11, 2), at(10, 2), False)
     assert Checkpoint(str(tmp_path / "c")).planned() == Planned(at(3, 4), at(1, 2), True)
+
+
+@pytest.mark.parametrize(
+    ("file", "left"),
+    [
+        ("offsets/1", b""),
+        ("offsets/1", b"v1"),
+        ("offsets/1", b'v1\n{"batchWatermarkMs": 0}'),
+        ("offsets/1", b'v1\n{"batchWatermarkMs": 0}\n{"topic": "00000000-00'),
+        ("offsets/1", bytes(64)),
+        ("offsets/1", b"v1\n\xff"),
+        ("offsets/0", b""),
+        ("commits/1", b""),
+        ("metadata", b""),
+    ],
+)
+def test_a_checkpoint_that_a_power_failure_has_torn_leads_nowhere(tmp_path: Path, file: str, left: bytes) -> None:
+    write(tmp_path, [at(1, 2), at(3, 4)], [0, 1])
+    (tmp_path / file).write_bytes(left)
+    checkpoint = Checkpoint(str(tmp_path))
+    assert checkpoint.planned() == TORN
+    assert not agrees_in_topic(checkpoint.planned(), at(3, 4), HELD)
 
 
 @pytest.mark.parametrize("uri", ["{}/marks", "file:{}/marks", "file://{}/marks", "file://localhost{}/marks"])
