@@ -43,7 +43,7 @@ from sinks.upkeep.compaction import Compactor, Sizes
 from sinks.upkeep.log_entries import LogFolder, expired
 from sinks.upkeep.retention import Keep, Retention
 from sinks.upkeep.vacuum import commit_owed, vacuum
-from sinks.warehouse import absolute
+from sinks.warehouse import absolute, leave_log_to_maintain
 from sources.errors import ConfigurationError
 from sources.metadata import KAFKA_PARTITIONS
 from sources.offsets import LogId
@@ -113,6 +113,9 @@ class Maintenance:
             topics = ", ".join(str(topic.log_id) for topic in self._topics)
             _log.warning("records of Kafka topics are not deleted yet: %s", topics)
         tables = [spec for spec in _TABLES if KernelTable(self._spark, self._path(spec)).snapshot() is not None]
+        if not self._dry_run:
+            for spec in tables:  # before the first commit, which may bring a checkpoint and what that would bring
+                leave_log_to_maintain(KernelTable(self._spark, self._path(spec)))
         for step in self._steps(tables):
             since = time.monotonic()
             done = step()

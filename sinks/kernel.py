@@ -230,6 +230,13 @@ class KernelTable:
             self._commit(builder.build(self._engine), self._no_actions())
             self.run_hooks()
 
+    def set_properties(self, on: Snapshot, properties: Mapping[str, str]) -> int:
+        """Change the table's properties; the version. Raises KernelConflict where anything was committed since `on`."""
+        with self._translated():
+            builder = on.java.buildUpdateTableTransaction(ENGINE_INFO, self._kernel.Operation.MANUAL_UPDATE)
+            builder = builder.withTablePropertiesAdded(self._map(properties)).withMaxRetries(0)
+            return self._commit(builder.build(self._engine), self._no_actions())
+
     def commit(
         self,
         on: Snapshot,
