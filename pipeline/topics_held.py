@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from pyspark.sql import SparkSession
 
@@ -15,13 +14,12 @@ from pipeline.config import Config
 from sinks.kafka.position import TopicTable
 from sinks.kafka.state import PartitionState, TopicState
 from sinks.kernel import KernelTable
+from sinks.owned import DOMAIN
 from sinks.tables import KAFKA_LOG
 from sinks.warehouse import absolute
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.master_topic import partition_log
 from sources.offsets import LogId
-
-_DOMAIN: Final = "logtwin."
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,4 +61,4 @@ def topics_in(spark: SparkSession, warehouse: str) -> list[LogId]:
     """Every topic that a job has ever claimed in `warehouse`, by name."""
     snapshot = KernelTable(spark, KAFKA_LOG.path(absolute(warehouse))).snapshot()
     names = () if snapshot is None else snapshot.domains()
-    return sorted(LogId.parse(name.removeprefix(_DOMAIN)) for name in names if name.startswith(f"{_DOMAIN}kafka/"))
+    return sorted(LogId.parse(name.removeprefix(DOMAIN)) for name in names if name.startswith(f"{DOMAIN}kafka/"))
