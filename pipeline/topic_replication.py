@@ -25,6 +25,7 @@ from pipeline.progress import ENDED, PartitionProgress, Phase, Progress
 from pipeline.replication import Replication, source_options
 from pipeline.stream import CHECK_OWNERSHIP_EVERY_S, Stream
 from pipeline.topic_watch import WatchedTopic
+from sinks.default_place import check_one_place
 from sinks.incidents import Incident
 from sinks.kafka.replica import TopicReplica
 from sinks.kafka.state import TopicState
@@ -215,6 +216,7 @@ class TopicReplication(Replication):
         position, bounds = _positions(self._replica.state), self._watched.newest
         if position is None or bounds is None:
             raise ValueError("the replica has not begun")
+        check_one_place(self._spark, self._config.checkpoint_root)
         checkpoint = Checkpoint(f"{self._config.checkpoint_root}/{self._log_id}")
         planned = checkpoint.planned()
         if not agrees_in_topic(planned, position, bounds):
