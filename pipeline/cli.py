@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from pipeline import cli_dister, cli_report, cli_sql, cli_trust
+from pipeline import cli_dister, cli_options, cli_report, cli_sql, cli_trust
 from pipeline import config as configuration
 from pipeline.cli_options import AsJson, ConfigFile, RequiredConfig
 from pipeline.config import Config
@@ -166,10 +166,20 @@ def send(
     duration_s: Annotated[float | None, typer.Option(help="stop after this many seconds")] = None,
     rate_per_s: Annotated[float | None, typer.Option(help="messages a second, 0 for as fast as possible")] = None,
     window: Annotated[int | None, typer.Option(min=1, help="requests on their way at once")] = None,
+    access_key: cli_options.AccessKey = None,
+    secret_key: cli_options.SecretKey = None,
+    security_token: cli_options.SecurityToken = None,
+    tls: cli_options.UseTls = None,
+    tls_ca_file: cli_options.TlsCaFile = None,
+    tls_certificate_file: cli_options.TlsCertificateFile = None,
+    tls_key_file: cli_options.TlsKeyFile = None,
+    tls_key_password: cli_options.TlsKeyPassword = None,
+    tls_check_hostname: cli_options.TlsCheckHostname = None,
 ) -> None:
     """Send a repeatable workload to a broker.
 
-    Orders, payments, events and telemetry, mixed in size and form, to an embedded master or a real broker.
+    Orders, payments, events and telemetry, mixed in size and form, to an embedded master or a real broker, which may
+    ask for signed requests and TLS. A secret is never an option itself, but the place where it is found.
     """
     from pipeline.embedded import answers, send_to
 
@@ -180,8 +190,17 @@ def send(
         "duration_s": duration_s,
         "rate_per_s": rate_per_s,
         "window": window,
+        "access_key": access_key,
+        "secret_key": secret_key,
+        "security_token": security_token,
+        "tls": tls,
+        "tls_ca_file": tls_ca_file,
+        "tls_certificate_file": tls_certificate_file,
+        "tls_key_file": tls_key_file,
+        "tls_key_password": tls_key_password,
+        "tls_check_hostname": tls_check_hostname,
     }
-    settings = _load(config).workload.model_copy(update=_given(given))
+    settings = _load(config).workload.with_given(_given(given))
     sent = send_to(settings)
     out.print(
         f"{sent.messages:,} messages, {sent.bytes / 1e6:,.1f} MB of bodies in {sent.seconds:,.1f} s: "

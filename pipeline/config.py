@@ -28,7 +28,7 @@ from sinks.place import placed
 from sources.errors import ConfigurationError
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.offsets import LogId
-from sources.options import KIB, MIB, ReadOptions, invalid_value, parse_options, unknown_key
+from sources.options import KIB, MIB, ReadOptions, SecurityOptions, invalid_value, parse_options, unknown_key
 from sources.rocketmq.producer import DEFAULT_WINDOW
 
 log = logging.getLogger(__name__)
@@ -63,10 +63,8 @@ class EmbeddedMasterConfig(BaseModel):
     )
 
 
-class WorkloadConfig(BaseModel):
-    """``[workload]``: the messages of ``logtwin send`` and of the demo."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class WorkloadConfig(SecurityOptions):
+    """``[workload]``: the messages of ``logtwin send`` and of the demo, and who sends them, as in ``[[logs]]``."""
 
     to: str = Field("127.0.0.1:10911", description="remoting address of the broker, embedded or real")
     seed: NonNegativeInt = Field(7, description="the same seed sends the same messages")
@@ -78,6 +76,10 @@ class WorkloadConfig(BaseModel):
     window: PositiveInt = Field(
         DEFAULT_WINDOW, description="requests on their way at once; producers that wait for a replica need many"
     )
+
+    def with_given(self, given: Mapping[str, object]) -> WorkloadConfig:
+        """Itself with keys that were given on the command line. Raises ConfigurationError."""
+        return parse_options(WorkloadConfig, dict(self) | dict(given), where="logtwin send")
 
 
 class MetadataConfig(BaseModel):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pipeline.config import EmbeddedMasterConfig, WorkloadConfig
 from sources.address import Address
+from sources.registry import remoting_security
 from sources.rocketmq.broker.double_write import DoubleWriteSettings
 from sources.rocketmq.broker.ha_service import HASettings
 from sources.rocketmq.broker.master import EmbeddedMaster, MasterSettings
@@ -45,7 +46,7 @@ def serve(settings: EmbeddedMasterConfig, *, on_ready: Callable[[str], None]) ->
 
 
 def send_to(settings: WorkloadConfig) -> Summary:
-    """Send the workload to a broker, embedded or real. Raises MasterError."""
+    """Send the workload to a broker, embedded or real. Raises MasterError, ConfigurationError."""
     return send_workload(
         Address.parse(settings.to),
         workload(settings.seed),
@@ -53,6 +54,7 @@ def send_to(settings: WorkloadConfig) -> Summary:
         duration_s=settings.duration_s,
         rate_per_s=settings.rate_per_s or None,
         window=settings.window,
+        security=remoting_security(settings),
     )
 
 

@@ -42,7 +42,7 @@ from sinks.upkeep.compaction import Compactor, Sizes
 from sinks.upkeep.log_entries import LogFolder, expired
 from sinks.upkeep.retention import Keep, Retention
 from sinks.upkeep.vacuum import commit_owed, vacuum
-from sinks.warehouse import absolute
+from sinks.warehouse import absolute, leave_log_to_maintain
 from sources.errors import ConfigurationError
 from sources.metadata import KAFKA_PARTITIONS
 from sources.offsets import LogId
@@ -110,6 +110,9 @@ class Maintenance:
     def run(self) -> Iterator[Step]:
         """Do one step after the other, each as it is asked for. Raises ReplicaError; what was done stays done."""
         tables = [spec for spec in _TABLES if KernelTable(self._spark, self._path(spec)).snapshot() is not None]
+        if not self._dry_run:
+            for spec in tables:  # before the first commit, which may bring a checkpoint and what that would bring
+                leave_log_to_maintain(KernelTable(self._spark, self._path(spec)))
         for step in self._steps(tables):
             since = time.monotonic()
             done = step()

@@ -1,9 +1,10 @@
 """The folder of this process, gone with it: for what concerns nobody else, and is worth nothing afterwards.
 
-There are the sockets between a local Spark and its Python workers, which Spark would leave in the temporary folder,
-those of a driver that is killed for ever; and what a job and the planner of its stream tell each other. Each process
-has a folder, ``<temporary folder>/logtwin-<user>/<random>``, and holds a lock on a file in it: whoever finds one whose
-lock is free knows that its process is dead, whatever it was called and in whichever container, and removes it.
+There are the sockets between Spark and its Python workers, the driver's own and those of each daemon that forks some.
+Spark would leave them in the temporary folder, those of a driver that is killed for ever. And there is what a job and
+the planner of its stream tell each other. Each process has a folder, ``<temporary folder>/logtwin-<user>/<random>``,
+and holds a lock on a file in it: whoever finds one whose lock is free knows that its process is dead, whatever it was
+called and in whichever container, and removes it.
 
 The address of a Unix domain socket has 108 bytes with the zero at its end (sun_path of unix(7)).
 """

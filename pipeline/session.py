@@ -81,7 +81,8 @@ def build_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # or tasks take whatever python3 the PATH has
     builder = SparkSession.builder.appName(name)
     submitted = _submitted()
-    settings = {**NEEDED, **properties} if submitted else {**NEEDED, **_launch(properties), **properties}
+    own = {"spark.python.unix.domain.socket.dir": str(process_folder())}  # daemons of Python have others, of their own
+    settings = {**NEEDED, **own, **({} if submitted else _launch(properties)), **properties}
     for key, value in settings.items():
         if key not in submitted:
             builder = builder.config(key, value)
@@ -163,6 +164,5 @@ def _launch(properties: Mapping[str, str]) -> dict[str, str]:
         # On the class path of the only JVM there is; spark.jars would copy them for every session.
         "spark.driver.extraClassPath": ":".join(jars),
         "spark.driver.extraJavaOptions": options,
-        "spark.python.unix.domain.socket.dir": str(process_folder()),
         **LOOPBACK,
     }

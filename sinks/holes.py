@@ -13,9 +13,12 @@ import json
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Final
 
 from sinks.ledger import LedgerRow
 from sources.offsets import Offset, OffsetRange
+
+HOLES_DOMAIN: Final = "logtwin.holes."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from sinks.default_place import check_one_place
 from sinks.files import DataFile
 from sinks.java_names import java_names
 from sinks.storage_errors import failed_by, java_causes
@@ -166,9 +167,13 @@ class _OwnCommit:
 
 
 class KernelTable:
-    """A Delta table at `path` (absolute, or a URI). Driver only; one thread at a time."""
+    """A Delta table at `path` (absolute, or a URI). Driver only; one thread at a time.
+
+    The constructor raises ConfigurationError where the path is another one for Hadoop than for us.
+    """
 
     def __init__(self, spark: SparkSession, path: str) -> None:
+        check_one_place(spark, path)
         self.path = path
         names = java_names(spark)
         self._kernel, self._java = names.io.delta.kernel, names.java
@@ -229,6 +234,13 @@ class KernelTable:
             builder = builder.withTableProperties(self._map(properties)).withDataLayoutSpec(layout)
             self._commit(builder.build(self._engine), self._no_actions())
             self.run_hooks()
+
+    def set_properties(self, on: Snapshot, properties: Mapping[str, str]) -> int:
+        """Change the table's properties; the version. Raises KernelConflict where anything was committed since `on`."""
+        with self._translated():
+            builder = on.java.buildUpdateTableTransaction(ENGINE_INFO, self._kernel.Operation.MANUAL_UPDATE)
+            builder = builder.withTablePropertiesAdded(self._map(properties)).withMaxRetries(0)
+            return self._commit(builder.build(self._engine), self._no_actions())
 
     def commit(
         self,

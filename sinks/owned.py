@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, NoReturn, Protocol, Self, TypeVar
+from typing import Final, Generic, NoReturn, Protocol, Self, TypeVar
 
 from sinks.kernel import KernelConflict, KernelTable, Snapshot
 from sinks.log_state import Writer
@@ -24,6 +24,9 @@ TAKEN_OVER_HINT = (
     "The job that started last owns the log, and this one wrote nothing more. Stop one of the two; "
     "start this one again only if it shall take the log back."
 )
+
+DOMAIN: Final = "logtwin."
+"""Before an id: the metadata with the state of what has that id."""
 
 
 class State(Protocol):
@@ -70,7 +73,7 @@ class OwnedState(Generic[S]):
         fresh: Callable[[Writer], S],
         transaction: Callable[[S | None], tuple[str, int | None]],
     ) -> None:
-        self.domain = f"logtwin.{log_id}"
+        self.domain = f"{DOMAIN}{log_id}"
         self._table = table
         self._log_id = log_id
         self._parse_state = parse

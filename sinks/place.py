@@ -6,7 +6,8 @@ same folder, so the text is Hadoop's, read as its `Path(String)` does, and nobod
 ====================================  =================================================================================
 text                                  folder
 ====================================  =================================================================================
-``lake``, ``/data/lake``              of a local disk; a relative one from where logtwin was started
+``lake``, ``/data/lake``              of a local disk; a relative one from where logtwin was started. Where Hadoop's
+                                      default is another file system it is refused (`default_place.py`)
 ``file:/x``, ``file:///x``            the same, whatever Hadoop's default file system is
 ``file://localhost/x``                the same: Hadoop itself would refuse the name
 ``hdfs:/x``, ``hdfs:///x``            of the default name node, ``fs.defaultFS``; so for viewfs

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from sinks.files import DataFile
 from sinks.healing.rewrite import Rows, TakingOut
-from sinks.holes import Holes
+from sinks.holes import HOLES_DOMAIN, Holes
 from sinks.kernel import KernelConflict, KernelTable, Partition, Snapshot
 from sinks.ledger import LedgerRow
 from sinks.log_state import LogState, Writer
@@ -161,7 +161,7 @@ class LogTable:
         self.log_id = log_id
         self._owned = OwnedState(self._table, log_id, LogState.from_json, LogState.fresh, self._transaction)
         self.domain = self._owned.domain
-        self._holes_domain = f"logtwin.holes.{log_id}"
+        self._holes_domain = f"{HOLES_DOMAIN}{log_id}"
 
     def read(self) -> Held:
         """The newest version. Raises ReplicaError where it contradicts itself."""

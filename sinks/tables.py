@@ -10,6 +10,7 @@ path. The record columns come from `sources.master` and `sources.master_topic`, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type
@@ -102,6 +103,7 @@ VALID_FROM = _field("valid_from", TIMESTAMP, "when this version was first fetche
 VALID_TO = _field("valid_to", TIMESTAMP, "when it was first found gone or changed: exclusive; null while current")
 IS_CURRENT = _field("is_current", pa.bool_(), "whether valid_to is null")
 
+LOG_LEFT_TO_MAINTAIN: Final = {"delta.enableExpiredLogCleanup": "false"}
 _COMMON_PROPERTIES = {
     # The position travels in domain metadata, in the same commit as the data.
     "delta.feature.domainMetadata": "supported",
@@ -109,10 +111,9 @@ _COMMON_PROPERTIES = {
     "delta.enableDeletionVectors": "false",
     # Kernel's hook writes a checkpoint at each tenth commit, after the acknowledgement: a start reads few commit files.
     "delta.checkpointInterval": "10",
-    # Commits come every second or so: a month of them (the default) is millions of files. A stream that reads the
-    # table may be away over a long weekend.
-    "delta.logRetentionDuration": "interval 4 days",
-    "delta.enableExpiredLogCleanup": "true",
+    # Kernel and Spark take a checkpoint at its name and delete the commits below it, though it be empty after a power
+    # failure. Only `maintain` deletes: below a checkpoint that it has read (`sinks/upkeep/log_entries.py`).
+    **LOG_LEFT_TO_MAINTAIN,
     # Files that no commit names: a batch that failed left them. A week is longer than any batch may run.
     "delta.deletedFileRetentionDuration": "interval 7 days",
     # delta.setTransactionRetentionDuration stays unset: a position that expires would be a log read twice.

@@ -20,13 +20,13 @@ from sinks.incidents import Incident, IncidentsTable
 from sinks.kernel import KernelConflict, KernelTable, Snapshot
 from sinks.ledger import Entry, Ledger, LedgerRow
 from sinks.log_state import LogState, Writer
+from sinks.owned import DOMAIN
 from sinks.tables import KAFKA_LOG, LEDGER
 from sinks.warehouse import absolute
 from sources.errors import ReplicaError
 from sources.master_topic import partition_log, topic_and_number
 from sources.offsets import LogId, Offset, OffsetRange, Position
 
-_DOMAIN: Final = "logtwin."
 _ATTEMPTS: Final = 5
 
 
@@ -44,7 +44,7 @@ def take_apart(spark: SparkSession, warehouse: str, topic: LogId) -> None:
     table = KernelTable(spark, KAFKA_LOG.path(absolute(warehouse)))
     for _ in range(_ATTEMPTS):
         snapshot = table.snapshot()
-        text = None if snapshot is None else snapshot.domain(f"{_DOMAIN}{topic}")
+        text = None if snapshot is None else snapshot.domain(f"{DOMAIN}{topic}")
         if snapshot is None or text is None:
             return
         whole = _Whole.from_json(topic, text)
@@ -60,9 +60,9 @@ def take_apart(spark: SparkSession, warehouse: str, topic: LogId) -> None:
 def _topics(snapshot: Snapshot) -> dict[LogId, dict[int, LogState]]:
     found: dict[LogId, dict[int, LogState]] = {}
     for name, text in snapshot.domains().items():
-        if not name.startswith(f"{_DOMAIN}kafka/"):
+        if not name.startswith(f"{DOMAIN}kafka/"):
             continue
-        log_id = LogId.parse(name.removeprefix(_DOMAIN))
+        log_id = LogId.parse(name.removeprefix(DOMAIN))
         try:
             found.setdefault(_topic_of(log_id), {}).update(_states(log_id, text))
         except (KeyError, TypeError, ValueError) as error:
@@ -120,12 +120,12 @@ class _Whole:
 
     def take_apart(self, table: KernelTable, on: Snapshot) -> bool:
         """The commit; whether it landed."""
-        domains: dict[str, str | None] = {f"{_DOMAIN}{self.topic}": None}
+        domains: dict[str, str | None] = {f"{DOMAIN}{self.topic}": None}
         transactions: dict[str, int] = {}
         for number, state in self.states().items():
             log_id, offset = partition_log(self.topic, number), state.offset or Offset(0)
-            domains[f"{_DOMAIN}{log_id}"] = state.as_json()
-            domains[f"{_DOMAIN}holes.{log_id}"] = self._holes(number, state).as_json()
+            domains[f"{DOMAIN}{log_id}"] = state.as_json()
+            domains[f"{DOMAIN}holes.{log_id}"] = self._holes(number, state).as_json()
             transactions[Position(log_id, state.epoch, offset).app_id] = offset
         try:
             table.commit(on, transactions=transactions, domains=domains)

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import logging
+from typing import Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from sinks.kernel import KernelConflict, KernelTable, Snapshot
 from sinks.place import placed
-from sinks.tables import LEDGER, LOG, TableSpec, spark_schema
-from sources.errors import ConfigurationError
+from sinks.retries import until_it_takes
+from sinks.tables import LEDGER, LOG, LOG_LEFT_TO_MAINTAIN, TableSpec, spark_schema
+from sources.errors import ConfigurationError, ReplicaError
+
+_log = logging.getLogger(__name__)
+_BESIDE_COMMITS: Final = 40
+"""A commit comes each second or oftener, and takes a tenth of one."""
 
 
 def absolute(warehouse: str) -> str:
@@ -34,6 +41,30 @@ def ensure_table(table: KernelTable, spec: TableSpec) -> None:
         found = _create(table, spec)
     _check_columns(spec, table.path, StructType.fromJson(json.loads(found.schema_json())))
     _check_properties(spec, table.path, found.properties())
+    leave_log_to_maintain(table)
+
+
+def leave_log_to_maintain(table: KernelTable) -> None:
+    """See to it that nobody's clean-up of the Delta log but ours believes checkpoints; older versions made it so.
+
+    Raises ReplicaError where others commit all the time, or the storage cannot be written.
+    """
+    try:
+        until_it_takes(lambda: _leave_log(table), attempts=_BESIDE_COMMITS)
+    except KernelConflict as conflict:
+        raise ReplicaError(
+            f"the properties of the table {table.path} cannot be changed",
+            expected=f"to set {LOG_LEFT_TO_MAINTAIN}",
+            found=f"a conflict at each of {_BESIDE_COMMITS} attempts: {conflict}",
+            hint="Others commit all the time; start again.",
+        ) from conflict
+
+
+def _leave_log(table: KernelTable) -> None:
+    found = table.existing()
+    if not LOG_LEFT_TO_MAINTAIN.items() <= found.properties().items():
+        table.set_properties(found, LOG_LEFT_TO_MAINTAIN)
+        _log.info("%s: the clean-up of its Delta log is left to logtwin maintain", table.path)
 
 
 def _create(table: KernelTable, spec: TableSpec) -> Snapshot:

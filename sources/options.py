@@ -25,26 +25,51 @@ EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 StartingOffset = Literal["earliest", "latest"] | int
 CheckAndFix = Literal["safe", "faithful", "off"]
-SECURITY: Final = (
-    "access_key",
-    "secret_key",
-    "security_token",
-    "tls",
-    "tls_ca_file",
-    "tls_certificate_file",
-    "tls_key_file",
-    "tls_key_password",
-    "tls_check_hostname",
-)
-"""The options that say who we are to a broker and how its connections are protected."""
-
 Model = TypeVar("Model", bound=BaseModel)
 
 
-class MasterOptions(BaseModel):
-    """One master log: which, where, and within what limits. Every field has a default and a reason, or no default."""
+class SecurityOptions(BaseModel):
+    """Who we are to a broker, and how its connections are protected: of a log, and of a producer."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    access_key: Secret | None = Field(
+        None,
+        description="RocketMQ with ACL, or 5.x with authentication: who we are; env:NAME or file:PATH, read where the "
+        "tasks run; by default requests are not signed",
+    )
+    secret_key: Secret | None = Field(
+        None, description="env:NAME or file:PATH: what signs our requests; 5.x calls it the password"
+    )
+    security_token: Secret | None = Field(
+        None, description="env:NAME or file:PATH: of temporary keys; by default none is sent"
+    )
+    tls: bool = Field(False, description="RocketMQ's remoting by TLS, broker and name server; HA has none")
+    tls_ca_file: str | None = Field(
+        None, description="PEM: who has signed their certificates; by default those whom the system trusts"
+    )
+    tls_certificate_file: str | None = Field(
+        None, description="PEM: our own certificate; by default none, as brokers ask for none"
+    )
+    tls_key_file: str | None = Field(None, description="PEM: the certificate's key; by default it is in the same file")
+    tls_key_password: Secret | None = Field(
+        None, description="env:NAME or file:PATH: what the key is encrypted with; by default it is not"
+    )
+    tls_check_hostname: bool = Field(
+        True, description="false trusts any broker that holds a certificate of the same authority"
+    )
+
+    @field_validator("access_key", "secret_key", "security_token", "tls_key_password", mode="before")
+    @classmethod
+    def _place(cls, given: object, info: ValidationInfo) -> Secret | None:
+        return None if given is None else place_of(given, str(info.field_name))
+
+
+SECURITY: Final = tuple(SecurityOptions.model_fields)
+
+
+class MasterOptions(SecurityOptions):
+    """One master log: which, where, and within what limits. Every field has a default and a reason, or no default."""
 
     id: str = Field(
         description="log id: rocketmq/<broker name> or dister/<group>; names the log in tables, errors and transactions"
@@ -103,41 +128,11 @@ class MasterOptions(BaseModel):
     max_record_bytes: PositiveInt = Field(
         16 * MIB, description="a record that claims more is garbage; brokers accept maxMessageSize, 4 MiB"
     )
-    access_key: Secret | None = Field(
-        None,
-        description="RocketMQ with ACL, or 5.x with authentication: who we are; env:NAME or file:PATH, read where the "
-        "tasks run; by default requests are not signed",
-    )
-    secret_key: Secret | None = Field(
-        None, description="env:NAME or file:PATH: what signs our requests; 5.x calls it the password"
-    )
-    security_token: Secret | None = Field(
-        None, description="env:NAME or file:PATH: of temporary keys; by default none is sent"
-    )
-    tls: bool = Field(False, description="RocketMQ's remoting by TLS, broker and name server; HA has none")
-    tls_ca_file: str | None = Field(
-        None, description="PEM: who has signed their certificates; by default those whom the system trusts"
-    )
-    tls_certificate_file: str | None = Field(
-        None, description="PEM: our own certificate; by default none, as brokers ask for none"
-    )
-    tls_key_file: str | None = Field(None, description="PEM: the certificate's key; by default it is in the same file")
-    tls_key_password: Secret | None = Field(
-        None, description="env:NAME or file:PATH: what the key is encrypted with; by default it is not"
-    )
-    tls_check_hostname: bool = Field(
-        True, description="false trusts any broker that holds a certificate of the same authority"
-    )
 
     @field_validator("id")
     @classmethod
     def _is_log_id(cls, text: str) -> str:
         return str(LogId.parse(text))
-
-    @field_validator("access_key", "secret_key", "security_token", "tls_key_password", mode="before")
-    @classmethod
-    def _place(cls, given: object, info: ValidationInfo) -> Secret | None:
-        return None if given is None else place_of(given, str(info.field_name))
 
     @property
     def log_id(self) -> LogId:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from sources.address import Address
 from sources.errors import ConfigurationError
 from sources.master import MasterLog
-from sources.options import SECURITY, MasterOptions
+from sources.offsets import LogId
+from sources.options import SECURITY, MasterOptions, SecurityOptions
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.security import RemotingSecurity
 from sources.tls import Tls
@@ -48,21 +49,21 @@ def _rocketmq(options: MasterOptions) -> RocketMQLog:
         silence_timeout_ms=options.silence_timeout_ms,
         max_frame_bytes=options.max_frame_bytes,
         max_record_bytes=options.max_record_bytes,
-        security=_security(options),
+        security=remoting_security(options, options.log_id),
     )
 
 
-def _security(options: MasterOptions) -> RemotingSecurity:
+def remoting_security(options: SecurityOptions, log: LogId | None = None) -> RemotingSecurity:
+    """Those of `log`, or of a producer. Raises ConfigurationError for what has no effect, and for half of a pair."""
     return RemotingSecurity(
         access_key=options.access_key,
         secret_key=options.secret_key,
         security_token=options.security_token,
-        tls=_tls(options),
+        tls=_tls(options, log),
     )
 
 
-def _tls(options: MasterOptions) -> Tls | None:
-    """Raises ConfigurationError for what is there to no effect."""
+def _tls(options: SecurityOptions, log: LogId | None) -> Tls | None:
     if options.tls:
         return Tls(
             ca_file=options.tls_ca_file,
@@ -72,13 +73,13 @@ def _tls(options: MasterOptions) -> Tls | None:
             check_hostname=options.tls_check_hostname,
         )
     for name in _given(options, *(one for one in SECURITY if one.startswith("tls_"))):
-        raise ConfigurationError(f"{name} has no effect without tls", log=options.id, hint="Remove it, or set tls.")
+        raise ConfigurationError(f"{name} has no effect without tls", log=log, hint="Remove it, or set tls.")
     return None
 
 
-def _given(options: MasterOptions, *names: str) -> list[str]:
+def _given(options: SecurityOptions, *names: str) -> list[str]:
     """Those of the options that are not as they are when left out."""
-    return [name for name in names if getattr(options, name) != MasterOptions.model_fields[name].default]
+    return [name for name in names if getattr(options, name) != type(options).model_fields[name].default]
 
 
 def _dister(options: MasterOptions) -> DisterLog:

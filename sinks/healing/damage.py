@@ -1,8 +1,8 @@
 """Ranges of the replica that do not give the bytes that were replicated: what has to go with them. Driver only.
 
 A range goes as whole rows of the ledger, because the checksum of a part could not be proven. A data file that cannot be
-read goes as a whole, and with it every range that it may hold records of; where it may hold rows of another log, it is
-left to a person.
+read goes as a whole, and with it every range that it may hold records of; where it may hold rows of another log
+(`owners.py`), it is left to a person.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sinks.healing.ledger_rows import LedgerRows
-from sinks.healing.rewrite import Rows, is_of, offsets_of, rows_of
+from sinks.healing.owners import offsets_of, others_in
+from sinks.healing.rewrite import Rows, rows_of
 from sinks.kernel import KernelTable, Snapshot, StoredFile
 from sinks.ledger import LedgerRow
 from sinks.proof.stored_log import StoredLog
@@ -74,13 +75,15 @@ class DamageSearch:
 
     def _owned(self, file: StoredFile) -> OffsetRange:
         """The offsets of a file that has to go, if it is the log's own."""
-        offsets = offsets_of(file)
-        if offsets is not None and is_of(file, self.log_id):
+        offsets, others = offsets_of(file), others_in(file, self.on, self.log_id)
+        if offsets is not None and not others:
             return offsets
         raise ReplicaError(
             f"the data file {self.table.path}/{file.path} cannot be read, and it may hold rows of other logs",
             log=self.log_id,
+            offset=None if offsets is None else offsets.start,
             expected=f"a file with rows of {self.log_id} alone, which can be read again from its master",
-            found=f"statistics {file.statistics()}",
-            hint="Restore the file from a copy of the warehouse.",
+            found=f"one that may have rows of {', '.join(map(str, others)) or 'any offset'}; {file.statistics()}",
+            hint="Restore the file from a copy of the warehouse. Without one nobody can say what these logs have lost: "
+            "replicate them anew, into another warehouse.",
         )

@@ -78,4 +78,5 @@ class LedgerRows:
             columns=(LOG_ID.name, "epoch", "start", "end", "deleted_at"),
             condition=(pc.field(LOG_ID.name) == str(self._log_id)) & overlaps & condition,
             holds_all=lambda file: False,
+            owns=lambda file, on: False,
         )

@@ -1,7 +1,8 @@
 """Taking rows out of a table: files that hold nothing else are removed, others are written anew without them.
 
 What goes is told twice, and must be the same: `Rows.files` finds by statistics every file that may hold some of it,
-`Rows.condition` says of each row whether it goes. A file whose statistics prove that all of it goes is never opened.
+`Rows.condition` says of each row whether it goes. A file whose statistics prove that all of it goes is never opened,
+and one that cannot be read goes where what the table says of its logs proves it.
 Files written here are named by no commit until the exchange is; what a kill leaves of them is VACUUM's.
 """
 
@@ -14,11 +15,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinks.file_statistics import bounds, holds_only
 from sinks.files import DataFile, FileWriter, new_name, open_parquet
+from sinks.healing.owners import is_of, lies_in, others_in
 from sinks.kernel import KernelTable, Overlap, Snapshot, StoredFile
 from sinks.storage_errors import failed_by
 from sinks.tables import LOG_ID, TableSpec
+from sources.errors import ReplicaError, StorageUnreachable
 from sources.offsets import LogId, OffsetRange
 
 _ROWS_AT_ONCE = 16_384
@@ -28,7 +30,8 @@ _ROWS_AT_ONCE = 16_384
 class Rows:
     """Rows of one log in one table: which files may hold them, and which rows of a file they are.
 
-    `condition` is on `columns`. `holds_all` says of a file's statistics whether nothing else can be in it.
+    `condition` is on `columns`. `holds_all` says of a file's statistics whether nothing else can be in it, `owns` of
+    what a version says of each log, which reaches further and takes longer.
     """
 
     log_id: LogId
@@ -36,6 +39,7 @@ class Rows:
     columns: tuple[str, ...]
     condition: pc.Expression
     holds_all: Callable[[StoredFile], bool]
+    owns: Callable[[StoredFile, Snapshot], bool]
 
     @classmethod
     def of_log(cls, log_id: LogId, wanted: OffsetRange) -> Rows:
@@ -46,27 +50,12 @@ class Rows:
             overlap=Overlap(wanted, "offset"),
             columns=(LOG_ID.name, "offset"),
             condition=(pc.field(LOG_ID.name) == str(log_id)) & (offset >= wanted.start) & (offset < wanted.end),
-            holds_all=lambda file: is_of(file, log_id) and _lies_in(file, wanted),
+            holds_all=lambda file: is_of(file, log_id) and lies_in(file, wanted),
+            owns=lambda file, on: lies_in(file, wanted) and not others_in(file, on, log_id),
         )
 
     def files(self, table: KernelTable, on: Snapshot) -> list[StoredFile]:
         return table.files(on, {LOG_ID.name: str(self.log_id)}, self.overlap)
-
-
-def is_of(file: StoredFile, log_id: LogId) -> bool:
-    """Whether its statistics prove that all rows of a file are of one log."""
-    return holds_only(file.statistics(), LOG_ID.name, str(log_id))
-
-
-def offsets_of(file: StoredFile) -> OffsetRange | None:
-    """The offsets at which the rows of a file, of whatever log, start; None where the statistics do not say."""
-    least, greatest = bounds(file.statistics(), "offset")
-    return None if least is None or greatest is None else OffsetRange(least, greatest + 1)
-
-
-def _lies_in(file: StoredFile, wanted: OffsetRange) -> bool:
-    offsets = offsets_of(file)
-    return offsets is not None and wanted.holds(offsets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +85,23 @@ class TakingOut:
         files = self._rows.files(self._table, snapshot)
         paths = frozenset(file.path for file in files)
         if paths != self._looked_at:
-            self._exchange = _joined(self._without(file) for file in files)
+            self._exchange = _joined(self._without(file, snapshot) for file in files)
             self._looked_at = paths
         return self._exchange
 
-    def _without(self, file: StoredFile) -> Exchange:
+    def _without(self, file: StoredFile, on: Snapshot) -> Exchange:
         if self._rows.holds_all(file):
-            return Exchange((file,), (), file.statistics()["numRecords"])
+            return _all_of(file)
+        try:
+            return self._by_its_rows(file)
+        except StorageUnreachable:  # nobody knows: a file that may be whole must not go
+            raise
+        except ReplicaError:
+            if self._rows.owns(file, on):
+                return _all_of(file)
+            raise
+
+    def _by_its_rows(self, file: StoredFile) -> Exchange:
         goes = self._rows.condition
         count = gone = 0
         for batch in self._read(file, self._rows.columns):
@@ -130,6 +129,10 @@ class TakingOut:
 
     def _read(self, file: StoredFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         return rows_of(self._table.path, self._spec, file, self._rows.log_id, columns)
+
+
+def _all_of(file: StoredFile) -> Exchange:
+    return Exchange((file,), (), file.statistics()["numRecords"])
 
 
 def _joined(exchanges: Iterator[Exchange]) -> Exchange:

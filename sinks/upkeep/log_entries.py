@@ -1,8 +1,9 @@
 """Files of a Delta log that nobody needs any more: commits, checkpoints and checksums below an old checkpoint.
 
 Every start lists the whole folder, and each commit where others write too. On a local disk a second of that is some
-40,000 files: a day of one-second commits leaves four times as many. Kernel's own clean-up, after each checkpoint, goes
-by `delta.logRetentionDuration`, and leaves the checksums of versions (``N.crc``) behind for ever.
+40,000 files: a day of one-second commits leaves four times as many. Kernel's own clean-up, after each checkpoint, is
+turned off (`sinks/warehouse.py`): it believes every checkpoint that is listed, and leaves the checksums of versions
+(``N.crc``) behind for ever.
 
 What stays is one whole history: the newest checkpoint that is older than the horizon, and everything after it. So every
 version of the last hours can still be read, and a stream that follows the table may be away that long. Checksums of

@@ -14,6 +14,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from sinks.default_place import check_one_place
 from sinks.spark_jobs import first_line
 from sinks.storage_errors import failed_by
 from sinks.tables import KAFKA_LOG, KEY_VALUES, LEDGER, LOG, LOSS_TABLES, METADATA_TABLES, TableSpec, spark_schema
@@ -79,8 +80,10 @@ def frames(
 def newest_versions(spark: SparkSession, place: str) -> dict[str, int]:
     """The newest version of each table that is there in the warehouse `place`, by its name.
 
-    Raises ReplicaError where there is no replica, and ConfigurationError for a session without Delta.
+    Raises ReplicaError where there is no replica, and ConfigurationError for a session without Delta,
+    or a place that is two.
     """
+    check_one_place(spark, place)
     try:
         versions = {spec.name: _newest_version(spark, spec.path(place)) for spec in TABLES}
     except (PySparkException, Py4JError) as error:

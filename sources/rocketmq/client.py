@@ -1,40 +1,23 @@
-"""Sockets to a broker: a connection to it, and its remoting requests.
+"""Remoting requests to a broker or a name server, one at a time.
 
-Every wait has a limit. What cannot be connected is MasterUnreachable, what connects and does not answer is
-MasterSilent; both are worth another attempt later. What does not let us in is final: AccessDenied where the broker says
-so, ConfigurationError where TLS does. What must hold: a secret is in a request, and in nothing that is raised or shown.
+Every wait has a limit. What connects and does not answer is MasterSilent, worth another attempt later.
 """
 
 from __future__ import annotations
 
-import itertools
-import socket
 import time
-from abc import ABC, abstractmethod
-from dataclasses import replace
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
-from tenacity import (
-    RetryCallState,
-    RetryError,
-    Retrying,
-    retry_if_exception_type,
-    retry_if_result,
-    stop_after_attempt,
-    stop_after_delay,
-    wait_exponential,
-)
+from tenacity import RetryCallState, Retrying, retry_if_result, stop_after_delay, wait_exponential
 
 from sources.address import Address
 from sources.errors import MasterSilent, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.broker_words import log_bounds
-from sources.rocketmq.denials import denied, is_denial
+from sources.rocketmq.connection import NO_SECURITY, RemotingConnection
 from sources.rocketmq.remoting import (
     DEFAULT_MAX_FRAME_BYTES,
     Command,
-    FrameBuffer,
     RequestCode,
     ResponseCode,
     accepted,
@@ -43,97 +26,12 @@ from sources.rocketmq.remoting import (
     loads,
 )
 from sources.rocketmq.security import RemotingSecurity
-from sources.rocketmq.signing import signed
-from sources.tls import Tls, is_refusal, no_tls, tls_context
 
 RECEIVE_BYTES: Final = 64 * 1024
-NO_SECURITY: Final = RemotingSecurity()
 
 
-def connect(
-    address: Address, *, timeout_ms: int, attempts: int = 1, receive_buffer_bytes: int | None = None
-) -> socket.socket:
-    """A TCP connection, without Nagle's delay. Waits 0.1 s after the first failure, twice as long after each next one.
-
-    Raises MasterUnreachable once `attempts` have failed.
-    """
-    retrying = Retrying(
-        stop=stop_after_attempt(attempts),
-        wait=wait_exponential(multiplier=0.1, max=2.0),
-        retry=retry_if_exception_type(OSError),
-    )
-    try:
-        return retrying(_connect_once, address, timeout_ms / 1000, receive_buffer_bytes)
-    except RetryError as error:
-        cause = error.last_attempt.exception()
-        raise MasterUnreachable(
-            f"cannot connect to {address}, {attempts} attempt{'s' if attempts > 1 else ''}",
-            found=str(cause) or type(cause).__name__,
-            hint="Check that the broker runs, that the address and port are right, and that nothing blocks the way.",
-        ) from cause
-
-
-def _connect_once(address: Address, timeout_s: float, receive_buffer_bytes: int | None) -> socket.socket:
-    """To the first address of the name that answers."""
-    cause: OSError | None = None
-    for family, kind, protocol, _, where in socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM):
-        connection = socket.socket(family, kind, protocol)
-        try:
-            connection.settimeout(timeout_s)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if receive_buffer_bytes is not None:  # only before connecting does it bound what the peer may send
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
-            connection.connect(where)
-        except OSError as error:
-            connection.close()
-            cause = error
-        else:
-            return connection
-    raise cause or OSError(f"{address.host} has no address")
-
-
-def connect_securely(address: Address, tls: Tls | None, *, timeout_ms: int, attempts: int = 1) -> socket.socket:
-    """As `connect`, and with TLS where that is asked for; its handshake takes as long again at the most.
-
-    Raises ConfigurationError for a certificate that is not trusted and for TLS that cannot be.
-    """
-    context = None if tls is None else tls_context(tls)
-    connection = connect(address, timeout_ms=timeout_ms, attempts=attempts)
-    if context is None:
-        return connection
-    try:
-        return context.wrap_socket(connection, server_hostname=address.host)
-    except OSError as error:
-        connection.close()
-        if is_refusal(error):
-            raise no_tls(error, address) from error
-        raise MasterUnreachable(
-            f"no TLS with {address}",
-            found=str(error) or type(error).__name__,
-            hint="Does it speak TLS (tls.server.mode)? A broker that ends breaks off, too.",
-        ) from error
-
-
-class Connection(ABC):
-    """What is open until it is closed; a context manager."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    @abstractmethod
-    def close(self) -> None:
-        """Idempotent."""
-
-
-class RemotingClient(Connection):
-    """One connection to a broker's normal port, or to a name server.
-
-    Requests are answered one at a time. What the broker sends on its own account (flag bit 0 unset) and late answers
+class RemotingClient(RemotingConnection):
+    """Requests are answered one at a time. What the broker sends on its own account (flag bit 0 unset) and late answers
     to requests that were given up are ignored.
     """
 
@@ -147,18 +45,14 @@ class RemotingClient(Connection):
         max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES,
         security: RemotingSecurity = NO_SECURITY,
     ) -> None:
-        self.address = address
-        self._security = security
-        self._credentials = security.reveal()
-        self._call_timeout_s = call_timeout_ms / 1000
-        self._frames = FrameBuffer(max_frame_bytes)
-        self._opaques = itertools.count(1)
-        self._connection = connect_securely(
-            address, security.tls, timeout_ms=connect_timeout_ms, attempts=connect_attempts
+        super().__init__(
+            address,
+            connect_timeout_ms=connect_timeout_ms,
+            connect_attempts=connect_attempts,
+            max_frame_bytes=max_frame_bytes,
+            security=security,
         )
-
-    def close(self) -> None:
-        self._connection.close()
+        self._call_timeout_s = call_timeout_ms / 1000
 
     def call(self, request: Command) -> Command:
         """The broker's answer to `request`, which gets its opaque here.
@@ -171,16 +65,14 @@ class RemotingClient(Connection):
 
     def exchange(self, request: Command) -> Command:
         """As `call`, whatever the answer's code is, as long as it does not say that we may not ask."""
-        request = replace(request, opaque=next(self._opaques))
-        if self._credentials is not None:
-            request = signed(request, self._credentials)
+        request = self._ready(request)
         return self._allowed(request.code, self._answer(request))
 
     def _answer(self, request: Command) -> Command:
         deadline = time.monotonic() + self._call_timeout_s
         try:
-            self._connection.settimeout(self._call_timeout_s)
-            self._connection.sendall(encode_command(request))
+            self._socket.settimeout(self._call_timeout_s)
+            self._socket.sendall(encode_command(request))
             return self._await_answer(request.opaque, deadline)
         except TimeoutError as error:
             raise MasterSilent(
@@ -190,30 +82,20 @@ class RemotingClient(Connection):
                 hint="Check that the address is the broker's normal (listen) port, and how busy the broker is.",
             ) from error
         except OSError as error:
-            if is_refusal(error):  # of TLS 1.3 a client hears only now that its certificate was not wanted
-                raise no_tls(error, self.address) from error
-            raise self._broken(error) from error
+            raise self._failed(error) from error
 
     def _await_answer(self, opaque: int, deadline: float) -> Command:
         while True:
             left_s = deadline - time.monotonic()
             if left_s <= 0:
                 raise TimeoutError
-            self._connection.settimeout(left_s)
-            data = self._connection.recv(RECEIVE_BYTES)
+            self._socket.settimeout(left_s)
+            data = self._socket.recv(RECEIVE_BYTES)
             if not data:
                 raise self._broken("closed by the broker")
             for command in self._frames.feed(data):
                 if command.is_response and command.opaque == opaque:
                     return command
-
-    def _allowed(self, request_code: int, answer: Command) -> Command:
-        """`answer`, without what it repeats of our secrets. Raises AccessDenied."""
-        if answer.remark is not None:
-            answer = replace(answer, remark=self._security.hidden(answer.remark, self._credentials))
-        if is_denial(answer):
-            raise denied(request_code, answer, f"the broker at {self.address}", self._security.access_key)
-        return answer
 
     def _accepted(self, request_code: int, answer: Command) -> Command:
         return accepted(request_code, answer, f"the broker at {self.address}")

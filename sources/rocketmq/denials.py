@@ -13,7 +13,8 @@ version  code                          remark, as measured
                                        <address>, no matched policies.
 =======  ============================  ===============================================================================
 
-Any other SYSTEM_ERROR says nothing about rights: brokers answer with it while they start.
+Any other SYSTEM_ERROR says nothing about rights: brokers answer with it while they start. Nor does NO_PERMISSION with a
+remark "… is forbidden": nobody may send to that topic, or to that broker, whoever asks.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from sources.errors import AccessDenied
 from sources.rocketmq.remoting import Command, RequestCode, ResponseCode, code_name
 from sources.secrets import Secret
 
+_TO_ANYBODY: Final = "is forbidden"
 _UNSIGNED: Final = ("No accessKey", "username cannot be null")
 _MISSING: Final = (  # what a remark has, what is missing, what helps
     ("signature", "the secret key of that account", "Is the secret the account's, and new where it was changed there?"),
@@ -39,7 +41,7 @@ _MISSING: Final = (  # what a remark has, what is missing, what helps
 def is_denial(answer: Command) -> bool:
     """Whether the answer says that we may not ask, which no retry mends."""
     if answer.code == ResponseCode.NO_PERMISSION:
-        return True
+        return _TO_ANYBODY not in (answer.remark or "")
     kind = (answer.remark or "").partition(":")[0]
     return answer.code == ResponseCode.SYSTEM_ERROR and kind.endswith("AclException")
 

@@ -34,7 +34,7 @@ from sources.address import Address
 from sources.errors import MasterReplaced, MasterSilent, MasterUnreachable
 from sources.master import TimeIsUp
 from sources.offsets import Offset
-from sources.rocketmq.client import connect
+from sources.rocketmq.connection import connect
 from sources.rocketmq.goodbye import say_goodbye
 from sources.rocketmq.ha import DEFAULT_MAX_FRAME_BYTES, Frame, FrameParser, encode_report
 

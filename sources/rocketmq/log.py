@@ -35,8 +35,8 @@ from sources.offsets import LogId, Offset, OffsetRange
 from sources.rocketmq import restore
 from sources.rocketmq.broker_check import check_broker
 from sources.rocketmq.broker_words import counted_for_s, files, lets_wait, log_bounds, may_let_wait, retention
-from sources.rocketmq.client import NO_SECURITY
 from sources.rocketmq.commitlog import DEFAULT_MAX_RECORD_BYTES, Limits
+from sources.rocketmq.connection import NO_SECURITY
 from sources.rocketmq.controller_store import controller_warning
 from sources.rocketmq.ha import DEFAULT_MAX_FRAME_BYTES
 from sources.rocketmq.ha_client import ReadOptions, read_stream

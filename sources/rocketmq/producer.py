@@ -6,8 +6,8 @@ matched by their opaque, because a broker works on several requests at once and 
 
 from __future__ import annotations
 
-import itertools
 import selectors
+import ssl
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -16,9 +16,10 @@ from typing import Final
 from sources.address import Address
 from sources.errors import MasterSilent, MasterUnreachable, ProtocolViolation
 from sources.rocketmq import properties
-from sources.rocketmq.client import Connection, connect
 from sources.rocketmq.commitlog import BatchItem, encode_items
-from sources.rocketmq.remoting import Command, FrameBuffer, RequestCode, ResponseCode, encode_command
+from sources.rocketmq.connection import NO_SECURITY, RemotingConnection
+from sources.rocketmq.remoting import Command, RequestCode, ResponseCode, encode_command
+from sources.rocketmq.security import RemotingSecurity
 from sources.rocketmq.send_header import SendHeader, encode_send_header
 
 RECEIVE_BYTES: Final = 256 * 1024
@@ -76,11 +77,23 @@ _STORED: Final = (
 )
 
 
-class Producer(Connection):
+_NOT_NOW: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+"""A socket that is ready need not take or give bytes: TLS moves whole records, and messages of its own."""
+
+
+@dataclass(slots=True)
+class _Open:
+    """A request on its way: its code, and its answer once that has come."""
+
+    code: int
+    answer: Command | None = None
+
+
+class Producer(RemotingConnection):
     """One connection to a broker's normal port. For one thread.
 
     Raises MasterUnreachable where the connection cannot be made or breaks, MasterSilent without an answer in time,
-    ProtocolViolation. A refusal is no exception but a SendResult with the broker's code.
+    AccessDenied, ProtocolViolation. Any other refusal is no exception but a SendResult with the broker's code.
     """
 
     def __init__(
@@ -92,30 +105,30 @@ class Producer(Connection):
         connect_timeout_ms: int = 5000,
         connect_attempts: int = 3,
         answer_timeout_ms: int = 10_000,
+        security: RemotingSecurity = NO_SECURITY,
     ) -> None:
         if window < 1:
             raise ValueError(f"a window of {window} requests")
-        self.address = address
+        super().__init__(
+            address, connect_timeout_ms=connect_timeout_ms, connect_attempts=connect_attempts, security=security
+        )
         self._group = group
         self._window = window
         self._answer_timeout_s = answer_timeout_ms / 1000
-        self._frames = FrameBuffer()
-        self._opaques = itertools.count(1)
         self._unsent = bytearray()
-        self._answers: dict[int, Command | None] = {}  # by opaque, in the order of the requests; None until it comes
-        self._socket = connect(address, timeout_ms=connect_timeout_ms, attempts=connect_attempts)
+        self._open: dict[int, _Open] = {}  # by opaque, in the order of the requests
         self._socket.setblocking(False)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._socket, selectors.EVENT_READ)
 
     def close(self) -> None:
         self._selector.close()
-        self._socket.close()
+        super().close()
 
     @property
     def open_requests(self) -> int:
         """How many requests lack their result."""
-        return len(self._answers)
+        return len(self._open)
 
     def send(self, item: Message | Batch) -> SendResult:
         """Send one message or batch and wait for its answer."""
@@ -135,9 +148,9 @@ class Producer(Connection):
 
     def submit(self, item: Message | Batch) -> None:
         """Put a request on its way; its result comes from `results` or `flush`."""
-        opaque = next(self._opaques)
-        self._answers[opaque] = None
-        self._unsent += encode_command(_request(item, opaque, self._group))
+        request = self._ready(_request(item, self._group))
+        self._open[request.opaque] = _Open(request.code)
+        self._unsent += encode_command(request)
         if len(self._unsent) >= LOT_BYTES:
             self._push()
 
@@ -147,14 +160,13 @@ class Producer(Connection):
 
     def results(self, *, at_most_open: int) -> Iterator[SendResult]:
         """The results that are there, in order; waits until no more than `at_most_open` requests lack theirs."""
-        while len(self._answers) > at_most_open:
+        while len(self._open) > at_most_open:
             self._push()
-            opaque, answer = next(iter(self._answers.items()))
-            while answer is None:
+            opaque, sent = next(iter(self._open.items()))
+            while sent.answer is None:
                 self._await_answers()
-                answer = self._answers[opaque]
-            del self._answers[opaque]
-            yield _result(answer)
+            del self._open[opaque]
+            yield _result(self._allowed(sent.code, sent.answer))
 
     def _push(self) -> None:
         """Send what is waiting. Answers are taken in meanwhile, so that neither side waits for the other to read."""
@@ -163,10 +175,15 @@ class Producer(Connection):
             if events & selectors.EVENT_READ:
                 self._receive()
             if events & selectors.EVENT_WRITE:
-                try:
-                    del self._unsent[: self._socket.send(self._unsent)]
-                except OSError as error:
-                    raise self._broken(error) from error
+                self._send()
+
+    def _send(self) -> None:
+        try:
+            del self._unsent[: self._socket.send(self._unsent)]
+        except _NOT_NOW:
+            return
+        except OSError as error:
+            raise self._failed(error) from error
 
     def _await_answers(self) -> None:
         self._wait(selectors.EVENT_READ, "answer")
@@ -181,22 +198,24 @@ class Producer(Connection):
         return ready[0][1]
 
     def _receive(self) -> None:
-        """Sort the answers that are there; the socket is readable."""
+        """Sort the answers that are there; the socket is readable. A TLS record is smaller, and so is taken whole."""
         try:
             data = self._socket.recv(RECEIVE_BYTES)
+        except _NOT_NOW:
+            return
         except OSError as error:
-            raise self._broken(error) from error
+            raise self._failed(error) from error
         if not data:
             raise self._broken("closed by the broker")
         for command in self._frames.feed(data):
-            if command.is_response and command.opaque in self._answers:
-                self._answers[command.opaque] = command
+            if command.is_response and command.opaque in self._open:
+                self._open[command.opaque].answer = command
 
     def _silent(self, what: str) -> MasterSilent:
         return MasterSilent(
             f"the broker at {self.address} does not {what} what is sent",
             expected=f"that within {self._answer_timeout_s:g} s",
-            found=f"{len(self._answers)} requests without an answer",
+            found=f"{len(self._open)} requests without an answer",
             hint="See how busy the broker is; what was sent may be stored all the same.",
         )
 
@@ -204,11 +223,12 @@ class Producer(Connection):
         return MasterUnreachable(
             f"the connection to the broker at {self.address} broke",
             found=cause,
-            hint=f"{len(self._answers)} requests had no answer yet; what was sent may be stored all the same.",
+            hint=f"{len(self._open)} requests had no answer yet; what was sent may be stored all the same. Does the "
+            "broker want TLS (tls = true)?",
         )
 
 
-def _request(item: Message | Batch, opaque: int, group: str) -> Command:
+def _request(item: Message | Batch, group: str) -> Command:
     is_batch = isinstance(item, Batch)
     first = item.messages[0] if isinstance(item, Batch) else item
     code = RequestCode.SEND_BATCH_MESSAGE if is_batch else RequestCode.SEND_MESSAGE_V2
@@ -224,7 +244,7 @@ def _request(item: Message | Batch, opaque: int, group: str) -> Command:
         batch=is_batch,
     )
     body = _batch_body(item) if isinstance(item, Batch) else item.body
-    return Command(code, opaque, ext_fields=encode_send_header(header, code), body=body, language="PYTHON")
+    return Command(code, ext_fields=encode_send_header(header, code), body=body, language="PYTHON")
 
 
 def _batch_body(batch: Batch) -> bytes:

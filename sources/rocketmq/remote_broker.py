@@ -15,7 +15,8 @@ from sources.address import Address
 from sources.errors import MasterError, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.broker_words import ha_address
-from sources.rocketmq.client import NO_SECURITY, RemotingClient
+from sources.rocketmq.client import RemotingClient
+from sources.rocketmq.connection import NO_SECURITY
 from sources.rocketmq.remoting import MASTER_ID, Command, RequestCode, loads
 from sources.rocketmq.security import RemotingSecurity
 

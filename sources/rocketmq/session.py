@@ -45,7 +45,7 @@ from sources.errors import LogtwinError
 from sources.master import SessionState
 from sources.offsets import LogId, Offset
 from sources.rocketmq.broker_words import counted_for_s
-from sources.rocketmq.client import connect
+from sources.rocketmq.connection import connect
 from sources.rocketmq.goodbye import say_goodbye
 from sources.rocketmq.ha import DEFAULT_MAX_FRAME_BYTES, encode_report
 from sources.rocketmq.session_checks import FirstHeads, Promise

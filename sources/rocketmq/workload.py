@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from sources.address import Address
+from sources.rocketmq.connection import NO_SECURITY
 from sources.rocketmq.producer import DEFAULT_WINDOW, Batch, Message, Producer, SendResult
 from sources.rocketmq.remoting import ResponseCode
+from sources.rocketmq.security import RemotingSecurity
 from sources.rocketmq.shop import Mix, Shop
 
 PROGRESS_INTERVAL_S: Final = 0.5
@@ -61,6 +63,7 @@ def send_workload(
     rate_per_s: float | None = None,
     on_progress: Progress | None = None,
     window: int = DEFAULT_WINDOW,
+    security: RemotingSecurity = NO_SECURITY,
 ) -> Summary:
     """Send `items` to the broker at `address`, until they end, or exactly `count` messages, or for `duration_s`.
 
@@ -68,7 +71,7 @@ def send_workload(
     What a broker is too busy for (code 2: not stored) is sent again, a few times, after what went out meanwhile; any
     other refusal is counted, and the sending goes on. Raises what Producer raises.
     """
-    with Producer(address, window=window, answer_timeout_ms=_ANSWER_TIMEOUT_MS) as producer:
+    with Producer(address, window=window, answer_timeout_ms=_ANSWER_TIMEOUT_MS, security=security) as producer:
         sender = _Sender(producer, on_progress)
         for item in _limited(items, count):
             if duration_s is not None and sender.seconds >= duration_s:

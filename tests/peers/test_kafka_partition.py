@@ -98,7 +98,9 @@ def a_record(chance: random.Random) -> Record:
 
 def read(partition: KafkaPartition, owned: OffsetRange, after_epoch: int | None = None) -> list[Chunk]:
     """The chunks of `owned`, which join and cover exactly that."""
-    chunks = list(partition.read(owned, after_epoch=after_epoch))
+    pieces = list(partition.read(owned, after_epoch=after_epoch))
+    chunks = [piece for piece in pieces if isinstance(piece, Chunk)]
+    assert len(chunks) == len(pieces)
     edges = [chunk.covered for chunk in chunks]
     assert [edge.start for edge in edges] + [owned.end] == [owned.start] + [edge.end for edge in edges]
     for chunk in chunks:

@@ -246,6 +246,24 @@ def test_a_partition_that_lost_its_tail(spark: SparkSession, broker: KafkaBroker
     assert replicated(spark, tmp_path).count() == 100
 
 
+def test_a_checkpoint_that_a_power_failure_has_torn_is_moved_aside(
+    spark: SparkSession, broker: KafkaBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    create_topic(broker, "torn", 2)
+    config = config_of(broker, tmp_path, "torn")
+    with producer(broker) as through:
+        for part in (b"first", b"second"):
+            send(through, "torn", [Record(part)] * 20)
+            replicate_now(spark, config)
+        send(through, "torn", [Record(b"third")] * 20)
+    (offsets,) = Path(config.checkpoint_root).glob("**/offsets")
+    max((file for file in offsets.iterdir() if file.name.isdigit()), key=lambda file: int(file.name)).write_bytes(b"")
+    replicate_now(spark, config)
+    assert "the checkpoint is torn" in caplog.text
+    assert_equal(replicated(spark, tmp_path), consumed_by_spark(spark, broker, ["torn"]))
+    assert_accounted(spark, tmp_path, "torn")
+
+
 def test_a_job_that_started_later_takes_the_topic(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
     create_topic(broker, "taken")
     with producer(broker) as through:

@@ -16,7 +16,8 @@ from sources.errors import ConfigurationError, find_error
 from sources.master import Session
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import parse_options
-from sources.rocketmq.client import RemotingClient, connect
+from sources.rocketmq.client import RemotingClient
+from sources.rocketmq.connection import connect
 from sources.rocketmq.ha import encode_report
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.producer import Message, Producer

@@ -46,6 +46,7 @@ class Bench:
 
     spark: SparkSession
     folder: Path
+    log_id: LogId = TEST
 
     @property
     def log(self) -> FaultyLog:
@@ -57,7 +58,7 @@ class Bench:
 
     @property
     def config(self) -> Config:
-        return job_config(self.lake, path=str(self.log.path), max_bytes_per_trigger=BATCH_BYTES)
+        return job_config(self.lake, id=str(self.log_id), path=str(self.log.path), max_bytes_per_trigger=BATCH_BYTES)
 
     def replicate(self) -> None:
         replicate_now(self.spark, self.config)
@@ -71,16 +72,16 @@ class Bench:
     def _repair(self, on_step: Callable[[Step], None]) -> Repair:
         return Repair(self.spark, str(self.lake), open_log(self.config.logs[0]), on_step=on_step)
 
-    def state(self, log_id: LogId = TEST) -> LogState:
-        state = LogTable(self.spark, f"{self.lake}/log", log_id).read().state
+    def state(self, log_id: LogId | None = None) -> LogState:
+        state = LogTable(self.spark, f"{self.lake}/log", log_id or self.log_id).read().state
         assert state is not None
         return state
 
     def holes(self) -> tuple[OffsetRange, ...]:
-        return LogTable(self.spark, f"{self.lake}/log", TEST).read().holes.ranges
+        return LogTable(self.spark, f"{self.lake}/log", self.log_id).read().holes.ranges
 
     def incidents(self) -> IncidentsTable:
-        return IncidentsTable(self.spark, str(self.lake), TEST)
+        return IncidentsTable(self.spark, str(self.lake), self.log_id)
 
     def found(self, condition: Condition, start: int, end: int) -> None:
         """An incident as verify puts it on record."""
@@ -94,13 +95,13 @@ class Bench:
         )
         self.incidents().record(0, [incident])
 
-    def rows(self, table: str, log_id: LogId = TEST) -> list[dict[str, Any]]:
+    def rows(self, table: str, log_id: LogId | None = None) -> list[dict[str, Any]]:
         """A table's rows of one log, by offset or start. Read by delta-rs."""
         if not (self.lake / table).exists():
             return []
         rows: list[dict[str, Any]] = DeltaTable(f"{self.lake}/{table}").to_pyarrow_table().to_pylist()
         key = "start" if table == "ledger" else "offset"
-        return sorted((row for row in rows if row["log_id"] == str(log_id)), key=lambda row: row[key])
+        return sorted((row for row in rows if row["log_id"] == str(log_id or self.log_id)), key=lambda row: row[key])
 
     def offsets(self, table: str) -> list[int]:
         return [row["offset"] for row in self.rows(table)]

@@ -155,6 +155,25 @@ def test_a_port_that_is_taken_is_a_clear_error(tmp_path: Path, capsys: pytest.Ca
     assert port in err
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--access-key", "hunter2"), "access_key is not the place of a secret"),
+        (("--access-key", "env:USER"), "access_key without secret_key"),
+        (("--tls-ca-file", "ca.pem"), "tls_ca_file has no effect without tls"),
+        (("--no-tls-check-hostname",), "tls_check_hostname has no effect without tls"),
+        (("--tls", "--tls-ca-file", "/no/ca.pem"), "/no/ca.pem"),
+    ],
+)
+def test_send_is_told_who_sends_as_a_log_is(
+    given: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run(capsys, "send", "--to", "127.0.0.1:1", "--count", "1", *given)
+    assert code == 2
+    assert said in " ".join(err.split())
+    assert "hunter2" not in err
+
+
 def test_send_without_a_broker_is_a_clear_error(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, "send", "--to", "127.0.0.1:1", "--count", "1")
     assert code == 3

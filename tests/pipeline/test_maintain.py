@@ -63,6 +63,23 @@ def test_options_go_over_the_file() -> None:
 
 
 @pytest.mark.spark
+def test_tables_of_an_older_version_leave_their_log_to_it(
+    spark: SparkSession, fixture_550: Fixture, tmp_path: Path
+) -> None:
+    config = job_config(tmp_path, path=str(fixture_550.commitlog_path))
+    replicate_now(spark, config)
+    tables = [KernelTable(spark, str(folder.parent)) for folder in Path(config.warehouse).glob("*/_delta_log")]
+    cleaned_up = {"delta.enableExpiredLogCleanup": "true"}
+    for table in tables:
+        table.set_properties(table.existing(), cleaned_up)
+    maintain(spark, config, dry_run=True)
+    assert all(cleaned_up.items() <= table.existing().properties().items() for table in tables)
+    maintain(spark, config)
+    assert {table.existing().properties()["delta.enableExpiredLogCleanup"] for table in tables} == {"false"}
+    assert len(tables) >= 2
+
+
+@pytest.mark.spark
 def test_beside_a_job_that_commits_all_the_time(spark: SparkSession, fixture_550: Fixture, tmp_path: Path) -> None:
     """Both on a local disk: nothing is lost or doubled, the job sees nothing of it, and it ends in few files."""
     log = fixture_550.log

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
+import struct
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -55,6 +58,22 @@ def test_no_connection_between_spark_and_a_worker_waits_for_late_acknowledgement
     [(local, over_tcp)] = spark.sparkContext.parallelize([0], 1).mapPartitions(sockets).collect()
     assert local > 0
     assert over_tcp == 0
+
+
+def test_a_daemon_listens_in_a_folder_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Where Spark wants it is on the driver's host."""
+    tmp = tmp_path_factory.mktemp("d")
+    environment = {**os.environ, "TMPDIR": str(tmp), "PYTHON_UNIX_DOMAIN_ENABLED": "true"}
+    environment["PYTHON_WORKER_FACTORY_SOCK_DIR"] = str(tmp / "of-another-host")
+    command = [sys.executable, "-m", "pipeline.python_daemon"]
+    daemon = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert daemon.stdout is not None
+    (length,) = struct.unpack(">i", daemon.stdout.read(4))
+    socket = Path(daemon.stdout.read(length).decode())
+    assert socket.is_socket()
+    assert socket.parent.parent == tmp / f"logtwin-{os.getuid()}"
+    daemon.communicate(timeout=20)
+    assert not socket.parent.exists()
 
 
 @pytest.fixture

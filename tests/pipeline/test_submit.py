@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import subprocess
+import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from deltalake import DeltaTable
 
+from pipeline.jars import delta_jars
 from pipeline.submit import run
-from tests.pipeline.standalone import cluster, submitted
+from tests.patience import wait_until
+from tests.pipeline.standalone import PROJECT, SPARK, cluster, submitted
 from tests.truth import Fixture
 
 
@@ -33,6 +40,47 @@ def test_a_submitted_job_replicates_with_tasks_in_another_process(
     table = DeltaTable(str(tmp_path / "lake" / "log"))
     assert table.to_pyarrow_dataset().count_rows() == len(fixture_550.rows)
     assert table.transaction_version("logtwin/rocketmq/test@0") == fixture_550.max_offset
+
+
+_KILLED = """
+import os, signal, sys
+from pipeline.session import build_session
+spark = build_session({})
+rows = spark.range(5).mapInArrow(lambda rows: rows, "id long").toArrow()
+with open(sys.argv[1], "w") as done:  # what it prints passes through the JVM
+    done.write(f"read {len(rows)}")
+os.kill(os.getppid(), signal.SIGKILL)  # spark-submit, the JVM
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_a_submitted_driver_that_is_killed_leaves_no_socket_behind_the_next_start(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    tmp = tmp_path_factory.mktemp("k")
+    script = tmp / "job.py"
+    script.write_text(_KILLED)
+    environment = {**os.environ, "TMPDIR": str(tmp), "PYTHONPATH": str(PROJECT), "SPARK_HOME": str(SPARK)}
+    command = [str(SPARK / "bin" / "spark-submit"), "--master", "local[1]", "--driver-memory", "512m"]
+    command += ["--jars", ",".join(map(str, delta_jars())), "--driver-java-options", f"-Djava.io.tmpdir={tmp}"]
+    command += ["--conf", f"spark.pyspark.python={sys.executable}", str(script), str(tmp / "done")]
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200).stderr
+    assert (tmp / "done").exists(), said[-3000:]
+    assert (tmp / "done").read_text() == "read 5"
+    wait_until(lambda: not [one for one in psutil.process_iter() if tmp_is_of(one, tmp)], "the end of its workers")
+    folders = tmp / f"logtwin-{os.getuid()}"
+    assert {one.parent.parent for one in tmp.rglob("*.sock")} == {folders}
+    again = "from pipeline.process_folder import process_folder; process_folder()"
+    subprocess.run([sys.executable, "-c", again], env=environment, cwd=PROJECT, check=True)
+    assert list(tmp.rglob("*.sock")) == []
+
+
+def tmp_is_of(process: psutil.Process, tmp: Path) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return bool(process.environ().get("TMPDIR") == str(tmp))
+    return False
 
 
 def test_what_any_verb_says_can_go_to_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

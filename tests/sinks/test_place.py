@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.fs as pafs
@@ -13,7 +14,7 @@ from pyspark.sql import SparkSession
 from sinks.kernel import KernelTable
 from sinks.place import placed
 from sinks.tables import LEDGER
-from sinks.warehouse import ensure_table
+from sinks.warehouse import ensure_table, ensure_tables
 from sources.errors import ConfigurationError
 
 ODD_NAMES = ["a b", "a%20b", "a#b", "a?b", "größe-数", "a+b&c", "100%"]
@@ -109,3 +110,27 @@ def test_spark_kernel_and_arrow_meet_in_the_same_folder(spark: SparkSession, tmp
     assert {f"{0:020d}.json", f"{1:020d}.json"} <= names
     assert table.existing().properties()["by"] == "spark"
     assert [one.name for one in tmp_path.iterdir()] == [lake.name]
+
+
+@pytest.fixture
+def on_hdfs(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session as on a cluster of Hadoop's."""
+    configuration = spark._jsc.hadoopConfiguration()
+    before = configuration.get("fs.defaultFS")
+    configuration.set("fs.defaultFS", "hdfs://nn:8020")
+    yield spark
+    configuration.set("fs.defaultFS", before)
+
+
+@pytest.mark.spark
+def test_a_plain_path_where_hadoop_s_default_is_no_local_disk_is_refused(on_hdfs: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="two places") as caught:
+        ensure_tables(on_hdfs, f"{tmp_path}/lake")
+    assert f"hdfs://nn:8020{tmp_path}/lake/log or file:{tmp_path}/lake/log" in str(caught.value.expected)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.spark
+def test_a_uri_is_one_place_whatever_hadoop_s_default_is(on_hdfs: SparkSession, tmp_path: Path) -> None:
+    ensure_tables(on_hdfs, f"file:{tmp_path}/lake")
+    assert {one.name for one in (tmp_path / "lake").iterdir()} == {"log", "ledger"}

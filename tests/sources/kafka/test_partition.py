@@ -60,7 +60,10 @@ class Play:
     ) -> tuple[ScriptedCluster, list[Chunk]]:
         cluster = self.script(*answers)
         owned = OffsetRange(Offset(start), Offset(end))
-        return cluster, list(a_partition(patience_ms=patience_ms).read(owned, after_epoch=after_epoch))
+        pieces = list(a_partition(patience_ms=patience_ms).read(owned, after_epoch=after_epoch))
+        chunks = [piece for piece in pieces if isinstance(piece, Chunk)]
+        assert len(chunks) == len(pieces)
+        return cluster, chunks
 
     def script(self, *answers: object) -> ScriptedCluster:
         cluster = ScriptedCluster(*answers)

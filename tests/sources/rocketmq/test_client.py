@@ -12,7 +12,8 @@ import pytest
 from sources.address import Address
 from sources.errors import LogtwinError, MasterRefused, MasterSilent, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset, OffsetRange
-from sources.rocketmq.client import RemotingClient, connect
+from sources.rocketmq.client import RemotingClient
+from sources.rocketmq.connection import connect
 from sources.rocketmq.remoting import Command, RequestCode, encode_command
 from tests.sources.rocketmq.scripted_master import ScriptedBroker, answer_as, holding
 from tests.truth import Fixture

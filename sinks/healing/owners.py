@@ -1,0 +1,75 @@
+"""Whose rows a data file may have, without opening it. Driver only.
+
+Its statistics say it, but they may have ids cut at 32 characters: those of older versions, and of OPTIMIZE. What the
+same version of the table says of each log goes further: none has a row without a state, nor at or above its position,
+nor in a hole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sinks.file_statistics import bounds, holds_only, may_hold
+from sinks.holes import HOLES_DOMAIN, Holes
+from sinks.kernel import Snapshot, StoredFile
+from sinks.log_state import LogState
+from sinks.owned import DOMAIN
+from sinks.tables import LOG_ID
+from sources.errors import ConfigurationError
+from sources.offsets import LogId, Offset, OffsetRange
+
+
+def is_of(file: StoredFile, log_id: LogId) -> bool:
+    """Whether its statistics prove that all rows of a file are of one log."""
+    return holds_only(file.statistics(), LOG_ID.name, str(log_id))
+
+
+def offsets_of(file: StoredFile) -> OffsetRange | None:
+    """The offsets at which the rows of a file, of whatever log, start; None where the statistics do not say."""
+    least, greatest = bounds(file.statistics(), "offset")
+    return None if least is None or greatest is None else OffsetRange(least, greatest + 1)
+
+
+def lies_in(file: StoredFile, wanted: OffsetRange) -> bool:
+    """Whether all its rows, of whatever log, start in `wanted`."""
+    offsets = offsets_of(file)
+    return offsets is not None and wanted.holds(offsets)
+
+
+def others_in(file: StoredFile, on: Snapshot, log_id: LogId) -> list[LogId]:
+    """The logs beside `log_id` that may have rows in a file of the table log, as far as version `on` says."""
+    if is_of(file, log_id):
+        return []
+    domains, statistics, offsets = on.domains(), file.statistics(), offsets_of(file)
+    return [
+        one
+        for one in sorted(_logs(domains))
+        if one != log_id and may_hold(statistics, LOG_ID.name, str(one)) and _may_have_rows(one, domains, offsets)
+    ]
+
+
+def _logs(domains: Mapping[str, str]) -> set[LogId]:
+    names = {name.removeprefix(DOMAIN) for name in domains if name.startswith(DOMAIN)}
+    found = set()
+    for name in names:
+        try:
+            found.add(LogId.parse(name))
+        except ConfigurationError:  # of holes, or of a later version
+            continue
+    return found
+
+
+def _may_have_rows(log_id: LogId, domains: Mapping[str, str], offsets: OffsetRange | None) -> bool:
+    """Whether some of `offsets` (None: of any) lie below the log's position and in no hole of it."""
+    state = LogState.from_json(domains[f"{DOMAIN}{log_id}"])
+    if state.repair is not None:  # on its way to another position
+        return True
+    if state.offset is None or offsets is None:
+        return state.offset is not None
+    below = OffsetRange(Offset(min(offsets.start, state.offset)), Offset(min(offsets.end, state.offset)))
+    return not below.is_empty and not _holes(log_id, state, domains).hold(below)
+
+
+def _holes(log_id: LogId, state: LogState, domains: Mapping[str, str]) -> Holes:
+    text = domains.get(f"{HOLES_DOMAIN}{log_id}")
+    return Holes.from_json(text) if text is not None else Holes.before(state.first or Offset(0))

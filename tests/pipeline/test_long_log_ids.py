@@ -1,0 +1,163 @@
+"""Log ids that statistics of older versions, and of OPTIMIZE, cut: whose rows a file has must be known all the same.
+
+Two logs share more than is left of their ids; what happens to one must leave the other as it is.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from pipeline.maintain import Maintenance
+from sources.errors import ReplicaError
+from sources.loss import Condition
+from sources.offsets import LogId, OffsetRange
+from tests.pipeline.cut_statistics import CHARACTERS, cut_statistics
+from tests.pipeline.faulty_log import FaultyLog
+from tests.pipeline.repair_bench import Bench, spoil
+from tests.pipeline.running import job_config, replicate_now
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+SHARED = "rocketmq/" + "a-broker-with-a-name-of-its-own-"
+LONG, SISTER = LogId.parse(SHARED + "0"), LogId.parse(SHARED + "1")
+assert len(SHARED) > CHARACTERS
+WRITTEN = ["whole", "cut-as-we-did", "cut-as-delta-does", "optimized"]
+
+
+@pytest.fixture(scope="module")
+def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A replica of LONG in five batches, and of SISTER, which is shorter, in one."""
+    bench = Bench(spark, tmp_path_factory.mktemp("long"), LONG)
+    bench.log.append(random.Random(1), 200)
+    bench.replicate()
+    sister = FaultyLog(bench.folder / "sister")
+    sister.append(random.Random(9), 40)
+    replicate_now(spark, job_config(bench.lake, id=str(SISTER), path=str(sister.path)))
+    return bench.folder
+
+
+def bench_of(spark: SparkSession, made: Path, folder: Path, written: str) -> Bench:
+    shutil.copytree(made, folder, dirs_exist_ok=True)
+    bench = Bench(spark, folder, LONG)
+    if written.startswith("cut"):
+        for table in ("log", "ledger"):
+            assert cut_statistics(bench.lake / table, "\U0010ffff" if written == "cut-as-we-did" else "\uffff") > 0
+    if written == "optimized":
+        for table in ("log", "ledger"):
+            spark.sql(f"OPTIMIZE delta.`{bench.lake}/{table}`")
+        (bounds,) = DeltaTable(f"{bench.lake}/log").get_add_actions(flatten=True)["min.log_id"].to_pylist()
+        assert len(bounds) == CHARACTERS
+    return bench
+
+
+@pytest.fixture(params=WRITTEN)
+def bench(request: pytest.FixtureRequest, spark: SparkSession, made: Path, tmp_path: Path) -> Bench:
+    return bench_of(spark, made, tmp_path, request.param)
+
+
+def of_the_sister(bench: Bench) -> list[Any]:
+    return [bench.rows("log", SISTER), bench.rows("ledger", SISTER), bench.rows("removed", SISTER), bench.state(SISTER)]
+
+
+def test_a_repair_takes_back_one_log_and_no_other(bench: Bench) -> None:
+    theirs, before = of_the_sister(bench), bench.rows("log")
+    common = bench.log.rewrite_from_the_middle()
+    bench.repair()
+    assert bench.rows("log") == [row for row in before if row["offset"] < common]
+    assert bench.offsets("removed") == [row["offset"] for row in before if row["offset"] >= common]
+    assert of_the_sister(bench) == theirs
+    bench.replicate()
+    assert bench.offsets("log") == bench.log.boundaries[:-1]
+
+
+def test_a_retention_deletes_of_one_log_and_no_other(bench: Bench) -> None:
+    theirs, before, ledger = of_the_sister(bench), bench.rows("log"), bench.rows("ledger")
+    stays = bench.log.end - ledger[-2]["start"]
+    config = bench.config.maintained_with({"keep_gb": stays / 10**9, "min_files": 1000}, "test")
+    (done,) = [step for step in Maintenance(bench.spark, config, dry_run=False).run() if step.step == "retain"]
+    gone = [row for row in before if row["offset"] < ledger[-2]["start"]]
+    assert done.records == len(gone) > 0
+    assert bench.rows("log") == before[len(gone) :]
+    assert bench.holes() == (OffsetRange(gone[0]["offset"], ledger[-2]["start"]),)
+    assert [row["deleted_at"] is not None for row in bench.rows("ledger")] == [True] * (len(ledger) - 2) + [False] * 2
+    assert of_the_sister(bench) == theirs
+
+
+@pytest.mark.parametrize("written", WRITTEN[:3])
+def test_a_damaged_file_above_the_sister_s_position_is_the_log_s_own(
+    spark: SparkSession, made: Path, tmp_path: Path, written: str
+) -> None:
+    """By its statistics it could have the sister's rows; by the sister's position it cannot."""
+    bench = bench_of(spark, made, tmp_path, written)
+    theirs, before, lost = of_the_sister(bench), bench.rows("log"), bench.rows("ledger")[-1]
+    assert lost["start"] >= (bench.state(SISTER).offset or 0)
+    spoil(file_of(bench, lost["start"]))
+    bench.found(Condition.REPLICA_DAMAGED, lost["start"], lost["end"])
+    assert bench.repair().taken_out == bench.holes() == (OffsetRange(lost["start"], lost["end"]),)
+    assert bench.rows("log") == [row for row in before if row["offset"] < lost["start"]]
+    assert of_the_sister(bench) == theirs
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+def test_a_damaged_file_that_may_be_the_sister_s_is_hers_to_lose_as_well(
+    spark: SparkSession, made: Path, tmp_path: Path, written: str
+) -> None:
+    bench = bench_of(spark, made, tmp_path, written)
+    first = bench.rows("ledger")[0]
+    spoil(file_of(bench, 0))
+    bench.found(Condition.REPLICA_DAMAGED, first["start"], first["end"])
+    if written == "whole":
+        assert bench.repair().taken_out == (OffsetRange(first["start"], first["end"]),)
+        return
+    with pytest.raises(ReplicaError, match="may hold rows of other logs") as caught:
+        bench.repair()
+    assert str(SISTER) in str(caught.value.found)
+    assert "into another warehouse" in str(caught.value.hint)
+    assert bench.holes() == ()
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+def test_a_damaged_file_of_a_log_alone_is_its_own_however_its_id_is_cut(
+    spark: SparkSession, tmp_path: Path, written: str
+) -> None:
+    """Beside one with another beginning."""
+    alone = Bench(spark, tmp_path / "made", LONG)
+    alone.log.append(random.Random(1), 120)
+    other = FaultyLog(tmp_path / "other")
+    other.append(random.Random(9), 40)
+    if written == "optimized":
+        alone.replicate()
+        bench = bench_of(spark, alone.folder, tmp_path / "bench", written)
+        replicate_now(spark, job_config(bench.lake, id="rocketmq/other", path=str(other.path)))
+    else:
+        replicate_now(spark, job_config(alone.lake, id="rocketmq/other", path=str(other.path)))
+        alone.replicate()
+        bench = bench_of(spark, alone.folder, tmp_path / "bench", written)
+    first = bench.rows("ledger")[0]
+    spoil(file_of(bench, 0))
+    bench.found(Condition.REPLICA_DAMAGED, first["start"], first["end"])
+    assert bench.repair().taken_out[0].start == 0
+    assert bench.rows("log", LogId.parse("rocketmq/other")) != []
+
+
+def file_of(bench: Bench, offset: int) -> Path:
+    """The file with that record of LONG."""
+    adds = DeltaTable(f"{bench.lake}/log").get_add_actions(flatten=True)
+    names = ("path", "min.log_id", "min.offset", "max.offset")
+    rows = zip(*(adds[name].to_pylist() for name in names), strict=True)
+    folder = bench.lake / "log"
+    mine = [path for path, least, first, last in rows if str(LONG).startswith(least) and first <= offset <= last]
+    (path,) = [path for path in mine if str(LONG) in _ids(folder / path)]
+    return folder / str(path)
+
+
+def _ids(file: Path) -> set[str]:
+    return set(pq.read_table(file, columns=["log_id"])["log_id"].to_pylist())

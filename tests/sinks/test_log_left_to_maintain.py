@@ -1,0 +1,118 @@
+"""Who deletes from a Delta log, with the real Kernel: commits below a checkpoint that is empty must stay."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sinks.kernel import KernelTable, Snapshot
+from sinks.tables import LOG
+from sinks.upkeep.log_entries import LogEntry, LogFolder, expired
+from sinks.warehouse import ensure_tables, leave_log_to_maintain
+
+pytestmark = pytest.mark.spark
+CLEAN_UP = "delta.enableExpiredLogCleanup"
+MONTHS_AGO_S = 90 * 24 * 3600
+
+
+def newest(table: KernelTable) -> Snapshot:
+    found = table.snapshot()
+    assert found is not None
+    return found
+
+
+def commits(folder: Path) -> list[int]:
+    return sorted(int(file.stem) for file in folder.glob("*.json"))
+
+
+def commit_to(table: KernelTable, version: int) -> None:
+    """Commits as a job's, with what Kernel does after each."""
+    while (on := newest(table)).version < version:
+        table.commit(on, domains={"place": str(on.version)})
+        table.run_hooks()
+
+
+def write_checkpoint(spark: SparkSession, table: KernelTable) -> None:
+    """As `maintain`: of a snapshot that was listed, after which alone Kernel 4.4 cleans up."""
+    assert (listed := KernelTable(spark, table.path)).checkpoint(newest(listed))
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> KernelTable:
+    """Its log is of months ago, with a checkpoint of version 10, which a power failure has left empty."""
+    ensure_tables(spark, str(tmp_path))
+    made = KernelTable(spark, LOG.path(str(tmp_path)))
+    commit_to(made, 12)
+    return made
+
+
+def torn(table: KernelTable) -> Path:
+    """The table's log, with the checkpoint of version 10 empty, and all of it of months ago."""
+    folder = Path(table.path) / "_delta_log"
+    (folder / f"{10:020d}.checkpoint.parquet").write_bytes(b"")
+    (folder / f".{10:020d}.checkpoint.parquet.crc").unlink(missing_ok=True)
+    for file in folder.iterdir():
+        if file.is_file():
+            os.utime(file, (time.time() - MONTHS_AGO_S,) * 2)
+    return folder
+
+
+def test_kernel_deletes_nothing_below_a_checkpoint_that_is_empty(spark: SparkSession, table: KernelTable) -> None:
+    folder = torn(table)
+    commit_to(table, 21)
+    write_checkpoint(spark, table)
+    assert all((folder / f"{version:020d}.checkpoint.parquet").stat().st_size for version in (20, 21))
+    assert commits(folder) == list(range(22))
+    assert [one.name for one in gone(table, datetime.now(UTC) - timedelta(days=1)) if ".json" in one.name] == []
+    # and below one that is whole, ours deletes
+    assert {one.version for one in gone(table, datetime.now(UTC) + timedelta(days=1))} == set(range(21))
+
+
+def gone(table: KernelTable, before: datetime) -> list[LogEntry]:
+    folder = LogFolder(table.path)
+    return expired(folder.entries(), before, folder.is_whole)
+
+
+def test_told_otherwise_it_would(spark: SparkSession, table: KernelTable) -> None:
+    """What this is about. Where a later Kernel reads what it trusts, the property may go."""
+    table.set_properties(newest(table), {CLEAN_UP: "true"})
+    folder = torn(table)
+    commit_to(table, 21)
+    write_checkpoint(spark, table)
+    assert commits(folder)[0] == 10
+
+
+def test_a_table_of_an_older_version_is_told_at_the_next_start(
+    spark: SparkSession, table: KernelTable, tmp_path: Path
+) -> None:
+    for_all = {CLEAN_UP: "true", "delta.logRetentionDuration": "interval 4 days"}
+    table.set_properties(newest(table), for_all)
+    before = newest(table)
+    ensure_tables(spark, str(tmp_path))
+    after = newest(table)
+    assert after.properties() == before.properties() | {CLEAN_UP: "false"}
+    assert after.version == before.version + 1
+    assert after.domains() == before.domains()
+    ensure_tables(spark, str(tmp_path))
+    assert newest(table).version == after.version
+    folder = torn(table)
+    commit_to(table, 21)
+    write_checkpoint(spark, table)
+    assert commits(folder) == list(range(22))
+
+
+def test_beside_a_job_that_commits_both_get_through(spark: SparkSession, table: KernelTable) -> None:
+    """The job's next commit, built on what was there before, meets a conflict and is done anew."""
+    table.set_properties(newest(table), {CLEAN_UP: "true"})
+    other = KernelTable(spark, table.path)
+    stale = newest(other)
+    table.commit(newest(table), domains={"place": "job"})
+    leave_log_to_maintain(other)
+    assert newest(table).properties()[CLEAN_UP] == "false"
+    assert newest(other).domain("place") == "job"
+    assert newest(other).version == stale.version + 2
