@@ -33,7 +33,7 @@ from sinks.steps import BatchResult, Clock, Step, no_step
 from sinks.tables import LOG
 from sinks.tasks import SplitWriter
 from sinks.warehouse import absolute
-from sources.errors import LogtwinError
+from sources.errors import LogtwinError, of_log
 from sources.master import PlanFailed, PlannedSplit
 
 TURNS_AT_ONCE = 16
@@ -157,8 +157,8 @@ class _Part:
         """What goes wrong inside is this log's alone."""
         try:
             yield
-        except LogtwinError as error:
-            self.outcome = error.at(self.log_id)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this log's
+            self.outcome = of_log(error, self.log_id)
 
     def begin(self, lost: LogtwinError | None) -> None:
         if lost is not None:
@@ -214,7 +214,7 @@ def _turns(parts: Sequence[_Part]) -> Iterator[list[_Part]]:
     with ThreadPoolExecutor(max(1, min(len(parts), TURNS_AT_ONCE)), "turn to read") as pool:
         failures = list(pool.map(_entered, turns))
     for part, failure in zip(parts, failures, strict=True):
-        part.outcome = None if failure is None else failure.at(part.log_id)
+        part.outcome = None if failure is None else of_log(failure, part.log_id)
     entered = [(part, turn) for part, turn in zip(parts, turns, strict=True) if part.outcome is None]
     try:
         yield [part for part, _ in entered]
@@ -227,11 +227,11 @@ def _turns(parts: Sequence[_Part]) -> Iterator[list[_Part]]:
         _leave(turn, next((error for error in errors if error is not None and error.is_transient), None))
 
 
-def _entered(turn: AbstractContextManager[None]) -> LogtwinError | None:
+def _entered(turn: AbstractContextManager[None]) -> Exception | None:
     """Enter it; what kept one from that."""
     try:
         turn.__enter__()
-    except LogtwinError as error:
+    except Exception as error:  # noqa: BLE001 - the others' turns are not to be lost over it
         return error
     return None
 

@@ -25,7 +25,7 @@ from sinks.handshake import Append, clip, decide
 from sinks.split_files import SplitFiles
 from sinks.split_report import SplitReport
 from sources.errors import BelowMinimum, LogtwinError, MasterSilent
-from sources.master import Chunk, Damage, MasterLog, PlannedSplit
+from sources.master import Chunk, Damage, MasterLog, PlannedSplit, TimeIsUp
 from sources.offsets import Offset, OffsetRange
 
 READ_AT_ONCE: Final = 8
@@ -84,15 +84,16 @@ class LogWriter:
         owned = clip(split, decision.range)
         if owned.is_empty:
             return SplitReport(str(self.master.log_id), split, batch)
+        is_first = owned.start == decision.range.start
         with SplitFiles(self.master, self.epoch, self.warehouse, owned) as files:
-            for piece in self._read(owned, is_first=owned.start == decision.range.start):
-                files.add(piece)
-            report = files.finish(split, batch)
-            if self.patience_s is None or files.reached >= owned.end:
-                return report
-            if files.reached == owned.start:
-                raise _nothing_came(self.master, owned, self.patience_s)
-            return replace(report, until=files.reached)
+            try:
+                for piece in self._read(owned, is_first=is_first):
+                    files.add(piece)
+            except TimeIsUp as late:
+                if is_first and files.reached == owned.start:
+                    raise _nothing_came(self.master, owned, self.patience_s) from late
+                return replace(files.finish(split, batch), until=files.reached)
+            return files.finish(split, batch)
 
     def _read(self, owned: OffsetRange, *, is_first: bool) -> Iterator[Chunk | Damage]:
         if self.link is not None and self.link.end == owned.start:
@@ -106,9 +107,9 @@ class LogWriter:
             first = first_behind(link, pieces, self.master.lengths)
         except BelowMinimum:  # the master's retention took the record: there is nothing to compare with any more
             return self._hurried.read(owned, committed=self.position, boundary=True)
-        if first is None and self.patience_s is None:
+        if first is None:
             raise link.broken("nothing")
-        return pieces if first is None else chain([first], pieces)
+        return chain([first], pieces)
 
     @property
     def _hurried(self) -> MasterLog:
@@ -125,12 +126,12 @@ def _defect(master: MasterLog, owned: OffsetRange, error: Exception) -> LogtwinE
     )
 
 
-def _nothing_came(master: MasterLog, owned: OffsetRange, patience_s: float) -> MasterSilent:
+def _nothing_came(master: MasterLog, owned: OffsetRange, patience_s: float | None) -> MasterSilent:
     return MasterSilent(
         "no record came in the time that a batch of several logs has",
         log=master.log_id,
         offset=owned.start,
-        expected=f"one within {patience_s:g} s",
+        expected=f"one within {patience_s or 0:g} s",
         found="none",
         hint=f"Check the way to {master.place}. It is given more time when it is tried again.",
     )
