@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -180,14 +180,10 @@ class Refusing(RecordingSession):
 
     def __init__(self, error: Exception) -> None:
         super().__init__()
-        self.error = error
+        self.error: Exception | None = error
 
-    def reading(self) -> AbstractContextManager[None]:
-        return _never(self.error)
-
-
-@contextmanager
-def _never(error: Exception) -> Iterator[None]:
-    if error:
-        raise error
-    yield
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        if self.error is not None:
+            raise self.error
+        yield
