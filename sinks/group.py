@@ -14,8 +14,7 @@ Spark, and the storage of the tables.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
@@ -26,6 +25,7 @@ from sinks.coverage import one_batch
 from sinks.handshake import Replay
 from sinks.kernel import KernelTable
 from sinks.position import Move, Positions
+from sinks.reading_turns import entered, leave
 from sinks.replica import Replica
 from sinks.split_job import planned, run_splits
 from sinks.split_report import SplitReport
@@ -35,9 +35,6 @@ from sinks.tasks import SplitWriter
 from sinks.warehouse import absolute
 from sources.errors import LogtwinError, of_log
 from sources.master import PlanFailed, PlannedSplit
-
-TURNS_AT_ONCE = 16
-"""Masters that are asked for a turn to read at the same time: each answer is awaited."""
 
 Outcome = BatchResult | LogtwinError
 """What a batch did for one log, or why it did nothing."""
@@ -75,8 +72,10 @@ class Group:
         for part in _open(parts):
             with part.owning():
                 part.begin(lost=part.replica.lost_in(on))
-        with _turns(_open(parts)) as reading:
-            self._read(batch.sparkSession, reading)
+        reading = _open(parts)
+        patience_s = self._patience_s if len(reading) > 1 else None
+        with _turns(reading, patience_s) as inside:
+            self._read(batch.sparkSession, inside, patience_s)
         for part in _open(parts):
             with part.owning():
                 part.prove()
@@ -85,7 +84,7 @@ class Group:
             self._step(Step.FILES, clock)
             lost = self._positions.commit(on, [part.move for part in moving if part.move is not None])
             for part in moving:
-                part.outcome = lost.get(part.replica.log_id)
+                part.landed(lost.get(part.replica.log_id))
         moving = _open(parts)
         if moving:
             self._step(Step.COMMIT, clock)
@@ -102,10 +101,9 @@ class Group:
         on = self._positions.newest()
         return {str(one.log_id): error for one in replicas if (error := one.lost_in(on)) is not None}
 
-    def _read(self, spark: SparkSession, parts: Sequence[_Part]) -> None:
+    def _read(self, spark: SparkSession, parts: Sequence[_Part], patience_s: float | None) -> None:
         if not parts:
             return
-        patience_s = self._patience_s if len(parts) > 1 else None
         write = SplitWriter({part.log_id: part.replica.log_writer(patience_s) for part in parts})
         reports: dict[str, list[SplitReport]] = {part.log_id: [] for part in parts}
         for report in run_splits(spark, [split for part in parts for split in part.splits], write):
@@ -116,7 +114,7 @@ class Group:
     def _follow(self, parts: Sequence[_Part], clock: Clock) -> None:
         """After the commit: the promise, and what is owed to other tables."""
         for part in parts:
-            part.replica.committed(part.moved)
+            part.replica.acknowledge()
         self._step(Step.ACKNOWLEDGE, clock)
         self._bookkeeping.settle({part.replica.log_id: part.moved.to for part in parts})
         for part in parts:
@@ -173,19 +171,18 @@ class _Part:
         else:
             self.move = self.replica.move(self.proven)
 
+    def landed(self, lost: LogtwinError | None) -> None:
+        """The commit is made: with this log's part, unless that was `lost`."""
+        self.outcome = lost
+        if lost is None:
+            self.replica.committed(self.moved)
+
     def result(self, clock: Clock) -> BatchResult:
         """Of one that moved."""
         proven, moved = self.proven, self.moved.to
         if proven is None:
             raise ValueError(f"{self.log_id} does not move")
-        return BatchResult(
-            range=proven.range,
-            records=proven.records,
-            bytes=sum(row.bytes for row in moved.ledger),
-            is_overlap=proven.is_overlap,
-            durations_s=clock.durations_s,
-            incidents=moved.incidents,
-        )
+        return proven.result(moved, clock.durations_s)
 
 
 def _parts(batch: DataFrame, replicas: Mapping[str, Replica]) -> list[_Part]:
@@ -208,38 +205,18 @@ def _open(parts: Iterable[_Part]) -> list[_Part]:
 
 
 @contextmanager
-def _turns(parts: Sequence[_Part]) -> Iterator[list[_Part]]:
+def _turns(parts: Sequence[_Part], within_s: float | None) -> Iterator[list[_Part]]:
     """Those of `parts` that may read inside, as it is their turn at their masters. Each master is asked by itself."""
     turns = [part.replica.reading() for part in parts]
-    with ThreadPoolExecutor(max(1, min(len(parts), TURNS_AT_ONCE)), "turn to read") as pool:
-        failures = list(pool.map(_entered, turns))
-    for part, failure in zip(parts, failures, strict=True):
+    for part, failure in zip(parts, entered(turns, within_s), strict=True):
         part.outcome = None if failure is None else of_log(failure, part.log_id)
-    entered = [(part, turn) for part, turn in zip(parts, turns, strict=True) if part.outcome is None]
+    inside = [(part, turn) for part, turn in zip(parts, turns, strict=True) if part.outcome is None]
     try:
-        yield [part for part, _ in entered]
+        yield [part for part, _ in inside]
     except BaseException as error:
-        for _, turn in entered:
-            _leave(turn, error)
+        for _, turn in inside:
+            leave(turn, error)
         raise
-    for part, turn in entered:
+    for part, turn in inside:
         errors = (report.error for report in part.reports)
-        _leave(turn, next((error for error in errors if error is not None and error.is_transient), None))
-
-
-def _entered(turn: AbstractContextManager[None]) -> Exception | None:
-    """Enter it; what kept one from that."""
-    try:
-        turn.__enter__()
-    except Exception as error:  # noqa: BLE001 - the others' turns are not to be lost over it
-        return error
-    return None
-
-
-def _leave(turn: AbstractContextManager[None], error: BaseException | None) -> None:
-    """Give it back. Where reading failed in mid-stream its connections may linger, and the session has to know."""
-    if error is None:
-        turn.__exit__(None, None, None)
-        return
-    with suppress(type(error)):
-        turn.__exit__(type(error), error, None)
+        leave(turn, next((error for error in errors if error is not None and error.is_transient), None))

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from sinks.batch_proof import ProvenBatch, prove_batch
@@ -26,15 +27,17 @@ from sinks.position import LogTable, Move
 from sinks.split_job import discard_files
 from sinks.split_report import SplitReport
 from sinks.steps import BatchResult
+from sinks.storage_errors import failed_by
 from sinks.tables import LOG
 from sinks.tasks import LogWriter
 from sinks.warehouse import absolute, ensure_tables
-from sources.errors import LogtwinError, MasterSilent, ReplicaError, TakenOver, naming
-from sources.master import MasterLog, Session
+from sources.errors import LogtwinError, MasterError, ReplicaError, TakenOver, naming
+from sources.master import MasterLog, PlannedSplit, Session
 from sources.offsets import Offset, OffsetRange
 
+FIRST_PATIENCE_S = 2.0
 MOST_PATIENCE_S = 30.0
-"""A batch waits for no log longer than that."""
+"""How long is waited for a record of one log alone: twice as long each time that none came, up to this."""
 
 _log = logging.getLogger(__name__)
 
@@ -62,7 +65,7 @@ class Replica:
         self._keyed_state = KeyedStateFollower(spark, self._warehouse, master)
         self._state: LogState | None = None
         self._received: Offset | None = None
-        self._fruitless = 0  # batches in a row that its master sent nothing for
+        self._fruitless = 0  # attempts in a row that its master sent nothing for
 
     def open(self) -> Offset | None:
         """Make the tables, take the log, restore what its newest commit owes. Returns the position, None if fresh.
@@ -156,19 +159,52 @@ class Replica:
         return self._session.reading()
 
     def log_writer(self, patience_s: float | None = None) -> LogWriter:
-        """What a task needs to read and write a part of this log. `patience_s` of a log that brought nothing the last
-        times is longer: a record may be larger than what comes in that time.
-        """
+        """What a task needs to read and write a part of this log; its master has `patience_s`."""
         mine = self._opened()
-        longer_s = None if patience_s is None else min(patience_s * 2.0**self._fruitless, MOST_PATIENCE_S)
-        return LogWriter(self._master, mine.epoch, mine.offset, mine.link, self._warehouse, longer_s)
+        return LogWriter(self._master, mine.epoch, mine.offset, mine.link, self._warehouse, patience_s)
+
+    @property
+    def is_too_slow(self) -> bool:
+        """Whether the time that a group had for it brought nothing: a record may be larger than what comes in that."""
+        return self._fruitless > 0
+
+    def bring(self, batch: OffsetRange) -> BatchResult:
+        """One batch of this log by itself, read in this process: it is waited for longer than a group can wait.
+
+        Raises what reading raises, and what a commit does.
+        """
+        patience_s = min(FIRST_PATIENCE_S * 2.0 ** (self._fruitless - 1), MOST_PATIENCE_S)
+        slow = self._fruitless
+        with self._session.reading():
+            proven = self.proven([self._read(batch, patience_s)])
+        if proven is None:
+            return self.acknowledge_again()
+        self._fruitless = slow  # the time was right; whether that of a group is, it finds out
+        move, held = self.move(proven), self._table.read()
+        self._table.check(held, move.mine)
+        self._table.commit(held, move.to, move.files, move.lost)
+        self.committed(move)
+        self.acknowledge()
+        self._bookkeeping.settle({self.log_id: move.to})
+        self.follow()
+        self._run_hooks()
+        return proven.result(move.to)
+
+    def _read(self, batch: OffsetRange, patience_s: float) -> SplitReport:
+        try:
+            return self.log_writer(patience_s).report(PlannedSplit(str(self.log_id), batch, batch))
+        except (OSError, pa.ArrowException) as error:
+            raise failed_by(error)(
+                "what was read cannot be written", log=self.log_id, offset=batch.start, found=error
+            ) from error
 
     def proven(self, reports: Sequence[SplitReport]) -> ProvenBatch | None:
         """What the tasks report, proven; None where nothing of it is new. Their files are gone where it is not.
 
         Raises a task's error, Gap, CoverageError.
         """
-        self._fruitless = self._fruitless + 1 if any(isinstance(one.error, MasterSilent) for one in reports) else 0
+        errors = [one.error for one in reports if isinstance(one.error, MasterError) and one.error.is_transient]
+        self._fruitless = self._fruitless + 1 if errors else 0
         try:
             with naming(self.log_id):
                 proven = prove_batch(reports, self.position())
@@ -194,11 +230,15 @@ class Replica:
         return Move(self._table, mine, state, proven.files, proven.lost)
 
     def committed(self, move: Move) -> None:
-        """`move` has landed: acknowledge it."""
+        """`move` has landed."""
         self._state = move.to
         self._received = move.to.offset
-        if move.to.offset is not None:
-            self._session.acknowledge(move.to.offset)
+
+    def acknowledge(self) -> None:
+        """Promise the master what is committed."""
+        position = self.position()
+        if position is not None:
+            self._session.acknowledge(position)
 
     def follow(self) -> None:
         """Bring the map that the log makes to its position. Raises ReplicaError."""
@@ -206,10 +246,8 @@ class Replica:
 
     def acknowledge_again(self) -> BatchResult:
         """A replay: the promise may have been lost with the job that made it."""
-        position = self.position()
-        if position is not None:
-            self._session.acknowledge(position)
-        at = position or Offset(0)
+        self.acknowledge()
+        at = self.position() or Offset(0)
         return BatchResult(OffsetRange(at, at), 0, 0, is_overlap=False)
 
     def _run_hooks(self) -> None:
