@@ -22,12 +22,14 @@ from pipeline.progress import Progress
 from pipeline.replication import Replication
 from sinks.replica import Replica
 from sinks.steps import BatchResult
+from sources.bounds import check_within
 from sources.errors import LogtwinError
 from sources.master import MasterLog, Session
 from sources.metadata import Fetched
-from sources.offsets import Offset
+from sources.offsets import Offset, OffsetRange
 from sources.options import ReadOptions
 from sources.registry import open_log
+from sources.starting import resolved
 
 
 class LogReplication(Replication):
@@ -99,6 +101,19 @@ class LogReplication(Replication):
             # What the table holds may be promised at once: the master need not wait for new data to hear of it.
             self._replica.prove_master()
             self._session.acknowledge(position)
+        if self._replica.is_too_slow:
+            self._bring_alone()
+
+    def _bring_alone(self) -> None:
+        """As much as comes while only this log waits: in the group it would hold up the others."""
+        bounds = self._log.bounds()
+        start = self._replica.position()
+        if start is None:
+            start = resolved(self._options.starting_offset, bounds, self._log)
+        check_within(OffsetRange(start, start), bounds, log=self._log_id)
+        end = self._log.end_of_batch(start, bounds.end, self._options.max_bytes_per_trigger)
+        if start < end:
+            self.took([self._replica.bring(OffsetRange(start, end))])
 
     def took(self, results: Sequence[BatchResult]) -> None:
         self._losses.count(incident.condition for result in results for incident in result.incidents)

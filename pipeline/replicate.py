@@ -18,7 +18,7 @@ from pipeline.progress import ENDED, Phase, Progress
 from pipeline.replication import Replication
 from sinks.steps import Step
 from sinks.tables import KAFKA_LOG, LOG, TableSpec
-from sources.errors import ConfigurationError, LogtwinError, NotAlone
+from sources.errors import ConfigurationError, NotAlone, of_log
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +101,8 @@ class Job:
     def _begin(self, one: Replication) -> None:
         try:
             one.start()
-        except LogtwinError as error:
+        except Exception as failure:  # noqa: BLE001 - whatever it is, it is this log's
+            error = of_log(failure, one.id)
             # A job of one log has nothing to wait for: whoever started it should know at once. But what is in its
             # way for a while, by its own replica's doing, it waits for.
             is_alone = len(self.logs) == 1 and not isinstance(error, NotAlone)
@@ -140,12 +141,15 @@ class Job:
         return all(one.phase in ENDED for one in self.logs)
 
     def _poll_one(self, one: Replication) -> None:
-        """Says at once what ended one while others go on."""
-        if one.poll(time.monotonic()) is Phase.FAILED:
-            self._announce(one)
+        """Says at once what ended one while others go on. What is no LogtwinError is a defect, and ends the log."""
+        try:
+            one.poll(time.monotonic())
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this log's
+            one.fail(of_log(error, one.id), for_good=True)
+        self._announce(one)
 
     def _raise_of(self, done: Future[None] | None) -> None:
-        """What is no LogtwinError is a defect, and ends the job."""
+        """A log that could not even be ended ends the job."""
         if done is not None:
             done.result()
 

@@ -6,7 +6,7 @@ becomes incidents, one for each stretch of the same condition, and holes of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sinks.continuity import Link
@@ -16,7 +16,9 @@ from sinks.handshake import Replay, decide
 from sinks.holes import joined
 from sinks.incidents import Action, Incident
 from sinks.ledger import STREAM, LedgerRow
+from sinks.log_state import LogState
 from sinks.split_report import Damaged, SplitReport, Written
+from sinks.steps import BatchResult, Step
 from sources.offsets import Offset, OffsetRange
 
 
@@ -62,6 +64,17 @@ class ProvenBatch:
 
     def ledger(self, committed_at_us: int, origin: str = STREAM) -> list[LedgerRow]:
         return [_ledger_row(piece, committed_at_us, origin) for piece in self.written]
+
+    def result(self, to: LogState, durations_s: Mapping[Step, float] | None = None) -> BatchResult:
+        """What it came to, once it is committed and the log is at `to`."""
+        return BatchResult(
+            range=self.range,
+            records=self.records,
+            bytes=sum(row.bytes for row in to.ledger),
+            is_overlap=self.is_overlap,
+            durations_s=dict(durations_s or {}),
+            incidents=to.incidents,
+        )
 
     def incidents(self, detected_at_us: int) -> list[Incident]:
         return [_incident(stretch, detected_at_us) for stretch in _stretches(self.damaged, _is_alike)]

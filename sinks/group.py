@@ -14,8 +14,7 @@ Spark, and the storage of the tables.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
@@ -26,6 +25,7 @@ from sinks.coverage import one_batch
 from sinks.handshake import Replay
 from sinks.kernel import KernelTable
 from sinks.position import Move, Positions
+from sinks.reading_turns import entered, leave
 from sinks.replica import Replica
 from sinks.split_job import discard_files, planned, run_splits
 from sinks.split_report import SplitReport
@@ -33,11 +33,8 @@ from sinks.steps import BatchResult, Clock, Step, no_step
 from sinks.tables import LOG, TableSpec
 from sinks.tasks import SplitWriter
 from sinks.warehouse import absolute
-from sources.errors import LogtwinError
+from sources.errors import LogtwinError, of_log
 from sources.master import PlanFailed, PlannedSplit
-
-TURNS_AT_ONCE = 16
-"""Masters that are asked for a turn to read at the same time: each answer is awaited."""
 
 Outcome = BatchResult | LogtwinError
 """What a batch did for one log, or why it did nothing."""
@@ -76,8 +73,10 @@ class Group:
         for part in _open(parts):
             with part.owning():
                 part.begin(lost=part.replica.lost_in(on))
-        with _turns(_open(parts)) as reading:
-            self._read(batch.sparkSession, reading)
+        reading = _open(parts)
+        patience_s = self._patience_s if len(reading) > 1 else None
+        with _turns(reading, patience_s) as inside:
+            self._read(batch.sparkSession, inside, patience_s)
         for part in _open(parts):
             with part.owning():
                 part.prove()
@@ -87,12 +86,9 @@ class Group:
             self._step(Step.FILES, clock)
             moved, lost = self._positions.commit(on, [part.moved for part in moving])
             for part in moving:
-                if part.replica.log_id not in moved:
-                    part.outcome = lost.get(part.replica.log_id) or part.replica.acknowledge_again()
+                part.landed(lost.get(part.replica.log_id), has_moved=part.replica.log_id in moved)
         moving = _open(parts)
         if moving:
-            for part in moving:
-                part.replica.moved(part.moved)
             self._step(Step.COMMIT, clock)
             self._follow(moving, clock)
         elif any(isinstance(part.outcome, BatchResult) for part in parts):
@@ -107,10 +103,9 @@ class Group:
         on = self._positions.newest()
         return {str(one.log_id): error for one in replicas if (error := one.lost_in(on)) is not None}
 
-    def _read(self, spark: SparkSession, parts: Sequence[_Part]) -> None:
+    def _read(self, spark: SparkSession, parts: Sequence[_Part], patience_s: float | None) -> None:
         if not parts:
             return
-        patience_s = self._patience_s if len(parts) > 1 else None
         write = SplitWriter({part.log_id: part.replica.log_writer(patience_s) for part in parts})
         reports: dict[str, list[SplitReport]] = {part.log_id: [] for part in parts}
         for report in run_splits(spark, [split for part in parts for split in part.splits], write):
@@ -178,8 +173,8 @@ class _Part:
         """What goes wrong inside is this log's alone."""
         try:
             yield
-        except LogtwinError as error:
-            self.outcome = error.at(self.log_id)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this log's
+            self.outcome = of_log(error, self.log_id)
 
     def begin(self, lost: LogtwinError | None) -> None:
         if lost is not None:
@@ -194,19 +189,19 @@ class _Part:
         else:
             self.move = self.replica.move(self.proven)
 
+    def landed(self, lost: LogtwinError | None, *, has_moved: bool) -> None:
+        """The commit is made: with this log's part, unless that was `lost`, or shares a file with one that was."""
+        if has_moved:
+            self.replica.moved(self.moved)
+        else:
+            self.outcome = lost or self.replica.acknowledge_again()
+
     def result(self, clock: Clock) -> BatchResult:
         """Of one that moved."""
         proven, moved = self.proven, self.moved.to
         if proven is None:
             raise ValueError(f"{self.log_id} does not move")
-        return BatchResult(
-            range=proven.range,
-            records=proven.records,
-            bytes=sum(row.bytes for row in moved.ledger),
-            is_overlap=proven.is_overlap,
-            durations_s=clock.durations_s,
-            incidents=moved.incidents,
-        )
+        return proven.result(moved, clock.durations_s)
 
 
 def _parts(batch: DataFrame, replicas: Mapping[str, Replica]) -> list[_Part]:
@@ -229,38 +224,18 @@ def _open(parts: Iterable[_Part]) -> list[_Part]:
 
 
 @contextmanager
-def _turns(parts: Sequence[_Part]) -> Iterator[list[_Part]]:
+def _turns(parts: Sequence[_Part], within_s: float | None) -> Iterator[list[_Part]]:
     """Those of `parts` that may read inside, as it is their turn at their masters. Each master is asked by itself."""
     turns = [part.replica.reading() for part in parts]
-    with ThreadPoolExecutor(max(1, min(len(parts), TURNS_AT_ONCE)), "turn to read") as pool:
-        failures = list(pool.map(_entered, turns))
-    for part, failure in zip(parts, failures, strict=True):
-        part.outcome = None if failure is None else failure.at(part.log_id)
-    entered = [(part, turn) for part, turn in zip(parts, turns, strict=True) if part.outcome is None]
+    for part, failure in zip(parts, entered(turns, within_s), strict=True):
+        part.outcome = None if failure is None else of_log(failure, part.log_id)
+    inside = [(part, turn) for part, turn in zip(parts, turns, strict=True) if part.outcome is None]
     try:
-        yield [part for part, _ in entered]
+        yield [part for part, _ in inside]
     except BaseException as error:
-        for _, turn in entered:
-            _leave(turn, error)
+        for _, turn in inside:
+            leave(turn, error)
         raise
-    for part, turn in entered:
+    for part, turn in inside:
         errors = (report.error for report in part.reports)
-        _leave(turn, next((error for error in errors if error is not None and error.is_transient), None))
-
-
-def _entered(turn: AbstractContextManager[None]) -> LogtwinError | None:
-    """Enter it; what kept one from that."""
-    try:
-        turn.__enter__()
-    except LogtwinError as error:
-        return error
-    return None
-
-
-def _leave(turn: AbstractContextManager[None], error: BaseException | None) -> None:
-    """Give it back. Where reading failed in mid-stream its connections may linger, and the session has to know."""
-    if error is None:
-        turn.__exit__(None, None, None)
-        return
-    with suppress(type(error)):
-        turn.__exit__(type(error), error, None)
+        leave(turn, next((error for error in errors if error is not None and error.is_transient), None))

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from sinks.batch_proof import ProvenBatch, prove_batch
@@ -27,15 +28,17 @@ from sinks.position import LogTable, Move, Positions
 from sinks.split_job import discard_files
 from sinks.split_report import SplitReport
 from sinks.steps import BatchResult
+from sinks.storage_errors import failed_by
 from sinks.tables import log_table
 from sinks.tasks import LogWriter
 from sinks.warehouse import absolute, ensure_tables
-from sources.errors import MasterSilent, ReplicaError, TakenOver, naming
-from sources.master import MasterLog, Session
+from sources.errors import LogtwinError, MasterError, ReplicaError, TakenOver, naming
+from sources.master import MasterLog, PlannedSplit, Session
 from sources.offsets import LogId, Offset, OffsetRange
 
+FIRST_PATIENCE_S = 2.0
 MOST_PATIENCE_S = 30.0
-"""A batch waits for no log longer than that."""
+"""How long is waited for a record of one log alone: twice as long each time that none came, up to this."""
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +68,7 @@ class Replica:
         self._keyed_state = KeyedStateFollower(spark, self._warehouse, master)
         self._state: LogState | None = None
         self._received: Offset | None = None
-        self._fruitless = 0  # batches in a row that its master sent nothing for
+        self._fruitless = 0  # attempts in a row that its master sent nothing for
 
     def open(self) -> Offset | None:
         """Make the tables, take the log, restore what its newest commit owes. Returns the position, None if fresh.
@@ -154,17 +157,55 @@ class Replica:
         return self._session.reading()
 
     def log_writer(self, patience_s: float | None = None) -> LogWriter:
-        """What a task needs to read and write a part of this log. `patience_s` of a log that brought nothing the last
-        times is longer: a record may be larger than what comes in that time.
-        """
+        """What a task needs to read and write a part of this log; its master has `patience_s`."""
         mine = self._opened()
-        longer_s = None if patience_s is None else min(patience_s * 2.0**self._fruitless, MOST_PATIENCE_S)
         master = self._master.continuing(mine.known)
-        return LogWriter(master, mine.epoch, mine.offset, mine.link, self._warehouse, longer_s)
+        return LogWriter(master, mine.epoch, mine.offset, mine.link, self._warehouse, patience_s)
+
+    @property
+    def is_too_slow(self) -> bool:
+        """Whether the time that a group had for it brought nothing: a record may be larger than what comes in that."""
+        return self._fruitless > 0
+
+    def bring(self, batch: OffsetRange) -> BatchResult:
+        """One batch of this log by itself, read in this process: it is waited for longer than a group can wait.
+
+        Raises what reading raises, and what a commit does.
+        """
+        patience_s = min(FIRST_PATIENCE_S * 2.0 ** (self._fruitless - 1), MOST_PATIENCE_S)
+        slow = self._fruitless
+        with self._session.reading():
+            reports = [self._read(batch, patience_s)]
+        try:
+            proven = self.proven(reports)
+        except LogtwinError:
+            discard_files(self._warehouse, reports)
+            raise
+        if proven is None:
+            return self.acknowledge_again()
+        self._fruitless = slow  # the time was right; whether that of a group is, it finds out
+        move, held = self.move(proven), self._table.read()
+        self._table.check(held, move.mine)
+        self._table.commit(held, move.to, move.files, move.lost)
+        self.moved(move)
+        self.acknowledge()
+        self._bookkeeping.settle({self.log_id: move.to})
+        self.follow()
+        self._run_hooks()
+        return proven.result(move.to)
+
+    def _read(self, batch: OffsetRange, patience_s: float) -> SplitReport:
+        try:
+            return self.log_writer(patience_s).report(PlannedSplit(str(self.log_id), batch, batch))
+        except (OSError, pa.ArrowException) as error:
+            raise failed_by(error)(
+                "what was read cannot be written", log=self.log_id, offset=batch.start, found=error
+            ) from error
 
     def proven(self, reports: Sequence[SplitReport]) -> ProvenBatch | None:
         """What the tasks report, proven; None where nothing of it is new. Raises a task's error, Gap, CoverageError."""
-        self._fruitless = self._fruitless + 1 if any(isinstance(one.error, MasterSilent) for one in reports) else 0
+        errors = [one.error for one in reports if isinstance(one.error, MasterError) and one.error.is_transient]
+        self._fruitless = self._fruitless + 1 if errors else 0
         with naming(self.log_id):
             proven = prove_batch(reports, self.position())
         if proven is not None:

@@ -28,7 +28,7 @@ from sinks.split_files import Pending, SplitFiles
 from sinks.split_report import SplitReport
 from sinks.tables import log_table
 from sources.errors import BelowMinimum, LogtwinError, MasterSilent, across_processes
-from sources.master import Chunk, Damage, MasterLog, PlannedSplit
+from sources.master import Chunk, Damage, MasterLog, PlannedSplit, TimeIsUp
 from sources.offsets import Offset, OffsetRange
 from sources.splits import WORTH_A_TASK_BYTES
 
@@ -56,16 +56,12 @@ class SplitWriter:
         if split.owned == split.batch:
             return log.write(split, shared)
         # Of a log with several splits one may come to nothing, and what it shared a file with would, too.
-        with self._shared() as own:
-            report = log.write(split, own)
-            own.finish()
-            return report
+        report = log.report(split)
+        return lambda: report
 
     def _shared(self) -> SharedFile:
         """All logs of a job have the same table."""
-        one = next(iter(self.logs.values()))
-        table = log_table(one.master.log_id)
-        return SharedFile(table, table.path(one.warehouse))
+        return next(iter(self.logs.values())).new_file()
 
     def _at_once(self, splits: Sequence[PlannedSplit]) -> int:
         """How many are read side by side: what they hold in memory adds up."""
@@ -87,6 +83,17 @@ class LogWriter:
     link: Link | None
     warehouse: str
     patience_s: float | None = None
+
+    def new_file(self) -> SharedFile:
+        table = log_table(self.master.log_id)
+        return SharedFile(table, table.path(self.warehouse))
+
+    def report(self, planned: PlannedSplit) -> SplitReport:
+        """`write` of a split that shares no file."""
+        with self.new_file() as own:
+            report = self.write(planned, own)
+            own.finish()
+            return report()
 
     def write(self, planned: PlannedSplit, shared: SharedFile) -> Pending:
         """What became of a split of this log; what went wrong travels in it, so that no other log hears of it."""
@@ -110,14 +117,16 @@ class LogWriter:
         owned = clip(split, decision.range)
         if owned.is_empty:
             return nothing
+        is_first = owned.start == decision.range.start
         with SplitFiles(self.master, self.epoch, self.warehouse, owned, shared) as files:
-            for piece in self._read(owned, is_first=owned.start == decision.range.start):
-                files.add(piece)
-            if self.patience_s is None or files.reached >= owned.end:
-                return files.finish(split, batch)
-            if files.reached == owned.start:
-                raise _nothing_came(self.master, owned, self.patience_s)
-            return files.finish(split, batch, until=files.reached)
+            try:
+                for piece in self._read(owned, is_first=is_first):
+                    files.add(piece)
+            except TimeIsUp as late:
+                if is_first and files.reached == owned.start:
+                    raise _nothing_came(self.master, owned, self.patience_s) from late
+                return files.finish(split, batch, until=files.reached)
+            return files.finish(split, batch)
 
     def _read(self, owned: OffsetRange, *, is_first: bool) -> Iterator[Chunk | Damage]:
         if self.link is not None and self.link.end == owned.start:
@@ -131,9 +140,9 @@ class LogWriter:
             first = first_behind(link, pieces, self.master.lengths)
         except BelowMinimum:  # the master's retention took the record: there is nothing to compare with any more
             return self._hurried.read(owned, committed=self.position, boundary=True)
-        if first is None and self.patience_s is None:
+        if first is None:
             raise link.broken("nothing")
-        return pieces if first is None else chain([first], pieces)
+        return chain([first], pieces)
 
     @property
     def _hurried(self) -> MasterLog:
@@ -150,12 +159,12 @@ def _defect(master: MasterLog, owned: OffsetRange, error: Exception) -> LogtwinE
     )
 
 
-def _nothing_came(master: MasterLog, owned: OffsetRange, patience_s: float) -> MasterSilent:
+def _nothing_came(master: MasterLog, owned: OffsetRange, patience_s: float | None) -> MasterSilent:
     return MasterSilent(
         "no record came in the time that a batch of several logs has",
         log=master.log_id,
         offset=owned.start,
-        expected=f"one within {patience_s:g} s",
+        expected=f"one within {patience_s or 0:g} s",
         found="none",
         hint=f"Check the way to {master.place}. It is given more time when it is tried again.",
     )

@@ -42,6 +42,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -267,6 +268,14 @@ def error_from(facts: dict[str, Any]) -> LogtwinError:
     facts = dict(facts)
     kind = error_types().get(facts.pop("type"), LogtwinError)
     return kind(facts.pop("problem"), **facts)
+
+
+def of_log(error: Exception, log: object) -> LogtwinError:
+    """`error`, met with one of several logs, as that log's alone: also what nobody thought of ends no other one."""
+    if isinstance(error, LogtwinError):
+        return error.at(log)
+    found = "".join(traceback.format_exception(error))[-2000:].strip()
+    return LogtwinError("something unforeseen failed", log=log, found=found, hint="This is a defect: please report it.")
 
 
 @contextmanager

@@ -34,7 +34,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, f
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from sources.errors import ConfigurationError, LogtwinError, across_processes
+from sources.errors import ConfigurationError, across_processes, of_log
 from sources.group_offsets import GroupOffset
 from sources.group_watch import GroupWatch, Pace
 from sources.lookout import Lookout, OneLog
@@ -227,5 +227,5 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def _splits(log: MasterLog, log_id: str, batch: OffsetRange, cores: int) -> Sequence[Planned]:
     try:
         return [PlannedSplit(log_id, batch, owned) for owned in log.plan(batch, cores=cores)]
-    except LogtwinError as error:
-        return [PlanFailed(log_id, error.at(log_id))]
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is this log's
+        return [PlanFailed(log_id, of_log(error, log_id))]

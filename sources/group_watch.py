@@ -17,7 +17,7 @@ from typing import Final, Literal
 
 from sources import standing
 from sources.asking import Asker
-from sources.errors import LogtwinError, MasterSilent
+from sources.errors import LogtwinError, MasterSilent, of_log
 from sources.lookout import Lookout
 from sources.master import MasterLog
 from sources.offsets import OffsetRange
@@ -213,8 +213,8 @@ class GroupWatch:
         for log_id, share in shares(sizes, budget_bytes).items():
             try:
                 batches[log_id] = _part(self._logs[log_id].log, found[log_id], share)
-            except LogtwinError as error:
-                self._logs[log_id].error = error.at(log_id)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is this log's
+                self._logs[log_id].error = of_log(error, log_id)
         news = {log_id: one.news for log_id, one in self._logs.items()}
         errors = {log_id: error for log_id, error in news.items() if error is not None}
         for log_id in errors:

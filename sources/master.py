@@ -201,7 +201,7 @@ class MasterView:
 
 
 class TimeIsUp(Exception):
-    """Inside a master's own reading: what has come is all that is waited for (`MasterLog.hurried`)."""
+    """Of who reads in a hurry (`MasterLog.hurried`): what has come is all that is waited for."""
 
 
 class Session(Protocol):
@@ -348,8 +348,8 @@ class MasterLog(Protocol):
     def hurried(self, patience_s: float) -> MasterLog:
         """The same log, but `read` waits for its master no longer than `patience_s` after it has begun.
 
-        Then it ends with the last whole record that has come, short of the end of what was asked for, maybe with none.
-        Files are there or not, and are read as ever.
+        Then it raises TimeIsUp behind the last whole record that has come: who ends without it has read all that there
+        is. Files are there or not, and are read as ever.
         """
 
     def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Generator[memoryview]:

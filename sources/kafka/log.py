@@ -24,7 +24,7 @@ from sources.kafka.options import TopicOptions
 from sources.kafka.partition import KafkaPartition
 from sources.kafka.session import PartitionSession
 from sources.kafka.topic import KafkaTopic, open_topic
-from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, MasterView, Session
+from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, MasterView, Session, TimeIsUp
 from sources.master_topic import partition_log, topic_and_number
 from sources.metadata import Fetched
 from sources.offsets import LogId, Offset, OffsetRange
@@ -123,8 +123,8 @@ class KafkaLog:
         after = self.known.mark if self.known.offset == owned.start else None
         for piece in self._partition().read(owned, after_epoch=after):
             yield piece
-            if ends_s is not None and time.monotonic() >= ends_s:
-                return
+            if ends_s is not None and time.monotonic() >= ends_s and piece.covered.end < owned.end:
+                raise TimeIsUp
 
     def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Generator[memoryview]:
         """The canonical bytes of the records in `wanted`."""

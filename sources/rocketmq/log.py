@@ -226,7 +226,9 @@ class RocketMQLog:
         return self
 
     def hurried(self, patience_s: float) -> RocketMQLog:
-        return replace(self, patience_s=patience_s)
+        """As the contract says. Each question to the broker, and the way to it, has as much time; and one attempt."""
+        timeout_ms = min(self.connect_timeout_ms, max(1, round(patience_s * 1000)))
+        return replace(self, patience_s=patience_s, connect_timeout_ms=timeout_ms, connect_attempts=1)
 
     def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Generator[memoryview]:
         if wanted.is_empty:

@@ -9,7 +9,7 @@ to twice that limit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sources.errors import CorruptRecord
@@ -60,13 +60,9 @@ class StreamReader:
     def read(self, pieces: Iterator[bytes], owned: OffsetRange, *, boundary: bool) -> Iterator[Chunk | Damage]:
         """`MasterLog.read` of a stream, without end, that begins at byte ``owned.start`` of the log.
 
-        Takes from `pieces` only what the log is known to hold. Ends with the last whole record that has come where
-        these end by TimeIsUp. Raises CorruptRecord, and what `pieces` raises.
+        Takes from `pieces` only what the log is known to hold. Where these end by TimeIsUp the whole records that have
+        come are given before that is raised. Raises CorruptRecord, and what `pieces` raises.
         """
-        with suppress(TimeIsUp):
-            yield from self._read(pieces, owned, boundary=boundary)
-
-    def _read(self, pieces: Iterator[bytes], owned: OffsetRange, *, boundary: bool) -> Iterator[Chunk | Damage]:
         source = _Stream(pieces, owned, self.limits, self.log_end, searched=self.searched)
         if not boundary and self.past_damage:
             source.skip_to_record()

@@ -25,6 +25,7 @@ class Turns:
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._changed = threading.Condition()
+        self._reader = threading.Lock()  # held by who reads, or waits for it: a turn that nobody wants comes to its end
         self._readers = False
         self._session_counts = False
         self._lost_at = float("-inf")  # when a connection was last left without knowing that it ended
@@ -37,18 +38,19 @@ class Turns:
     def of_readers(self, forgotten_after_s: float | None) -> Iterator[None]:
         """The tasks read inside; None: they need no turn of their own, because nobody counts connections.
 
-        Waits until the session's connection has ended and the quiet time, if any, is over. Raises MasterUnreachable
-        when the session is closed meanwhile.
+        Waits until the session's connection has ended and the quiet time, if any, is over, and for whoever else of the
+        job reads. May be left in another thread. Raises MasterUnreachable when the session is closed meanwhile.
         """
-        with self._changed:
-            self._quiet_s = 0.0 if forgotten_after_s is None else forgotten_after_s
-        try:
-            if forgotten_after_s is not None:
-                self._hand_over()
-            with self._noting_a_loss():
-                yield
-        finally:
-            self._take_back()
+        with self._reader:
+            with self._changed:
+                self._quiet_s = 0.0 if forgotten_after_s is None else forgotten_after_s
+            try:
+                if forgotten_after_s is not None:
+                    self._hand_over()
+                with self._noting_a_loss():
+                    yield
+            finally:
+                self._take_back()
 
     def close(self) -> None:
         """Ends all waiting."""

@@ -9,7 +9,7 @@ import hashlib
 import pickle
 import random
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import pairwise
@@ -23,7 +23,7 @@ from sources.kafka.connection import connected
 from sources.kafka.isolation import Isolation
 from sources.kafka.partition import KafkaPartition
 from sources.kafka.topics import topics_matching, topics_named
-from sources.master import Chunk
+from sources.master import Chunk, Damage
 from sources.offsets import Offset, OffsetRange
 from tests.patience import wait_until
 from tests.peers.kafka import VERSIONS, KafkaBroker, kafka_cluster
@@ -96,11 +96,15 @@ def a_record(chance: random.Random) -> Record:
     return Record(None if is_tombstone else value, key, headers, chance.choice((None, 0, 1_700_000_000_123)))
 
 
+def sound(pieces: Iterable[Chunk | Damage]) -> Iterator[Chunk]:
+    for piece in pieces:
+        assert isinstance(piece, Chunk)
+        yield piece
+
+
 def read(partition: KafkaPartition, owned: OffsetRange, after_epoch: int | None = None) -> list[Chunk]:
     """The chunks of `owned`, which join and cover exactly that."""
-    pieces = list(partition.read(owned, after_epoch=after_epoch))
-    chunks = [piece for piece in pieces if isinstance(piece, Chunk)]
-    assert len(chunks) == len(pieces)
+    chunks = list(sound(partition.read(owned, after_epoch=after_epoch)))
     edges = [chunk.covered for chunk in chunks]
     assert [edge.start for edge in edges] + [owned.end] == [owned.start] + [edge.end for edge in edges]
     for chunk in chunks:
@@ -288,7 +292,7 @@ def test_a_broker_that_restarts_while_it_is_read_is_waited_for(broker: KafkaBrok
         for number in range(30):
             send(through, "restarted", [Record(b"%d" % number)])
     partition = partition_of(broker, "restarted", chunk_bytes=1)
-    chunks = partition.read(OffsetRange(Offset(0), Offset(30)))
+    chunks = sound(partition.read(OffsetRange(Offset(0), Offset(30))))
     found = [next(chunks) for _ in range(10)]
     broker.stop()
     with ThreadPoolExecutor(1) as elsewhere:
@@ -355,7 +359,7 @@ def test_the_partition_is_followed_to_its_next_leader(tmp_path: Path) -> None:
             for number in range(30):
                 send(through, "led", [Record(b"%d" % number)])
         partition = partition_of(first, "led", chunk_bytes=1)
-        chunks = partition.read(OffsetRange(Offset(0), Offset(30)))
+        chunks = sound(partition.read(OffsetRange(Offset(0), Offset(30))))
         found = [next(chunks) for _ in range(10)]
         brokers[1].kill()
         found += chunks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,10 +13,10 @@ from pyspark.sql import SparkSession
 from sinks.continuity import Link
 from sinks.files import DataFile, FileWriter, new_name
 from sinks.incidents import Action, Incident
-from sinks.kernel import KernelTable
+from sinks.kernel import KernelConflict, KernelTable, Snapshot
 from sinks.ledger import LedgerRow
 from sinks.log_state import LogState, Writer
-from sinks.position import Held, LogTable
+from sinks.position import Held, LogTable, Move, Positions
 from sinks.tables import LOG
 from sinks.warehouse import ensure_tables
 from sources.errors import ReplicaError, TakenOver
@@ -209,6 +210,120 @@ def test_a_commit_that_landed_unheard_is_a_success(spark: SparkSession, path: st
     table.commit(held, state, [file])
     table.commit(held, state, [file])
     assert offsets(tmp_path) == [0, 100, 200, 300, 400]
+
+
+# --- several logs in one commit
+
+
+class Moving:
+    """Logs of one run that are about to move from 0 to 500, by name, and the version that they were found at."""
+
+    def __init__(self, spark: SparkSession, path: str, *names: str) -> None:
+        self.path = path
+        self.positions = Positions(KernelTable(spark, path))
+        self.tables = {name: LogTable(spark, path, LogId("rocketmq", name)) for name in names}
+        claims = {name: table.claim(Writer.of_this_process()) for name, table in self.tables.items()}
+        self.on = self.positions.newest()
+        self.moves = {name: self._move(self.tables[name], mine) for name, mine in claims.items()}
+
+    def _move(self, table: LogTable, mine: LogState, lost: tuple[OffsetRange, ...] = ()) -> Move:
+        to = mine.moved_to(Offset(500), first=Offset(0), ledger=[])
+        return Move(table, mine, to, [file_of(self.path, 0, 5)], lost)
+
+    def losing(self, name: str, lost: OffsetRange) -> None:
+        self.moves[name] = self._move(self.tables[name], self.moves[name].mine, (lost,))
+
+    def commit(self) -> list[str]:
+        """Which were lost."""
+        moved, lost = self.positions.commit(self.on, list(self.moves.values()))
+        assert moved.isdisjoint(lost)
+        return [log.name for log in lost]
+
+    def states(self) -> dict[str, int | None]:
+        found = {name: table.read().state for name, table in self.tables.items()}
+        return {name: None if state is None else state.offset for name, state in found.items()}
+
+
+@pytest.mark.spark
+def test_logs_that_nobody_disturbs_move_in_one_version(spark: SparkSession, path: str, tmp_path: Path) -> None:
+    moving = Moving(spark, path, "a", "b", "c")
+    moving.losing("c", OffsetRange(Offset(100), Offset(200)))
+    assert moving.commit() == []
+    newest = moving.positions.newest()
+    assert newest.version == moving.on.version + 1
+    assert moving.states() == {"a": 500, "b": 500, "c": 500}
+    assert [newest.transaction_version(f"logtwin/rocketmq/{name}@0") for name in "abc"] == [500, 500, 500]
+    assert [len(table.read().holes.ranges) for table in moving.tables.values()] == [0, 0, 1]
+    assert offsets(tmp_path) == sorted([0, 100, 200, 300, 400] * 3)
+
+
+@pytest.mark.spark
+def test_what_another_run_took_stays_out_and_the_others_move(spark: SparkSession, path: str, tmp_path: Path) -> None:
+    moving = Moving(spark, path, "a", "b", "c")
+    moving.tables["b"].claim(Writer.of_this_process())
+    assert moving.commit() == ["b"]
+    assert moving.states() == {"a": 500, "b": None, "c": 500}
+    assert moving.positions.newest().transaction_version("logtwin/rocketmq/b@0") is None
+    assert offsets(tmp_path) == sorted([0, 100, 200, 300, 400] * 2)
+
+
+@pytest.mark.spark
+def test_where_all_were_taken_there_is_no_commit(spark: SparkSession, path: str) -> None:
+    moving = Moving(spark, path, "a", "b")
+    for table in moving.tables.values():
+        table.claim(Writer.of_this_process())
+    version = moving.positions.newest().version
+    assert moving.commit() == ["a", "b"]
+    assert moving.positions.newest().version == version
+
+
+@pytest.mark.spark
+def test_logs_that_are_taken_while_it_is_tried_again_leave_it_one_by_one(
+    spark: SparkSession, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moving = Moving(spark, path, "a", "b", "c")
+    taken = iter("abc")
+    attempt = Positions._attempt
+
+    def take_one_first(self: Positions, on: Snapshot, moves: Sequence[Move]) -> None:
+        if len(moves) > 1:
+            moving.tables[next(taken)].claim(Writer.of_this_process())
+        attempt(self, on, moves)
+
+    monkeypatch.setattr(Positions, "_attempt", take_one_first)
+    assert moving.commit() == ["a", "b"]
+    assert moving.states() == {"a": None, "b": None, "c": 500}
+    assert offsets(tmp_path) == [0, 100, 200, 300, 400]
+
+
+@pytest.mark.spark
+def test_a_commit_of_several_that_landed_unheard_is_a_success_whoever_came_after_it(
+    spark: SparkSession, path: str, tmp_path: Path
+) -> None:
+    moving = Moving(spark, path, "a", "b")
+    assert moving.commit() == []
+    moving.tables["b"].claim(Writer.of_this_process())
+    assert moving.commit() == []
+    assert moving.states() == {"a": 500, "b": 500}
+    assert offsets(tmp_path) == sorted([0, 100, 200, 300, 400] * 2)
+
+
+@pytest.mark.spark
+def test_other_runs_commits_are_stepped_over_and_a_table_that_only_refuses_is_an_error(
+    spark: SparkSession, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moving, others = Moving(spark, path, "a", "b"), Moving(spark, path, "x", "y")
+    assert others.commit() == []
+    assert moving.commit() == []
+    assert (moving.states(), others.states()) == ({"a": 500, "b": 500}, {"x": 500, "y": 500})
+
+    def refuse(*_: object) -> None:
+        raise KernelConflict("always")
+
+    left = Moving(spark, path, "c", "d")
+    monkeypatch.setattr(Positions, "_attempt", refuse)
+    with pytest.raises(ReplicaError, match="refuses the commit"):
+        left.commit()
 
 
 @pytest.mark.spark

@@ -144,14 +144,15 @@ def test_splits_that_are_cut_at_records(spark: SparkSession, tmp_path: Path) -> 
     assert len(ledger(tmp_path)) == 4
 
 
-def test_a_batch_without_rows_does_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_batch_without_rows_names_no_log_and_is_nothing(spark: SparkSession, tmp_path: Path) -> None:
     session = RecordingSession()
     replica = opened(spark, tmp_path, MASTER, session)
     replica(ranges(spark, 0, 0), 0)
     assert session.promises == []
     replica(ranges(spark, 0, 100), 1)
     replica(ranges(spark, 100, 100), 2)
-    assert session.promises == [100]
+    assert (session.promises, session.readings) == ([100], 1)
+    assert table_position(spark, tmp_path) == 100
 
 
 def refused(spark: SparkSession, warehouse: Path, master: MemoryMaster, start: int, end: int) -> LogtwinError:
@@ -208,11 +209,11 @@ def test_a_master_that_is_away_comes_back_as_transient(spark: SparkSession, tmp_
     assert error.is_transient
 
 
-def test_any_other_failure_is_the_logs_and_called_a_defect(spark: SparkSession, tmp_path: Path) -> None:
+def test_any_other_failure_of_a_task_is_a_defect_that_names_the_log(spark: SparkSession, tmp_path: Path) -> None:
     error = refused(spark, tmp_path, Failing(SIZES, error=KeyError("a defect")), 100, 1000)  # type: ignore[arg-type]
-    assert (error.log, error.offset) == ("rocketmq/broker-a", 100)
-    assert str(error.found).endswith("KeyError: 'a defect'")
-    assert error.hint == "This is a defect: please report it."
+    assert (type(error), error.log, error.offset) == (LogtwinError, "rocketmq/broker-a", 100)
+    assert str(error.found).endswith("\nKeyError: 'a defect'")
+    assert not error.is_transient
 
 
 def test_splits_of_two_batches_are_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from sinks.spark_jobs import JobFacts, run_tasks
+from sinks.spark_jobs import JobFacts, run_shares, run_tasks
 from sources.errors import MasterSilent, ReplicaError, StorageUnreachable, across_processes
 
 pytestmark = pytest.mark.spark
@@ -55,6 +55,11 @@ def test_no_more_tasks_than_wanted_and_none_for_nothing(spark: SparkSession, tas
 
 def test_nothing_is_no_job(spark: SparkSession) -> None:
     assert run_tasks(spark, fail, [], FACTS) == []
+
+
+def test_each_task_has_the_share_that_was_meant_for_it(spark: SparkSession) -> None:
+    assert run_shares(spark, in_task, ["ab", "", "c"], FACTS) == [(0, "a"), (0, "b"), (2, "c")]
+    assert run_shares(spark, fail, [], FACTS) == []
 
 
 def test_an_error_of_ours_comes_back_as_it_was(spark: SparkSession) -> None:

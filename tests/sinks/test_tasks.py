@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -21,13 +25,16 @@ from sources.errors import (
     CoverageError,
     Gap,
     LogtwinError,
+    MasterSilent,
     MasterUnreachable,
     Rewritten,
     SegmentError,
 )
 from sources.loss import Condition
-from sources.master import PlannedSplit
-from sources.offsets import Offset, OffsetRange
+from sources.master import Chunk, Damage, PlannedSplit
+from sources.offsets import LogId, Offset, OffsetRange
+from tests.patience import PATIENCE_S
+from tests.sinks.groups import Slow
 from tests.sinks.memory_master import (
     Damaged,
     Doubling,
@@ -37,6 +44,7 @@ from tests.sinks.memory_master import (
     MemoryMaster,
     Overtaken,
     Rewriting,
+    Short,
     raw_bytes,
 )
 
@@ -62,8 +70,9 @@ def reports(
     master: MemoryMaster = MASTER,
     position: int | None = None,
     link: Link | None = None,
+    patience_s: float | None = None,
 ) -> list[SplitReport]:
-    log = LogWriter(master, 0, None if position is None else Offset(position), link, str(warehouse))
+    log = LogWriter(master, 0, None if position is None else Offset(position), link, str(warehouse), patience_s)
     write = SplitWriter({"rocketmq/broker-a": log})
     travelled = pickle.loads(pickle.dumps(write))  # noqa: S301 - ours
     return [SplitReport.from_json(report) for report in travelled(planned)]
@@ -324,3 +333,75 @@ def test_damage_that_has_no_name_is_never_passed(warehouse: Path) -> None:
     (report,) = reports(warehouse, splits((0, 500)), master)
     assert isinstance(report.error, SegmentError)
     assert files(warehouse) == []
+
+
+# --- in a hurry
+
+
+SLOW = Slow(SIZES, chunk_records=1, bytes_per_s=120)
+
+
+def test_what_has_come_in_time_is_reported_with_where_it_ends(warehouse: Path) -> None:
+    (report,) = reports(warehouse, splits((0, 500)), SLOW, patience_s=1.0)
+    assert [piece.covered.range for piece in report.written] == [span(0, 100)]
+    assert (report.until, report.error) == (100, None)
+    (report,) = reports(warehouse, splits((0, 500)), SLOW, patience_s=5.0)
+    assert ([piece.covered.range for piece in report.written], report.until) == ([span(0, 500)], None)
+
+
+def test_a_batch_of_which_nothing_came_is_an_error_and_a_later_split_is_none(warehouse: Path) -> None:
+    first, later = reports(warehouse, splits((100, 400), (400, 500), batch=(100, 500)), SLOW, 100, patience_s=0.01)
+    assert isinstance(first.error, MasterSilent)
+    assert (first.error.log, first.error.offset, first.error.expected) == (
+        "rocketmq/broker-a",
+        100,
+        "one within 0.01 s",
+    )
+    assert (later.error, later.written, later.until) == (None, (), 400)
+    assert files(warehouse) == []
+
+
+def test_a_link_that_has_not_come_yet_proves_nothing_and_accuses_nobody(warehouse: Path) -> None:
+    (report,) = reports(warehouse, splits((100, 500), batch=(100, 500)), SLOW, 100, link_at(10), patience_s=0.5)
+    assert isinstance(report.error, MasterSilent)
+    assert files(warehouse) == []
+
+
+def test_who_ends_too_soon_without_being_late_is_held_to_what_was_asked(warehouse: Path) -> None:
+    """Only a reader knows whether its time was up: a master whose end was misread is short in a hurry, too."""
+    (report,) = reports(warehouse, splits((0, 500)), Short(SIZES, stop=410), patience_s=1.0)
+    assert ([piece.covered.range for piece in report.written], report.until) == ([span(0, 410)], None)
+
+
+# --- several logs
+
+
+def test_the_splits_of_several_logs_are_read_side_by_side_and_reported_in_order(warehouse: Path) -> None:
+    meeting = threading.Barrier(3)
+    logs = {f"rocketmq/{name}": Meeting(SIZES, log_id=LogId("rocketmq", name), meeting=meeting) for name in "abc"}
+    write = SplitWriter({log_id: LogWriter(log, 0, None, None, str(warehouse)) for log_id, log in logs.items()})
+    given = [split for log_id in logs for split in splits((0, 500), log_id=log_id)]
+    found = [SplitReport.from_json(report) for report in write(given)]
+    assert [report.log_id for report in found] == list(logs)
+    assert [[piece.covered.range for piece in report.written] for report in found] == [[span(0, 500)]] * 3
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting(MemoryMaster):
+    """Sends once as many others are being read as there is room for at the meeting."""
+
+    meeting: threading.Barrier = field(default_factory=lambda: threading.Barrier(1))
+
+    def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
+        self.meeting.wait(PATIENCE_S)
+        yield from MemoryMaster.read(self, owned, committed=committed, boundary=boundary)
+
+
+def test_a_defect_is_one_splits_and_the_tables_storage_is_everybodys(warehouse: Path) -> None:
+    (report,) = reports(warehouse, splits((0, 500)), Failing(SIZES, error=KeyError("a defect")))  # type: ignore[arg-type]
+    assert type(report.error) is LogtwinError
+    assert "KeyError: 'a defect'" in str(report.error.found)
+    (warehouse / "log").rmdir()
+    (warehouse / "log").write_text("no folder")
+    with pytest.raises((OSError, pa.ArrowException)):
+        reports(warehouse, splits((0, 500)))

@@ -1,0 +1,167 @@
+"""A warehouse of the time when each log had a query of its own is opened and goes on: nothing doubled, nothing lost."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import tarfile
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from pipeline.config import Config, load
+from sinks.log_state import LogState
+from sinks.position import LogTable
+from sources.datasource import register
+from sources.dister.leader import EmbeddedLeader
+from sources.offsets import LogId
+from sources.registry import open_log
+from tests.dister.twin import Twin
+from tests.peers.kafka import VERSIONS, KafkaBroker
+from tests.peers.kafka_traffic import Record, producer, send
+from tests.peers.kafka_twin import assert_accounted, state_of
+from tests.peers.spark_kafka import assert_equal, consumed_by_spark, replicated
+from tests.pipeline.before_the_group import ARCHIVE, MESSAGES
+from tests.pipeline.faulty_log import FaultyLog
+from tests.pipeline.operator_at_work import Operator
+from tests.pipeline.running import replicate_now
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+MORE = 20
+NAMES = ("damaged", "repaired")
+
+
+class Found:
+    """What was unpacked, and is replicated on."""
+
+    def __init__(self, spark: SparkSession, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        with tarfile.open(ARCHIVE) as archive:
+            archive.extractall(folder, filter="data")
+        self.spark = spark
+        self.folder = folder
+        self.lake = folder / "lake"
+        self.operator = Operator(folder, capsys)
+        self.logs = {name: FaultyLog(folder / name) for name in NAMES}
+        self.shop = Twin(spark, folder / "shop", self.lake, "shop")
+        register(spark)
+        self.configure()
+
+    def configure(self, topic: str = "") -> None:
+        logs = [
+            f'[[logs]]\nid = "rocketmq/{name}"\npath = "{log.path}"\nmax_bytes_per_trigger = 5000\n'
+            for name, log in self.logs.items()
+        ]
+        logs.append(f'[[logs]]\nid = "dister/shop"\npath = "{self.shop.folder}"\n')
+        head = f'warehouse = "{self.lake}"\ntrigger_interval_s = 0.1\n'
+        self.operator.job.write_text("".join([head, *logs, topic]))
+
+    @property
+    def config(self) -> Config:
+        return load(self.operator.job)
+
+    def write_on(self) -> None:
+        moments = random.Random(7)
+        for log in self.logs.values():
+            log.append(moments, MORE)
+        with EmbeddedLeader(self.shop.folder, group="shop", seed=8) as leader:
+            for number in range(MORE):
+                leader.write({f"key-{number % 7}": f"new {number}"})
+
+    def state(self, name: str) -> LogState:
+        state = LogTable(self.spark, f"{self.lake}/log", LogId.parse(name)).read().state
+        assert state is not None
+        return state
+
+    def rebuilt(self, name: str) -> bytes:
+        """The bytes of a log, from the table alone."""
+        log = open_log(next(one for one in self.config.logs if one.id == f"rocketmq/{name}"))
+        rows = DeltaTable(self.lake / "log").to_pyarrow_table(filters=[("log_id", "=", f"rocketmq/{name}")])
+        whole = rows.sort_by("offset").select([*log.restored_from]).combine_chunks()
+        return b"".join(log.restore(batch) for batch in whole.to_batches())
+
+    def ledger(self, name: str) -> list[tuple[int, int, str]]:
+        rows = DeltaTable(self.lake / "ledger").to_pyarrow_table(filters=[("log_id", "=", f"rocketmq/{name}")])
+        kept = [row for row in rows.to_pylist() if row["deleted_at"] is None]
+        return sorted((row["start"], row["end"], row["checksum"]) for row in kept)
+
+    def assert_whole(self, name: str) -> None:
+        """The table is the master's log, once, and so says the ledger."""
+        log = self.logs[name].data()
+        assert self.rebuilt(name) == log
+        reached = 0
+        for start, end, checksum in self.ledger(name):
+            assert (start, checksum) == (reached, f"sha256:{hashlib.sha256(log[start:end]).hexdigest()}")
+            reached = end
+        assert reached == len(log)
+
+
+@pytest.fixture
+def found(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Found:
+    return Found(spark, tmp_path, capsys)
+
+
+def test_the_logs_go_on_and_every_proof_holds(found: Found) -> None:
+    before = {name: found.state(f"rocketmq/{name}") for name in NAMES}
+    assert {name: state.epoch for name, state in before.items()} == {"damaged": 0, "repaired": 1}
+    owed = found.ledger("damaged")[-1][1]
+    assert owed < (before["damaged"].offset or 0)  # its run was killed before the ledger
+    checkpoints = files_below(found.lake / "_checkpoints")
+    damaged = found.rebuilt("damaged")
+    hole = found.logs["damaged"].data().find(damaged[-50:]) + 50 - len(damaged)
+    assert hole > 0
+
+    found.write_on()
+    found.operator.replicates()
+    after = {name: found.state(f"rocketmq/{name}") for name in NAMES}
+    assert {name: (state.epoch, state.offset) for name, state in after.items()} == {
+        "damaged": (0, found.logs["damaged"].end),
+        "repaired": (1, found.logs["repaired"].end),
+    }
+    found.assert_whole("repaired")
+    found.shop.assert_equal()
+    assert len(found.rebuilt("damaged")) == len(found.logs["damaged"].data()) - hole
+    assert files_below(found.lake / "_checkpoints") == checkpoints  # nobody looks at them any more
+
+    said = json.loads(found.operator.must("status", "--json").out)["logs"]
+    assert {one["id"]: (one["position"], one["epoch"], one["phase"]) for one in said} == {
+        "rocketmq/damaged": (found.logs["damaged"].end, 0, "done"),
+        "rocketmq/repaired": (found.logs["repaired"].end, 1, "done"),
+        "dister/shop": (found.shop.position, 0, "done"),
+    }
+    assert "checksum_failure" in found.operator.must("incidents list").out
+    found.operator.must("coverage")
+    path = str(found.logs["damaged"].path)  # the master's disk was mended
+    found.operator.must("backfill", "--log", "rocketmq/damaged", "--path", path)
+    found.assert_whole("damaged")
+    found.operator.must("coverage")
+    found.operator.must("verify", "--restart")
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file() and "kafka" not in path.parts}
+
+
+@pytest.mark.peer
+def test_a_topic_goes_on_beside_them(spark: SparkSession, found: Found) -> None:
+    before = state_of(spark, found.lake, "orders")
+    for_ever = {"log.retention.ms": -1}
+    with KafkaBroker(VERSIONS[-1], found.folder / "kafka", for_ever) as broker:
+        found.configure(f'[[topics]]\ncluster = "test"\ntopics = ["orders"]\nservers = "{broker.server}"\n')
+        with producer(broker) as through:
+            for partition in range(2):
+                send(through, "orders", [Record(b"new %d" % number) for number in range(MORE)], partition)
+        found.write_on()
+        replicate_now(spark, found.config)
+        rows = assert_equal(replicated(spark, found.lake), consumed_by_spark(spark, broker, ["orders"]))
+    assert rows == 2 * (2 * MESSAGES + MORE)
+    assert_accounted(spark, found.lake, "orders")
+    after = state_of(spark, found.lake, "orders")
+    assert after.topic_id == before.topic_id
+    assert {number: one.offset for number, one in after.partitions.items()} == dict.fromkeys(range(2), rows // 2)
+    assert not list(found.lake.rglob("*.disagreed-*"))
+    found.assert_whole("repaired")
+    found.shop.assert_equal()

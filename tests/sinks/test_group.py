@@ -1,0 +1,327 @@
+"""Several logs in one batch: one commit for all of them, and what one meets is its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sinks.log_state import Writer
+from sinks.position import LogTable
+from sinks.steps import Step
+from sinks.tables import LOG
+from sources.errors import (
+    AboveMaximum,
+    CorruptRecord,
+    CoverageError,
+    Gap,
+    LogtwinError,
+    MasterRefused,
+    MasterSilent,
+    MasterUnreachable,
+    Rewritten,
+    TakenOver,
+)
+from sources.master import PlanFailed, Planned
+from sources.offsets import Offset
+from tests.sinks.groups import Members, Refusing, Slow, Tables, named, sound, span, splits
+from tests.sinks.memory_master import (
+    Damaged,
+    Failing,
+    Holed,
+    HoledInside,
+    MemoryMaster,
+    RecordingSession,
+    Rewriting,
+    Short,
+)
+
+pytestmark = pytest.mark.spark
+
+SIZES = (10, 90, 300, 5, 5, 90)  # records start at 0, 10, 100, 400, 405, 410 and end at 500
+
+
+class Killed(BaseException):
+    """The end of the process, as far as the code under test can tell."""
+
+
+def dying_after(step: Step) -> Callable[[Step], None]:
+    def die(reached: Step) -> None:
+        if reached is step:
+            raise Killed
+
+    return die
+
+
+def claimed_by_another(spark: SparkSession, warehouse: Path, name: str) -> None:
+    LogTable(spark, LOG.path(str(warehouse)), named(name)).claim(Writer.of_this_process())
+
+
+# --- together
+
+
+def test_logs_move_in_one_commit_and_each_account_is_right(spark: SparkSession, tmp_path: Path) -> None:
+    masters = sound("a", "b", sizes=SIZES) | {"c": Damaged(SIZES, log_id=named("c"), bad=(100,))}
+    members, tables = Members(spark, tmp_path, masters), Tables(spark, tmp_path)
+    before = tables.version("log"), tables.version("ledger")
+    members.apply(*splits("a", 0, 500, 150), *splits("b", 0, 150), *splits("c", 0, 500))
+    assert (tables.version("log"), tables.version("ledger")) == (before[0] + 1, before[1] + 1)
+    assert members.positions() == {"a": 500, "b": 400, "c": 500}  # the record at 100 reaches past the end of b's batch
+    assert members.promises == {"a": [500], "b": [400], "c": [500]}
+    tables.assert_one_copy(masters["a"], 500)
+    tables.assert_one_copy(masters["b"], 400)
+    tables.assert_one_copy(masters["c"], 500, but=[100])
+    assert len(tables.ledger("a")) == 2  # in the splits from 150 and from 450 no record starts
+    results = members.results
+    assert {name: (one.range, one.records, one.bytes) for name, one in results.items()} == {
+        "a": (span(0, 500), 6, 500),
+        "b": (span(0, 400), 3, 400),
+        "c": (span(0, 500), 5, 200),
+    }
+    assert [one.range for one in results["c"].incidents] == [span(100, 400)]
+    assert not results["a"].incidents
+
+
+def test_append_overlap_and_replay_in_one_batch(spark: SparkSession, tmp_path: Path) -> None:
+    masters = sound("a", "b", "c", sizes=SIZES)
+    members, tables = Members(spark, tmp_path, masters), Tables(spark, tmp_path)
+    members.bring(100)
+    members.apply(*splits("a", 100, 500), *splits("b", 10, 500), *splits("c", 0, 100))
+    assert members.positions() == {"a": 500, "b": 500, "c": 100}
+    assert {name: one.is_overlap for name, one in members.results.items()} == {"a": False, "b": True, "c": False}
+    assert members.results["c"].range == span(100, 100)
+    assert members.promises == {"a": [100, 500], "b": [100, 500], "c": [100, 100]}
+    for name, end in (("a", 500), ("b", 500), ("c", 100)):
+        tables.assert_one_copy(masters[name], end)
+
+
+def test_a_batch_of_replays_commits_nothing_and_acknowledges_again(spark: SparkSession, tmp_path: Path) -> None:
+    seen: list[Step] = []
+    members, tables = (
+        Members(spark, tmp_path, sound("a", "b", sizes=SIZES), on_step=seen.append),
+        Tables(spark, tmp_path),
+    )
+    members.bring(500)
+    before = tables.version("log"), tables.version("ledger")
+    seen.clear()
+    members.apply(*splits("a", 0, 500), *splits("b", 0, 100))
+    assert seen == [Step.ACKNOWLEDGE]
+    assert members.promises == {"a": [500, 500], "b": [500, 500]}
+    assert (tables.version("log"), tables.version("ledger")) == before
+
+
+def test_a_batch_of_nothing_is_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    seen: list[Step] = []
+    members = Members(spark, tmp_path, sound("a", "b", sizes=SIZES), on_step=seen.append)
+    members.apply()
+    assert (members.results, members.errors, seen) == ({}, {}, [])
+
+
+def test_what_is_planned_of_a_log_that_left_the_group_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
+    masters = sound("a", "gone", sizes=SIZES)
+    Members(spark, tmp_path, masters).bring(100)
+    members, tables = Members(spark, tmp_path, {"a": masters["a"]}), Tables(spark, tmp_path)
+    failed = PlanFailed("rocketmq/gone", MasterUnreachable("no connection"))
+    members.apply(*splits("a", 100, 500), *splits("gone", 100, 500), failed)
+    assert (list(members.results), members.errors) == (["a"], {})
+    tables.assert_one_copy(masters["a"], 500)
+    tables.assert_one_copy(masters["gone"], 100)
+
+
+# --- what one log meets is its own
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """A log that holds [0, 100): what it meets on its way to 500, and what comes of that."""
+
+    name: str
+    error: type[LogtwinError]
+    offset: int | None = None
+    master: MemoryMaster | None = None
+    session: RecordingSession | None = None
+    planned: tuple[Planned, ...] = ()
+
+
+def troubles() -> list[Trouble]:
+    def of(name: str, master: type[MemoryMaster], expected: type[LogtwinError], at: int, **how: object) -> Trouble:
+        return Trouble(name, expected, at, master(SIZES, log_id=named(name), **how))  # type: ignore[arg-type]
+
+    refused, away = MasterRefused("it is starting"), MasterUnreachable("no connection", offset=100)
+    lost_tail = AboveMaximum("the master lost its tail", offset=100)
+    two_batches = (*splits("two-batches", 100, 500), *splits("two-batches", 100, 400))
+    return [
+        of("away", Failing, MasterUnreachable, 100, error=away),
+        of("damaged", Failing, CorruptRecord, 410, error=CorruptRecord("bad checksum", offset=410)),
+        of("holed", Holed, CoverageError, 405, hole=405),
+        of("holed-inside", HoledInside, CoverageError, 405, hole=405),
+        of("short", Short, CoverageError, 410, stop=410),
+        of("rewritten", Rewriting, Rewritten, 10),
+        of("defect", Failing, LogtwinError, 100, error=KeyError("nobody thought of it")),
+        of("silent", Slow, MasterSilent, 100, bytes_per_s=50),
+        Trouble("gap", Gap, 100, planned=tuple(splits("gap", 400, 500))),
+        Trouble("two-batches", CoverageError, planned=two_batches),
+        Trouble("unplanned", AboveMaximum, 100, planned=(PlanFailed("rocketmq/unplanned", lost_tail),)),
+        Trouble("refused", MasterRefused, session=Refusing(refused)),
+        Trouble("defect-in-turn", LogtwinError, session=Refusing(KeyError("nobody thought of it"))),
+        Trouble("taken", TakenOver, 100),
+        Trouble("taken-while-read", TakenOver, 100),
+    ]  # fmt: skip
+
+
+def test_whatever_one_log_meets_the_others_are_committed(spark: SparkSession, tmp_path: Path) -> None:
+    met = {one.name: one for one in troubles()}
+    masters = sound("a", *met, "z", sizes=SIZES)
+    tables = Tables(spark, tmp_path)
+    Members(spark, tmp_path, masters).bring(100)
+
+    def take(step: Step) -> None:
+        if step is Step.FILES:
+            claimed_by_another(spark, tmp_path, "taken-while-read")
+
+    now = masters | {name: one.master for name, one in met.items() if one.master is not None}
+    sessions = {name: one.session for name, one in met.items() if one.session is not None}
+    members = Members(spark, tmp_path, now, on_step=take, patience_s=1.0, sessions=sessions)
+    claimed_by_another(spark, tmp_path, "taken")
+    ledger = tables.version("ledger")
+    members.apply(*(one for name in now for one in ((name in met and met[name].planned) or splits(name, 100, 500))))
+
+    assert {name: one.range for name, one in members.results.items()} == {"a": span(100, 500), "z": span(100, 500)}
+    assert {name: (type(one), one.offset) for name, one in members.errors.items()} == {
+        name: (one.error, one.offset) for name, one in met.items()
+    }
+    for name, error in members.errors.items():
+        assert error.log == f"rocketmq/{name}"
+    assert "KeyError: 'nobody thought of it'" in str(members.errors["defect"].found)
+    assert members.promises == {name: [500] if name in "az" else [] for name in now}
+    for name, master in masters.items():
+        tables.assert_one_copy(master, 500 if name in "az" else 100)
+    assert tables.version("ledger") == ledger + 1
+    # What a log that was taken over had written is left to VACUUM, since a commit may have named it.
+    assert len(tables.files_of_no_commit()) == 1
+
+    again = Members(spark, tmp_path, masters)
+    again.bring(500)
+    assert again.errors == {}
+    for master in masters.values():
+        tables.assert_one_copy(master, 500)
+
+
+def test_where_every_log_meets_something_nothing_is_committed(spark: SparkSession, tmp_path: Path) -> None:
+    masters = sound("a", "b", sizes=SIZES)
+    tables, seen = Tables(spark, tmp_path), list[Step]()
+    Members(spark, tmp_path, masters).bring(100)
+    failing = {
+        "a": Failing(SIZES, log_id=named("a"), error=MasterUnreachable("no connection")),
+        "b": Short(SIZES, log_id=named("b"), stop=410),
+    }
+    members = Members(spark, tmp_path, failing, on_step=seen.append)
+    before = tables.version("log"), tables.version("ledger")
+    members.bring(500)
+    assert {name: type(error) for name, error in members.errors.items()} == {
+        "a": MasterUnreachable,
+        "b": CoverageError,
+    }
+    assert (seen, (tables.version("log"), tables.version("ledger"))) == ([], before)
+    assert tables.files_of_no_commit() == []
+
+
+def test_which_logs_another_run_has(spark: SparkSession, tmp_path: Path) -> None:
+    members = Members(spark, tmp_path, sound("a", "b", sizes=SIZES))
+    members.bring(100)
+    assert members._group.lost(members.replicas.values()) == {}
+    claimed_by_another(spark, tmp_path, "b")
+    lost = members._group.lost(members.replicas.values())
+    assert {log: type(error) for log, error in lost.items()} == {"rocketmq/b": TakenOver}
+
+
+# --- kills
+
+
+@pytest.mark.parametrize("step", Step)
+def test_a_kill_after_any_step_leaves_one_copy_of_each(spark: SparkSession, tmp_path: Path, step: Step) -> None:
+    masters = sound("a", "b", sizes=SIZES) | {"c": Damaged(SIZES, log_id=named("c"), bad=(405,))}
+    tables = Tables(spark, tmp_path)
+    Members(spark, tmp_path, masters).bring(100)
+    killed = Members(spark, tmp_path, masters, on_step=dying_after(step))
+    with pytest.raises(Killed):
+        killed.bring(410, split=200)
+    reached = 100 if step is Step.FILES else 410
+    again = Members(spark, tmp_path, masters)
+    assert again.positions() == dict.fromkeys("abc", reached)
+    for name, master in masters.items():
+        tables.assert_one_copy(master, reached, but=[405] if name == "c" and reached > 405 else [])
+    again.apply(*(one for name in "abc" for one in splits(name, 100, 410, 200)))  # what was planned before
+    again.bring(500)
+    assert again.promises == {name: [410, 500] for name in "abc"}
+    for name, master in masters.items():
+        tables.assert_one_copy(master, 500, but=[405] if name == "c" else [])
+
+
+def test_a_kill_between_two_acknowledgements(spark: SparkSession, tmp_path: Path) -> None:
+    class Dying(RecordingSession):
+        def acknowledge(self, committed: Offset, mark: int | None = None) -> None:
+            raise Killed
+
+    masters = sound("a", "b", "c", sizes=SIZES)
+    tables = Tables(spark, tmp_path)
+    killed = Members(spark, tmp_path, masters, sessions={"b": Dying()})
+    with pytest.raises(Killed):
+        killed.bring(500)
+    assert killed.promises == {"a": [500], "b": [], "c": []}
+    again = Members(spark, tmp_path, masters)
+    assert again.positions() == dict.fromkeys("abc", 500)
+    for master in masters.values():
+        tables.assert_one_copy(master, 500)
+
+
+# --- masters that are slow
+
+
+def test_what_has_come_in_time_is_committed_up_to_the_last_whole_record(spark: SparkSession, tmp_path: Path) -> None:
+    masters: dict[str, MemoryMaster] = {
+        **sound("a", sizes=SIZES),
+        "slow": Slow(SIZES, log_id=named("slow"), chunk_records=1, bytes_per_s=120),
+    }
+    members, tables = Members(spark, tmp_path, masters, patience_s=1.0), Tables(spark, tmp_path)
+    # Of the slow one: [0, 100) of the first split, and all of the second, which is late then.
+    members.apply(*splits("a", 0, 500), *splits("slow", 0, 500, 410))
+    assert members.positions() == {"a": 500, "slow": 100}
+    assert members.results["slow"].range == span(0, 100)
+    tables.assert_one_copy(masters["a"], 500)
+    tables.assert_one_copy(masters["slow"], 100)
+    assert tables.files_of_no_commit() == []
+
+
+def test_a_later_split_of_which_nothing_came_costs_the_ones_before_it_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    masters: dict[str, MemoryMaster] = {
+        **sound("a", sizes=SIZES),
+        "slow": Slow(SIZES, log_id=named("slow"), chunk_records=1, bytes_per_s=110),
+    }
+    members, tables = Members(spark, tmp_path, masters, patience_s=1.0), Tables(spark, tmp_path)
+    members.apply(*splits("a", 0, 500), *splits("slow", 0, 500, 100))  # the second split is a record of 300 bytes
+    assert members.errors == {}
+    assert members.positions() == {"a": 500, "slow": 100}
+    tables.assert_one_copy(masters["slow"], 100)
+    assert tables.files_of_no_commit() == []
+
+
+def test_who_is_alone_has_all_the_time_that_it_needs(spark: SparkSession, tmp_path: Path) -> None:
+    masters: dict[str, MemoryMaster] = {"slow": Slow(SIZES, log_id=named("slow"), bytes_per_s=1)}
+    members = Members(spark, tmp_path, masters, patience_s=1.0)
+    members.bring(500)
+    assert members.positions() == {"slow": 500}
+
+
+def test_the_rows_of_a_batch_may_come_in_any_order(spark: SparkSession, tmp_path: Path) -> None:
+    masters = sound("a", "b", sizes=SIZES)
+    members = Members(spark, tmp_path, masters)
+    rows = [*splits("a", 0, 500, 100), *splits("b", 0, 500, 100)]
+    members.apply(*rows[::-2], *rows[-2::-2])
+    for master in masters.values():
+        Tables(spark, tmp_path).assert_one_copy(master, 500)

@@ -1,0 +1,91 @@
+"""Turns to read that are taken side by side, and given up in time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from sinks.reading_turns import Turn, entered, leave
+from sources.errors import MasterRefused, MasterSilent, MasterUnreachable
+from tests.patience import PATIENCE_S, eventually
+
+SOON_S = 0.2
+
+
+class Asked:
+    """A turn that comes once it `may_come`; `seen` tells what became of it."""
+
+    def __init__(self, *, comes: bool = True, error: Exception | None = None) -> None:
+        self.may_come = threading.Event()
+        self.error = error
+        self.seen: list[object] = []
+        if comes:
+            self.may_come.set()
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        assert self.may_come.wait(PATIENCE_S)
+        if self.error is not None:
+            raise self.error
+        self.seen.append("entered")
+        try:
+            yield
+        except BaseException as error:
+            self.seen.append(type(error))
+            raise
+        self.seen.append("left")
+
+
+def test_all_are_entered_and_what_keeps_one_from_it_is_its_own() -> None:
+    asked = [Asked(), Asked(error=MasterRefused("not now")), Asked(error=KeyError("a defect")), Asked()]
+    turns = [one.turn() for one in asked]
+    failures = entered(turns, None)
+    assert [type(failure) for failure in failures] == [type(None), MasterRefused, KeyError, type(None)]
+    assert [one.seen for one in asked] == [["entered"], [], [], ["entered"]]
+
+
+def test_they_are_asked_side_by_side() -> None:
+    together = threading.Barrier(5)
+
+    @contextmanager
+    def meeting() -> Iterator[None]:
+        together.wait(PATIENCE_S)
+        yield
+
+    assert entered([meeting() for _ in range(5)], None) == [None] * 5
+
+
+def test_who_does_not_come_is_given_up_and_its_turn_given_back_when_it_comes() -> None:
+    late, quick = Asked(comes=False), Asked()
+    turns = [late.turn(), quick.turn()]
+    began_s = time.monotonic()
+    failures = entered(turns, SOON_S)
+    assert SOON_S <= time.monotonic() - began_s < PATIENCE_S
+    assert [type(failure) for failure in failures] == [MasterSilent, type(None)]
+    assert isinstance(failures[0], MasterSilent)
+    assert failures[0].is_transient
+    late.may_come.set()
+    assert eventually(lambda: late.seen == ["entered", "left"])
+    assert quick.seen == ["entered"]
+
+
+def test_who_fails_when_it_was_given_up_is_nobodys_matter() -> None:
+    late = Asked(comes=False, error=MasterUnreachable("closed"))
+    (failure,) = entered([late.turn()], SOON_S)
+    assert isinstance(failure, MasterSilent)
+    late.may_come.set()
+    assert eventually(lambda: not any(thread.name == "turn to read" for thread in threading.enumerate()))
+    assert late.seen == []
+
+
+@pytest.mark.parametrize("error", [None, MasterSilent("nothing came"), KeyboardInterrupt()])
+def test_leaving_says_what_went_wrong_inside_and_raises_nothing(error: BaseException | None) -> None:
+    asked = Asked()
+    turn: Turn = asked.turn()
+    assert entered([turn], None) == [None]
+    leave(turn, error)
+    assert asked.seen == ["entered", "left" if error is None else type(error)]
