@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -23,10 +23,11 @@ from sinks.batch_proof import ProvenBatch
 from sinks.bookkeeping import Bookkeeping
 from sinks.coverage import one_batch
 from sinks.handshake import Replay
-from sinks.kernel import KernelTable
+from sinks.kernel import KernelTable, Snapshot
 from sinks.position import Move, Positions
 from sinks.reading_turns import entered, leave
 from sinks.replica import Replica
+from sinks.shared_file import without
 from sinks.split_job import discard_files, planned, run_splits
 from sinks.split_report import SplitReport
 from sinks.steps import BatchResult, Clock, Step, no_step
@@ -59,6 +60,7 @@ class Group:
         self._warehouse = absolute(warehouse)
         self._on_step = on_step
         self._patience_s = patience_s
+        self._table = table
         self._positions = Positions(KernelTable(spark, table.path(self._warehouse)))
         self._bookkeeping = Bookkeeping(spark, self._warehouse)
 
@@ -80,13 +82,12 @@ class Group:
         for part in _open(parts):
             with part.owning():
                 part.prove()
-        self._set_apart(parts)
-        moving = _open(parts)
-        if moving:
+        out = [part for part in parts if part.outcome is not None]
+        self._free(_open(parts), out)
+        discard_files(self._warehouse, [report for part in out for report in part.reports])
+        if moving := _open(parts):
             self._step(Step.FILES, clock)
-            moved, lost = self._positions.commit(on, [part.moved for part in moving])
-            for part in moving:
-                part.landed(lost.get(part.replica.log_id), has_moved=part.replica.log_id in moved)
+            self._commit(on, moving)
         moving = _open(parts)
         if moving:
             self._step(Step.COMMIT, clock)
@@ -113,17 +114,26 @@ class Group:
         for part in parts:
             part.reports = reports[part.log_id]
 
-    def _set_apart(self, parts: Sequence[_Part]) -> None:
-        """Remove what is not committed. A file that logs share is committed as a whole: who shares one with a log that
-        failed waits for the next batch.
-        """
-        out = [part for part in parts if part.outcome is not None]
-        while out:
-            names = {name for part in out for name in part.files}
-            discard_files(self._warehouse, [report for part in out for report in part.reports])
-            out = [part for part in _open(parts) if not names.isdisjoint(part.files)]
-            for part in out:
-                part.outcome = part.replica.acknowledge_again()
+    def _commit(self, on: Snapshot, parts: Sequence[_Part]) -> None:
+        """All of `parts`, but for those that another run has taken since they were looked at."""
+        left = list(parts)
+        while left:
+            moved, lost = self._positions.commit(on, [part.moved for part in left])
+            out = [part for part in left if part.replica.log_id in lost]
+            for part in left:
+                part.landed(lost.get(part.replica.log_id), has_moved=part.replica.log_id in moved)
+            left = [part for part in left if part not in out and part.replica.log_id not in moved]
+            self._free(left, out)
+            on = self._positions.newest() if left else on
+
+    def _free(self, rest: Sequence[_Part], out: Sequence[_Part]) -> None:
+        """A file is committed as a whole: what the `rest` has in one with logs that are `out` is written anew."""
+        names = {name for part in out for name in part.files}
+        logs = {part.log_id for part in out}
+        shared = {file.name: file for part in rest for file in part.moved.files if file.name in names}
+        freed = {name: without(self._table, self._warehouse, file, logs) for name, file in shared.items()}
+        for part in rest:
+            part.move = replace(part.moved, files=[freed.get(file.name, file) for file in part.moved.files])
 
     def _follow(self, parts: Sequence[_Part], clock: Clock) -> None:
         """After the commit: the promise, and what is owed to other tables."""
@@ -190,11 +200,10 @@ class _Part:
             self.move = self.replica.move(self.proven)
 
     def landed(self, lost: LogtwinError | None, *, has_moved: bool) -> None:
-        """The commit is made: with this log's part, unless that was `lost`, or shares a file with one that was."""
+        """A commit was made, with this log's part, without, or because that was `lost`."""
+        self.outcome = lost
         if has_moved:
             self.replica.moved(self.moved)
-        else:
-            self.outcome = lost or self.replica.acknowledge_again()
 
     def result(self, clock: Clock) -> BatchResult:
         """Of one that moved."""

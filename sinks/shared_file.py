@@ -8,17 +8,19 @@ goes into the task's one file then; what grows beyond HELD_BYTES gets a file of 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sinks.coverage import failure
-from sinks.files import DataFile, FileWriter, new_name
-from sinks.tables import TableSpec
+from sinks.files import DataFile, FileWriter, new_name, open_parquet
+from sinks.storage_errors import failed_by
+from sinks.tables import LOG_ID, TableSpec
 from sources.offsets import Offset
 
 HELD_BYTES: Final = 16 * 1024 * 1024
@@ -76,6 +78,26 @@ class SharedFile:
             (whole,) = pa.Table.from_batches(self._waiting).combine_chunks().to_batches()
             self._waiting, self._waiting_bytes = [], 0
             writer.write(whole)
+
+
+def without(table: TableSpec, warehouse: str, file: DataFile, logs: Collection[str]) -> DataFile:
+    """The rows of `file` that are not of `logs`, in a file of their own; there are some. Raises ReplicaError."""
+    folder = table.path(warehouse)
+    try:
+        with open_parquet(folder, file.name) as parquet:
+            rows = parquet.read().cast(table.schema.remove_metadata())
+        rest = rows.filter(pc.invert(pc.is_in(rows[LOG_ID.name], pa.array(logs, pa.string()))))
+        with FileWriter(table, folder, new_name(Offset(rest["offset"][0].as_py()))) as writer:
+            for batch in rest.combine_chunks().to_batches():
+                writer.write(batch)
+            return writer.finish()
+    except (OSError, pa.ArrowException) as error:
+        raise failed_by(error)(
+            f"the file {file.name} of the table {folder} cannot be written anew",
+            log=", ".join(logs),
+            found=error,
+            hint="Nothing was committed; the batch is done again.",
+        ) from error
 
 
 class StretchFile:
