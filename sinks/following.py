@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pyspark.sql import SparkSession
 
 from sinks.files import DataFile
-from sinks.kernel import KernelConflict, KernelTable
+from sinks.kernel import KernelConflict, KernelTable, Snapshot
+from sinks.own_chain import OwnChain
 from sinks.storage_errors import failed_by
 from sinks.tables import TableSpec
 from sinks.warehouse import ensure_table
@@ -28,6 +29,7 @@ class FollowingTable:
         self.path = path
         self._spec = spec
         self._table = KernelTable(spark, path)
+        self._chain: OwnChain[str, int | None] = OwnChain()
 
     def ensure(self) -> None:
         """Make it unless it is there. Raises ConfigurationError where it is not ours."""
@@ -65,7 +67,7 @@ class FollowingTable:
         asked: set[str] = set()
         for _ in range(_ATTEMPTS):
             snapshot = self._table.existing()
-            wanted = {app for app, version in owed.items() if (snapshot.transaction_version(app) or 0) < version}
+            wanted = {app for app, version in owed.items() if (self._version_on(snapshot, app) or 0) < version}
             if not wanted:
                 return wanted
             if wanted != asked:
@@ -73,11 +75,15 @@ class FollowingTable:
             versions = {app: owed[app] for app in wanted}
             domains = {app: str(version) for app, version in versions.items()}
             try:
-                self._table.commit(snapshot, found, transactions=versions, domains=domains)
+                version = self._table.commit(snapshot, found, transactions=versions, domains=domains)
             except KernelConflict:
                 continue
+            self._chain.committed(snapshot.version, version, versions)
             return wanted
         raise self.failure(f"a conflict at each of {_ATTEMPTS} attempts")
+
+    def _version_on(self, snapshot: Snapshot, app: str) -> int | None:
+        return self._chain.value(snapshot.version, app, lambda: snapshot.transaction_version(app))
 
     def failure(self, found: object) -> ReplicaError:
         """That nothing can be written, because of what was `found`."""

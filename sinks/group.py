@@ -74,7 +74,7 @@ class Group:
         on = self._positions.newest()
         for part in _open(parts):
             with part.owning():
-                part.begin(lost=part.replica.lost_in(on))
+                part.begin(lost=part.replica.lost_in(self._positions, on))
         reading = _open(parts)
         patience_s = self._patience_s if len(reading) > 1 else None
         with _turns(reading, patience_s) as inside:
@@ -102,7 +102,7 @@ class Group:
         Raises ReplicaError where the table does not tell.
         """
         on = self._positions.newest()
-        return {str(one.log_id): error for one in replicas if (error := one.lost_in(on)) is not None}
+        return {str(one.log_id): error for one in replicas if (error := one.lost_in(self._positions, on)) is not None}
 
     def _read(self, spark: SparkSession, parts: Sequence[_Part], patience_s: float | None) -> None:
         if not parts:

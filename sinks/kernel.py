@@ -272,7 +272,10 @@ class KernelTable:
                     java.addDomainMetadata(name, text)
             if not files and not transactions:
                 return self._commit(java, self._no_actions())
-            versions = self._iterator(self._list(self._version(*one) for one in (transactions or {}).items()))
+            at_no_time = self._java.util.Optional.empty()
+            versions = self._iterator(
+                self._list(self._version(app, version, at_no_time) for app, version in (transactions or {}).items())
+            )
             actions = versions.combine(self._added(on, java, files)) if files else versions
             return self._commit(java, self._actions(actions))
 
@@ -407,9 +410,9 @@ class KernelTable:
         statuses = self._list(self._status(folder, schema, file) for file in files)
         return self._kernel.Transaction.generateAppendActions(self._engine, state, self._iterator(statuses), context)
 
-    def _version(self, app_id: str, version: int) -> Any:
+    def _version(self, app_id: str, version: int, at_no_time: Any) -> Any:
         # Kernel's own action: its public API takes one application a commit
-        actions, at_no_time = self._kernel.internal.actions, self._java.util.Optional.empty()
+        actions = self._kernel.internal.actions
         # as text, because py4j would hand a small number over as Integer where Kernel wants Long
         return actions.SingleAction.createTxnSingleAction(
             actions.SetTransaction(app_id, self._java.lang.Long.valueOf(str(version)), at_no_time).toRow()

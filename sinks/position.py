@@ -17,6 +17,7 @@ from sinks.holes import HOLES_DOMAIN, Holes
 from sinks.kernel import KernelConflict, KernelTable, Partition, Snapshot
 from sinks.ledger import LedgerRow
 from sinks.log_state import LogState, Writer
+from sinks.own_chain import OwnChain
 from sinks.owned import ATTEMPTS, Found, OwnedState
 from sinks.tables import log_table
 from sources.errors import RepairPending, TakenOver
@@ -71,10 +72,16 @@ class Positions:
 
     def __init__(self, table: KernelTable) -> None:
         self._table = table
+        self._chain: OwnChain[LogId, LogState | None] = OwnChain()
 
     def newest(self) -> Snapshot:
         """The newest version. Raises ReplicaError."""
         return self._table.existing()
+
+    def lost(self, on: Snapshot, log: LogTable, mine: LogState) -> TakenOver | None:
+        """That a log is not as this run left it, as far as version `on` says. Raises ReplicaError."""
+        found = self._chain.value(on.version, log.log_id, lambda: log.state_in(on))
+        return None if found == mine else log.taken_over(mine, found)
 
     def found(self, logs: Sequence[LogTable]) -> dict[LogId, LogState | None]:
         """What the newest version says of these logs. Raises ReplicaError where it contradicts itself."""
@@ -121,7 +128,7 @@ class Positions:
                 on = self.newest()
                 if any(move.log.state_in(on) == move.to for move in left):  # then all of it has landed
                     break
-                lost |= {move.log.log_id: error for move in left if (error := move.log.lost_in(on, move.mine))}
+                lost |= {move.log.log_id: error for move in left if (error := self.lost(on, move.log, move.mine))}
                 left = _apart(left, lost)
             else:
                 break
@@ -133,12 +140,13 @@ class Positions:
         self._table.run_hooks()
 
     def _attempt(self, on: Snapshot, moves: Sequence[Move]) -> None:
-        self._table.commit(
+        version = self._table.commit(
             on,
             list({file.name: file for move in moves for file in move.files}.values()),
             transactions=dict(move.transaction for move in moves),
             domains={name: text for move in moves for name, text in move.domains_on(on).items()},
         )
+        self._chain.committed(on.version, version, {move.log.log_id: move.to for move in moves})
 
 
 def _apart(moves: Sequence[Move], lost: Collection[LogId]) -> list[Move]:
@@ -183,10 +191,9 @@ class LogTable:
         """What that version says of the log, and no more. Raises ReplicaError for what no one wrote."""
         return self._owned.parsed(snapshot, self.domain, LogState.from_json)
 
-    def lost_in(self, snapshot: Snapshot, mine: LogState) -> TakenOver | None:
-        """That the log is not as this run left it: another one has it, as far as that version says."""
-        found = self.state_in(snapshot)
-        return None if found == mine else self._owned.taken_over(mine.writer, found)
+    def taken_over(self, mine: LogState, found: LogState | None) -> TakenOver:
+        """That this run, which left the log as `mine`, does not own it any more: it was `found` otherwise."""
+        return self._owned.taken_over(mine.writer, found)
 
     def holes_with(
         self, snapshot: Snapshot, mine: LogState, to: LogState, lost: Sequence[OffsetRange]

@@ -148,9 +148,9 @@ class Replica:
         with naming(self.log_id):
             return decide(self._opened().offset, batch)
 
-    def lost_in(self, snapshot: Snapshot) -> TakenOver | None:
+    def lost_in(self, positions: Positions, on: Snapshot) -> TakenOver | None:
         """That another run has the log, as far as that version of the table says."""
-        return self._table.lost_in(snapshot, self._opened())
+        return positions.lost(on, self._table, self._opened())
 
     def reading(self) -> AbstractContextManager[None]:
         """The turn to read, `Session.reading`."""
