@@ -11,8 +11,8 @@ join to ``[start, E)`` with
 A split in which no record starts (it may be smaller than a record) covers nothing and says nothing: whether that is
 true shows in the join of its neighbours.
 
-Where offsets count records, and some have none, no record reaches past an end: what the master was asked for and
-answered joins to exactly ``[start, end)``, and records only have to lie in it.
+Where offsets count records, and some have none, a piece is what the master was asked for and answered: its last offset
+counts as its last record, so nothing reaches past an end, and records only have to lie in it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,12 @@ def prove(wanted: OffsetRange, pieces: Iterable[Covered]) -> OffsetRange:
     ordered = sorted(pieces, key=lambda piece: (piece.range.start, piece.range.end))
     for piece in ordered:
         _check_piece(piece)
-    reached = _reached(wanted, (piece.range for piece in ordered))
+    reached = wanted.start
+    for piece in ordered:
+        _check_join(reached, piece.range)
+        reached = piece.range.end
+    if reached < wanted.end:
+        raise failure("the tasks stopped short of the batch's end", reached, f"all up to {wanted.end}", "nothing")
     if ordered and ordered[-1].last_record_start >= wanted.end:
         raise failure(
             "the tasks read records that the batch does not own",
@@ -53,13 +58,6 @@ def prove(wanted: OffsetRange, pieces: Iterable[Covered]) -> OffsetRange:
     return OffsetRange(wanted.start, reached)
 
 
-def prove_exactly(wanted: OffsetRange, answered: Iterable[OffsetRange]) -> None:
-    """That the ranges `answered` join to exactly `wanted`. Raises CoverageError, which knows no log."""
-    reached = _reached(wanted, sorted(answered))
-    if reached > wanted.end:
-        raise failure("the tasks read on behind the batch's end", wanted.end, f"up to {wanted.end}", f"up to {reached}")
-
-
 def one_batch(found: Iterable[OffsetRange]) -> OffsetRange:
     """The batch that all splits say they belong to. Raises CoverageError, which knows no log."""
     batches = sorted(set(found))
@@ -67,17 +65,6 @@ def one_batch(found: Iterable[OffsetRange]) -> OffsetRange:
         ranges = ", ".join(map(str, batches)) or "none"
         raise CoverageError("splits of several batches in one", expected="splits of one batch", found=ranges, hint=HINT)
     return batches[0]
-
-
-def _reached(wanted: OffsetRange, ordered: Iterable[OffsetRange]) -> Offset:
-    """Where the ranges end that join from the start of `wanted` on, which is at or behind its end."""
-    reached = wanted.start
-    for covered in ordered:
-        _check_join(reached, covered)
-        reached = covered.end
-    if reached < wanted.end:
-        raise failure("the tasks stopped short of the batch's end", reached, f"all up to {wanted.end}", "nothing")
-    return reached
 
 
 def _check_piece(piece: Covered) -> None:

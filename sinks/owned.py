@@ -1,4 +1,4 @@
-"""What a table says of something that one run at a time may move: a state, and the right to change it.
+"""The state of one log in its table, and the right to change it.
 
 The state is JSON in domain metadata of the table, and holds who writes it. Two invariants:
 
@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Generic, NoReturn, Protocol, Self, TypeVar
+from typing import Final, NoReturn, TypeVar
 
 from sinks.kernel import KernelConflict, KernelTable, Snapshot
-from sinks.log_state import Writer
+from sinks.log_state import LogState, Writer
 from sources.errors import ReplicaError, TakenOver
-from sources.offsets import LogId, Offset
+from sources.offsets import LogId, Offset, Position
 
 ATTEMPTS = 5
 TAKEN_OVER_HINT = (
@@ -29,71 +29,39 @@ DOMAIN: Final = "logtwin."
 """Before an id: the metadata with the state of what has that id."""
 
 
-class State(Protocol):
-    """What a run may own."""
-
-    @property
-    def writer(self) -> Writer: ...
-
-    @property
-    def offset(self) -> Offset | None:
-        """How far it is, for errors."""
-
-    def as_json(self) -> str: ...
-
-    def claimed_by(self, writer: Writer) -> Self:
-        """The same, owned by `writer`, by a commit of its own."""
-
-
-S = TypeVar("S", bound=State)
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Found(Generic[S]):
+class Found:
     """The state at one version of the table. A transaction built on it is compared with exactly this."""
 
     snapshot: Snapshot
-    state: S | None
+    state: LogState | None
 
 
-class OwnedState(Generic[S]):
-    """The state of `log_id` in `table`. Driver only.
+class OwnedState:
+    """The state of `log_id` in `table`. Driver only."""
 
-    `parse` is the inverse of `State.as_json` and raises KeyError, TypeError or ValueError; `fresh` is what a run owns
-    that is the first; `transaction` names, of a state or none, the application whose transaction version must say the
-    same, and which version that is.
-    """
-
-    def __init__(
-        self,
-        table: KernelTable,
-        log_id: LogId,
-        parse: Callable[[str], S],
-        fresh: Callable[[Writer], S],
-        transaction: Callable[[S | None], tuple[str, int | None]],
-    ) -> None:
+    def __init__(self, table: KernelTable, log_id: LogId) -> None:
         self.domain = f"{DOMAIN}{log_id}"
         self._table = table
         self._log_id = log_id
-        self._parse_state = parse
-        self._fresh = fresh
-        self._transaction = transaction
 
-    def read(self) -> Found[S]:
+    def read(self) -> Found:
         """The newest version. Raises ReplicaError where it contradicts itself."""
         snapshot = self._table.snapshot()
         if snapshot is None:
             self.fail(f"the table {self._table.path} is gone", "the log table", "none")
         return self.found(snapshot)
 
-    def read_at(self, version: int) -> Found[S]:
+    def read_at(self, version: int) -> Found:
         """A version that the Delta log still has. Raises as `read` does."""
         return self.found(self._table.snapshot_at(version))
 
-    def found(self, snapshot: Snapshot) -> Found[S]:
+    def found(self, snapshot: Snapshot) -> Found:
         """What that version says. Raises as `read` does."""
-        state = self.parsed(snapshot, self.domain, self._parse_state)
+        state = self.parsed(snapshot, self.domain, LogState.from_json)
         app_id, expected = self._transaction(state)
         version = snapshot.transaction_version(app_id)
         if version != expected:
@@ -104,6 +72,11 @@ class OwnedState(Generic[S]):
             )
         return Found(snapshot, state)
 
+    def _transaction(self, state: LogState | None) -> tuple[str, Offset | None]:
+        """The application whose transaction version must say the same, and which version that is."""
+        epoch, offset = (0, None) if state is None else (state.epoch, state.offset)
+        return Position(self._log_id, epoch, Offset(0)).app_id, offset
+
     def parsed(self, snapshot: Snapshot, domain: str, parse: Callable[[str], T]) -> T | None:
         """What a domain of the table says, None where it says nothing. Raises ReplicaError for what no one wrote."""
         text = snapshot.domain(domain)
@@ -112,21 +85,7 @@ class OwnedState(Generic[S]):
         except (KeyError, TypeError, ValueError):
             self.fail(f"the domain metadata {domain} cannot be read", "what this version writes", text)
 
-    def claim(self, writer: Writer) -> S:
-        """Make `writer` the owner, whoever had it: the newest start owns it. Moves nothing."""
-        for _ in range(ATTEMPTS):
-            found = self.read()
-            claimed = (found.state or self._fresh(writer)).claimed_by(writer)
-            try:
-                self._table.commit(found.snapshot, domains={self.domain: claimed.as_json()})
-            except KernelConflict:
-                if self.read().state == claimed:
-                    return claimed
-                continue
-            return claimed
-        raise self.taken_over(writer, self.read().state)
-
-    def move(self, found: Found[S], state: S, attempt: Callable[[Snapshot], None]) -> None:
+    def move(self, found: Found, state: LogState, attempt: Callable[[Snapshot], None]) -> None:
         """`attempt` a commit that leads from `found` to `state`, again where only the table itself has changed.
 
         Raises TakenOver where the state is not as `found` says any more; nothing of it is in the table then.
@@ -144,7 +103,7 @@ class OwnedState(Generic[S]):
         if on is not None:
             self.refused(ATTEMPTS)
 
-    def _unchanged(self, found: Found[S], state: S) -> Snapshot | None:
+    def _unchanged(self, found: Found, state: LogState) -> Snapshot | None:
         """After a conflict: the table where it stands as `found` has it, None where `state` has landed after all.
 
         Raises TakenOver where it is neither.
@@ -156,19 +115,12 @@ class OwnedState(Generic[S]):
             raise self.taken_over(state.writer, newest.state) from None
         return newest.snapshot
 
-    def held_by(self, writer: Writer) -> S:
-        """The newest state, which `writer` has to own. Raises TakenOver."""
-        state = self.read().state
-        if state is None or state.writer != writer:
-            raise self.taken_over(writer, state)
-        return state
-
-    def check(self, found: S | None, mine: S) -> None:
+    def check(self, found: LogState | None, mine: LogState) -> None:
         """Raises TakenOver unless the table stands exactly where this run left it."""
         if found != mine:
             raise self.taken_over(mine.writer, found)
 
-    def taken_over(self, mine: Writer, found: S | None) -> TakenOver:
+    def taken_over(self, mine: Writer, found: LogState | None) -> TakenOver:
         return TakenOver(
             "another job writes this log",
             log=self._log_id,

@@ -167,7 +167,7 @@ class LogTable:
     def __init__(self, spark: SparkSession, path: str, log_id: LogId) -> None:
         self._table = KernelTable(spark, path)
         self.log_id = log_id
-        self._owned = OwnedState(self._table, log_id, LogState.from_json, LogState.fresh, self._transaction)
+        self._owned = OwnedState(self._table, log_id)
         self.domain = self._owned.domain
         self._holes_domain = f"{HOLES_DOMAIN}{log_id}"
 
@@ -346,7 +346,7 @@ class LogTable:
     def run_hooks(self) -> None:
         self._table.run_hooks()
 
-    def _with_holes(self, found: Found[LogState]) -> Held:
+    def _with_holes(self, found: Found) -> Held:
         return Held(found.snapshot, found.state, self._holes(found.snapshot, found.state))
 
     def _holes(self, snapshot: Snapshot, state: LogState | None) -> Holes:
@@ -355,7 +355,3 @@ class LogTable:
             return holes
         first = None if state is None else state.first
         return Holes() if first is None else Holes.before(first)
-
-    def _transaction(self, state: LogState | None) -> tuple[str, Offset | None]:
-        epoch, offset = (0, None) if state is None else (state.epoch, state.offset)
-        return Position(self.log_id, epoch, Offset(0)).app_id, offset

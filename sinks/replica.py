@@ -114,13 +114,6 @@ class Replica:
         """Put on record what was found and is not passed. Raises ReplicaError."""
         self._bookkeeping.report(self.log_id, self._opened().epoch, incident)
 
-    def check_ownership(self) -> None:
-        """Look whether this run still owns the log: one look at the table, never while a batch is under way.
-
-        Raises TakenOver where a run that started later has claimed it, ReplicaError where the table does not tell.
-        """
-        self._table.held_by(self._writer)
-
     def position(self) -> Offset | None:
         """Up to where this run has committed, or found committed when it opened."""
         return self._opened().offset

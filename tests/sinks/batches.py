@@ -60,6 +60,10 @@ class Solo(Replica):
             raise outcome
         self.last = self.last if outcome is None else outcome
 
+    def lost(self) -> dict[str, LogtwinError]:
+        """What the group finds without a batch."""
+        return self._group.lost([self])
+
 
 def opened(
     spark: SparkSession,

@@ -335,15 +335,15 @@ def test_the_job_that_started_last_owns_the_log(spark: SparkSession, tmp_path: P
 def test_a_replica_that_lost_its_log_finds_out_without_a_batch(spark: SparkSession, tmp_path: Path) -> None:
     old = opened(spark, tmp_path, MASTER)
     old(ranges(spark, 0, 500), 0)
-    old.check_ownership()
+    assert old.lost() == {}
     new = opened(spark, tmp_path, MASTER)
-    new.check_ownership()
-    with pytest.raises(TakenOver) as caught:
-        old.check_ownership()
-    assert (caught.value.log, caught.value.offset) == ("rocketmq/broker-a", 500)
+    assert new.lost() == {}
+    error = old.lost()["rocketmq/broker-a"]
+    assert isinstance(error, TakenOver)
+    assert (error.log, error.offset) == ("rocketmq/broker-a", 500)
     shutil.rmtree(tmp_path / "log")
     with pytest.raises(ReplicaError, match="is gone"):
-        new.check_ownership()
+        new.lost()
 
 
 def test_the_session_makes_way_while_the_tasks_read_and_only_then(spark: SparkSession, tmp_path: Path) -> None:
