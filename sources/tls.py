@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from sources.errors import ConfigurationError
 from sources.secrets import Secret
@@ -33,6 +33,11 @@ class Tls:
                 raise ConfigurationError(
                     f"{name} of TLS has no effect", hint="Remove it, or give the certificate_file it belongs to."
                 )
+
+    def given(self) -> list[str]:
+        """Those of its options that are not as they are when left out."""
+        options = {one.name: getattr(self, one.name) for one in fields(self) if getattr(self, one.name) != one.default}
+        return [f"{name} = false" if value is False else name for name, value in options.items()]
 
 
 def tls_context(tls: Tls) -> ssl.SSLContext:

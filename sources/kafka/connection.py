@@ -173,7 +173,7 @@ def _options(settings: KafkaSettings) -> dict[str, Any]:
 def _credentials(security: Security) -> dict[str, Any]:
     return {
         "security_protocol": security.protocol,
-        "ssl_context": None if security.tls is None else tls_context(security.tls),
+        "ssl_context": tls_context(security.tls) if security.with_tls else None,
         "sasl_mechanism": security.mechanism,
         "sasl_plain_username": security.username and security.username.reveal(),
         "sasl_plain_password": security.password and security.password.reveal(),

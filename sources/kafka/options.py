@@ -21,6 +21,7 @@ from sources.loss import OnLoss
 from sources.offsets import LogId
 from sources.options import EARLIEST, LATEST, MIB, parse_options
 from sources.secrets import Secret, place_of
+from sources.tls import Tls
 
 
 class TopicOptions(BaseModel):
@@ -145,11 +146,13 @@ class TopicOptions(BaseModel):
             mechanism=self.sasl_mechanism,
             username=self.sasl_username,
             password=self.sasl_password,
-            ca_file=self.ssl_ca_file,
-            certificate_file=self.ssl_certificate_file,
-            key_file=self.ssl_key_file,
-            key_password=self.ssl_key_password,
-            check_hostname=self.ssl_check_hostname,
+            tls=Tls(
+                ca_file=self.ssl_ca_file,
+                certificate_file=self.ssl_certificate_file,
+                key_file=self.ssl_key_file,
+                key_password=self.ssl_key_password,
+                check_hostname=self.ssl_check_hostname,
+            ),
         )
 
 

@@ -6,7 +6,7 @@ These values travel to tasks, into logs and errors: a secret is the place where 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 
 from sources.address import Address
 from sources.errors import ConfigurationError
@@ -15,14 +15,12 @@ from sources.tls import Tls
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+NO_OPTIONS: Final = Tls()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Security:
     """How a connection is protected and who it is made for, in Kafka's own words (security.protocol, sasl.mechanism).
-
-    Files are PEM: `ca_file` the certificates that the brokers' are signed by (None: those that the system trusts),
-    `certificate_file` and `key_file` our own, for brokers that ask for one.
 
     Raises ConfigurationError where something is missing, or is there to no effect.
     """
@@ -31,11 +29,7 @@ class Security:
     mechanism: Mechanism | None = None
     username: Secret | None = None
     password: Secret | None = None
-    ca_file: str | None = None
-    certificate_file: str | None = None
-    key_file: str | None = None
-    key_password: Secret | None = None
-    check_hostname: bool = True
+    tls: Tls = NO_OPTIONS
 
     def __post_init__(self) -> None:
         _check_word("protocol", self.protocol, get_args(Protocol))
@@ -46,29 +40,12 @@ class Security:
                 raise ConfigurationError(f"security protocol {self.protocol} needs a {name}")
         if self.mechanism is not None:
             _check_word("mechanism", self.mechanism, get_args(Mechanism))
-        for name in ("ca_file", "certificate_file"):
-            self._check_use(name, is_given=getattr(self, name) is not None, has_effect=self.with_tls)
-        for name in ("key_file", "key_password"):
-            has_effect = self.certificate_file is not None
-            self._check_use(name, is_given=getattr(self, name) is not None, has_effect=has_effect)
-        self._check_use("check_hostname = false", is_given=not self.check_hostname, has_effect=self.with_tls)
+        for option in self.tls.given():
+            self._check_use(option, is_given=True, has_effect=self.with_tls)
 
     @property
     def with_tls(self) -> bool:
         return self.protocol.endswith("SSL")
-
-    @property
-    def tls(self) -> Tls | None:
-        """None where the protocol has none."""
-        if not self.with_tls:
-            return None
-        return Tls(
-            ca_file=self.ca_file,
-            certificate_file=self.certificate_file,
-            key_file=self.key_file,
-            key_password=self.key_password,
-            check_hostname=self.check_hostname,
-        )
 
     @property
     def with_sasl(self) -> bool:
@@ -76,9 +53,9 @@ class Security:
 
     def _check_use(self, name: str, *, is_given: bool, has_effect: bool) -> None:
         if is_given and not has_effect:
-            needed = "certificate_file" if name.startswith("key_") else "another protocol"
             raise ConfigurationError(
-                f"{name} has no effect with security protocol {self.protocol}", hint=f"Remove it, or give {needed}."
+                f"{name} has no effect with security protocol {self.protocol}",
+                hint="Remove it, or give another protocol.",
             )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from sources.address import Address
 from sources.errors import MasterRefused
 from sources.rocketmq.client import RemotingClient
+from tests.meanwhile import meanwhile
 from tests.peers.rocketmq import Broker
 
 HOUSEKEEPING_MS = 3000
@@ -36,18 +36,10 @@ def listed(client: RemotingClient) -> int:
 def counting(broker: Broker) -> Iterator[list[int]]:
     """The numbers of connections that the broker counts meanwhile, asked for all the time."""
     counts: list[int] = []
-    is_over = threading.Event()
 
-    def watch() -> None:
-        with RemotingClient(Address("127.0.0.1", broker.port)) as client:
-            while not is_over.is_set():
-                with suppress(MasterRefused):  # 5.5.0 walks the list while others change it, and then answers code 1
-                    counts.append(listed(client))
+    def look() -> None:
+        with suppress(MasterRefused):  # 5.5.0 walks the list while others change it, and then answers code 1
+            counts.append(listed(client))
 
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
+    with RemotingClient(Address("127.0.0.1", broker.port)) as client, meanwhile(look, every_s=0):
         yield counts
-    finally:
-        is_over.set()
-        watcher.join()

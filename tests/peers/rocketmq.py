@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from pipeline.ports import free_port
 from tests.peers.rocketmq_process import RocketMQProcess
 from tests.peers.wire import Connection, Refused
 
 
 class Broker(RocketMQProcess):
-    """A real broker as a context manager; everything it writes is below `home`.
+    """A real broker: by default a lone master with small files; brokerRole, inSyncReplicas, … in `settings` change it.
 
-    `settings` are lines of broker.conf (brokerRole, inSyncReplicas, haMasterAddress, …) over those of a lone master
-    with small files. It can be stopped and started again on its store, on the same ports.
+    It can be stopped and started again on its store, on the same ports.
     """
 
     kind = "broker"
     module = "rocketmq-broker"
     main_class = "org.apache.rocketmq.broker.BrokerStartup"
 
-    def __init__(
-        self,
-        version: str,
-        home: Path,
-        settings: Mapping[str, str | int] | None = None,
-        java_properties: Mapping[str, str] | None = None,
-    ) -> None:
-        self.port, self.ha_port = free_ports()
-        self.store = home / "store"
-        self.commitlog = self.store / "commitlog"
-        super().__init__(version, home, self._defaults() | dict(settings or {}), java_properties)
+    @property
+    def store(self) -> Path:
+        return self.home / "store"
+
+    @property
+    def commitlog(self) -> Path:
+        return self.store / "commitlog"
 
     def _defaults(self) -> dict[str, str | int]:
         return {
@@ -88,9 +81,3 @@ class Broker(RocketMQProcess):
         )
         with Connection(self.port) as connection:
             attempt(connection.log_bounds)()
-
-
-def free_ports() -> tuple[int, int]:
-    """A broker's port and its HA port. A broker also takes the one two below its port."""
-    port = free_port(-2, 1)
-    return port, port + 1

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
 from pipeline.jars import java, resolve
+from pipeline.ports import free_port
 from tests.peers.process import PeerProcess
 
 _MEMORY = ("-Xms128m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m")
@@ -27,7 +29,10 @@ _LOGBACK = """\
 
 
 class RocketMQProcess(PeerProcess):
-    """A subclass also names its module and its main class, and gives the lines of its configuration file."""
+    """A real one as a context manager; everything it writes is below `home`. `settings` are lines over `_defaults`.
+
+    A subclass also names its module and its main class, and gives its ports and the lines of its configuration file.
+    """
 
     booted = "boot success"
     module: ClassVar[str]
@@ -37,12 +42,17 @@ class RocketMQProcess(PeerProcess):
         self,
         version: str,
         home: Path,
-        settings: Mapping[str, str | int],
+        settings: Mapping[str, str | int] | None = None,
         java_properties: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(version, home)
-        self._settings = settings
+        self.port, self.ha_port = free_ports()
+        self._settings = self._defaults() | dict(settings or {})
         self._java_properties = java_properties or {}
+
+    @abstractmethod
+    def _defaults(self) -> dict[str, str | int]:
+        """Of a lone one, at its ports."""
 
     @property
     def log(self) -> str:
@@ -65,3 +75,9 @@ class RocketMQProcess(PeerProcess):
         properties = [f"-D{name}={value}" for name, value in self._java_properties.items()]
         options = [*_MEMORY, *_JAVA_17, *folders, *properties]
         return [java(), *options, *classpath, self.main_class, "-c", str(configuration)]
+
+
+def free_ports() -> tuple[int, int]:
+    """A broker's port and its HA port. A broker also takes the one two below its port."""
+    port = free_port(-2, 1)
+    return port, port + 1

@@ -16,7 +16,8 @@ from tests.patience import wait_until
 from tests.peers.cluster import knows
 from tests.peers.name_server import NameServer
 from tests.peers.process import PeerFailed
-from tests.peers.rocketmq import Broker, free_ports
+from tests.peers.rocketmq import Broker
+from tests.peers.rocketmq_process import free_ports
 from tests.peers.wire import Connection
 from tests.sources.rocketmq.log_reading import chunks_of
 

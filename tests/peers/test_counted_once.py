@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from pipeline.backfill import run_backfill
 from pipeline.config import Config, parse
@@ -18,7 +18,9 @@ from pipeline.replicate import Job
 from pipeline.subjects import OneLog
 from pipeline.verify import Scope, verify_log
 from pipeline.wanted import Wanted
+from sinks.batch_proof import ProvenBatch
 from sinks.replica import Replica
+from sinks.split_report import SplitReport
 from sources.address import Address
 from sources.datasource import register
 from sources.errors import AlreadyRunning, MasterUnreachable, ReplicaError
@@ -89,20 +91,19 @@ def look(spark: SparkSession, config: Config) -> object:
 def test_a_restart_proves_the_master_when_the_session_is_away(
     spark: SparkSession, broker: Broker, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A batch fails for once while the session is connected: the query starts again, and proves the master first."""
+    """A batch fails for once while the session is connected: the log starts again, and proves the master first."""
     failures = iter([MasterUnreachable("for once")])
-    replicate = Replica.__call__
+    proven = Replica.proven
 
-    def failing_once(self: Replica, batch: DataFrame, batch_id: int) -> None:
+    def failing_once(self: Replica, reports: Sequence[SplitReport]) -> ProvenBatch | None:
         for failure in failures:
-            failure.add_note(failure.token())
             raise failure
-        replicate(self, batch, batch_id)
+        return proven(self, reports)
 
     with counting(broker) as counts, replicating(spark, lake, broker) as job:
         wait_for_all(job, broker)
         assert eventually(lambda: counts[-1:] == [1])  # the session's
-        monkeypatch.setattr(Replica, "__call__", failing_once)
+        monkeypatch.setattr(Replica, "proven", failing_once)
         send_workload(local(broker.port), workload(5), count=100)
         wait_for_all(job, broker)
         assert [type(one.last_failure) for one in job.progress()] == [MasterUnreachable]

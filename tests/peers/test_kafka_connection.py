@@ -26,6 +26,7 @@ from sources.errors import (
 from sources.kafka.connection import Cluster, connected
 from sources.kafka.settings import KafkaSettings, Mechanism, Security
 from sources.secrets import Secret
+from sources.tls import Tls
 from tests.patience import wait_until
 from tests.peers.kafka import VERSIONS, KafkaBroker, kafka_cluster
 from tests.peers.kafka_security import SecureListeners
@@ -71,16 +72,15 @@ def reveals(text: str, keys: SecureListeners) -> bool:
     return any(secret in text for secret in (keys.user, keys.password, keys.key_password))
 
 
-def sasl(keys: SecureListeners, mechanism: Mechanism = "PLAIN") -> Security:
-    return Security(
-        protocol="SASL_SSL", mechanism=mechanism, username=USER, password=PASSWORD, ca_file=str(keys.ca_file)
-    )
+def sasl(keys: SecureListeners, mechanism: Mechanism = "PLAIN", **changes: Any) -> Security:
+    trusted = Tls(**{"ca_file": str(keys.ca_file), **changes})
+    return Security(protocol="SASL_SSL", mechanism=mechanism, username=USER, password=PASSWORD, tls=trusted)
 
 
 def tls(keys: SecureListeners, **changes: Any) -> Security:
     files = {"certificate_file": str(keys.certificate_file), "key_file": str(keys.key_file)}
     own: dict[str, Any] = {**files, "key_password": KEY_PASSWORD, **changes}
-    return Security(protocol="SSL", ca_file=str(keys.ca_file), **own)
+    return Security(protocol="SSL", tls=Tls(**{"ca_file": str(keys.ca_file), **own}))
 
 
 def to(server: str, security: Security = Security()) -> KafkaSettings:  # noqa: B008 - frozen
@@ -151,7 +151,7 @@ def test_a_client_is_known_by_its_certificate(broker: KafkaBroker, keys: SecureL
 
 
 def test_a_client_without_a_certificate_is_refused(broker: KafkaBroker, keys: SecureListeners) -> None:
-    without = Security(protocol="SSL", ca_file=str(keys.ca_file))
+    without = Security(protocol="SSL", tls=Tls(ca_file=str(keys.ca_file)))
     with refused(ConfigurationError, keys) as caught, connected(to(broker.tls_server, without)):
         pass
     assert "certificate_file" in str(caught.value)
@@ -175,7 +175,7 @@ def test_a_broker_whose_certificate_is_not_trusted_is_refused(
     broker: KafkaBroker, keys: SecureListeners, trusted: str
 ) -> None:
     ca_file = None if trusted == "the system's" else str(keys.other_ca_file)
-    settings = to(broker.sasl_server, replace(sasl(keys), ca_file=ca_file))
+    settings = to(broker.sasl_server, sasl(keys, ca_file=ca_file))
     with refused(ConfigurationError, keys) as caught, connected(settings):
         pass
     assert "not trusted" in caught.value.problem
@@ -187,7 +187,7 @@ def test_a_broker_that_is_not_the_one_in_its_certificate_is_refused(broker: Kafk
     with refused(ConfigurationError, keys) as caught, connected(to(by_address, sasl(keys))):
         pass
     assert "not valid for '127.0.0.1'" in str(caught.value)
-    with connected(to(by_address, replace(sasl(keys), check_hostname=False))) as cluster:
+    with connected(to(by_address, sasl(keys, check_hostname=False))) as cluster:
         assert cluster.cluster_id == broker.cluster_id
 
 

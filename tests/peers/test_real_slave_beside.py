@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.meanwhile import meanwhile
 from tests.patience import wait_until
 from tests.peers.cluster import Cluster, connections_of, running_cluster
 from tests.peers.replicating import (
@@ -48,19 +48,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def watched(broker: Broker) -> Iterator[set[int]]:
     """How many connections the broker was seen to count, while the `with` lasts."""
     seen: set[int] = set()
-    ended = threading.Event()
-
-    def watch() -> None:
-        while not ended.wait(0.005):
-            seen.add(len(connections_of(broker)))
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
+    with meanwhile(lambda: seen.add(len(connections_of(broker))), every_s=0.005):
         yield seen
-    finally:
-        ended.set()
-        watcher.join()
 
 
 def codes_in_vain(cluster: Cluster, sender: Sender) -> Counter[int | None]:

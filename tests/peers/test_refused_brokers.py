@@ -13,7 +13,8 @@ from pipeline.replicate import Job
 from sources.datasource import register
 from sources.errors import ConfigurationError
 from tests.peers.name_server import NameServer
-from tests.peers.rocketmq import Broker, free_ports
+from tests.peers.rocketmq import Broker
+from tests.peers.rocketmq_process import free_ports
 from tests.pipeline.running import job_config
 
 pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.timeout(180)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from sources.rocketmq.broker.master import EmbeddedMaster
 from sources.rocketmq.client import RemotingClient
+from tests.meanwhile import meanwhile
 from tests.sources.rocketmq.broker.embedded import running_master, settings_for
 
 
@@ -39,21 +39,13 @@ class Served:
     def watched(self) -> Iterator[set[int]]:
         """Every offset that a connected slave was seen to have acknowledged, while the `with` lasts."""
         seen: set[int] = set()
-        done = threading.Event()
 
-        def watch() -> None:
-            with RemotingClient(self.master.address) as client:
-                while not done.wait(0.01):
-                    slaves = (client.ha_status() or {}).get("haConnectionInfo", [])
-                    seen.update(int(slave["slaveAckOffset"]) for slave in slaves)
+        def look() -> None:
+            slaves = (client.ha_status() or {}).get("haConnectionInfo", [])
+            seen.update(int(slave["slaveAckOffset"]) for slave in slaves)
 
-        watcher = threading.Thread(target=watch)
-        watcher.start()
-        try:
+        with RemotingClient(self.master.address) as client, meanwhile(look, every_s=0.01):
             yield seen
-        finally:
-            done.set()
-            watcher.join()
 
 
 @contextmanager

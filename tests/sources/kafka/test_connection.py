@@ -18,6 +18,7 @@ from sources.errors import ConfigurationError, LogtwinError, MasterSilent, Maste
 from sources.kafka.connection import connected
 from sources.kafka.settings import KafkaSettings, Security
 from sources.secrets import Secret
+from sources.tls import Tls
 
 TLS = Security(protocol="SSL")
 LIMIT_MS = 300
@@ -137,18 +138,18 @@ def test_a_port_that_speaks_no_tls_is_told_apart_from_one_that_is_down() -> None
 @pytest.mark.parametrize(
     "broken",
     [
-        lambda file: Security(protocol="SSL", ca_file=f"{file}.none"),
-        lambda file: Security(protocol="SSL", ca_file=__file__),
-        lambda file: Security(protocol="SSL", certificate_file=f"{file}.none"),
-        lambda file: Security(protocol="SSL", certificate_file=__file__),
-        lambda file: Security(protocol="SSL", certificate_file=str(file), key_file=__file__),
+        lambda file: Tls(ca_file=f"{file}.none"),
+        lambda file: Tls(ca_file=__file__),
+        lambda file: Tls(certificate_file=f"{file}.none"),
+        lambda file: Tls(certificate_file=__file__),
+        lambda file: Tls(certificate_file=str(file), key_file=__file__),
     ],
 )
-def test_a_file_of_tls_that_cannot_be_used_is_named(broken: Callable[[Path], Security], key: Path) -> None:
-    security = broken(key)
-    error = error_of(nowhere(), security=security)
+def test_a_file_of_tls_that_cannot_be_used_is_named(broken: Callable[[Path], Tls], key: Path) -> None:
+    tls = broken(key)
+    error = error_of(nowhere(), security=Security(protocol="SSL", tls=tls))
     assert isinstance(error, ConfigurationError)
-    wrong: list[Any] = [file for file in (security.ca_file, security.certificate_file, security.key_file) if file]
+    wrong: list[Any] = [file for file in (tls.ca_file, tls.certificate_file, tls.key_file) if file]
     assert wrong[-1] in str(error)
 
 

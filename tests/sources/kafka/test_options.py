@@ -19,6 +19,7 @@ from sources.offsets import Offset
 from sources.options import MasterOptions
 from sources.registry import open_log
 from sources.secrets import Secret
+from sources.tls import Tls
 
 HIDDEN = "hunter2"
 PLAIN = {"id": "kafka/east/orders", "servers": "a:9092"}
@@ -62,11 +63,13 @@ def test_every_option_arrives() -> None:
         mechanism="SCRAM-SHA-512",
         username=Secret("env:KAFKA_USER"),
         password=Secret("file:/run/secrets/kafka"),
-        ca_file="ca.pem",
-        certificate_file="own.pem",
-        key_file="key.pem",
-        key_password=Secret("env:KEY_PASSWORD"),
-        check_hostname=False,
+        tls=Tls(
+            ca_file="ca.pem",
+            certificate_file="own.pem",
+            key_file="key.pem",
+            key_password=Secret("env:KEY_PASSWORD"),
+            check_hostname=False,
+        ),
     )
     topic = open_topic(options)
     assert topic.settings == KafkaSettings(

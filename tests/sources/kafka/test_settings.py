@@ -11,6 +11,7 @@ import pytest
 from sources.errors import ConfigurationError
 from sources.kafka.settings import KafkaSettings, Security
 from sources.secrets import Secret
+from sources.tls import Tls
 
 HIDDEN = "hunter2-ä"
 USER, PASSWORD = Secret("env:KAFKA_USER"), Secret("file:/run/secrets/kafka")
@@ -48,16 +49,19 @@ def test_a_protocol_is_with_tls_or_not_and_with_sasl_or_not(protocol: Any, with_
         ({"username": None}, "SASL_SSL needs a username"),
         ({"password": None}, "SASL_SSL needs a password"),
         ({"protocol": "SSL"}, "mechanism has no effect with security protocol SSL"),
-        ({"protocol": "SASL_PLAINTEXT", "ca_file": "ca.pem"}, "ca_file has no effect"),
-        ({"protocol": "SASL_PLAINTEXT", "certificate_file": "us.pem"}, "certificate_file has no effect"),
-        ({"protocol": "SASL_PLAINTEXT", "check_hostname": False}, "check_hostname = false has no effect"),
-        ({"key_file": "key.pem"}, "key_file has no effect .* Remove it, or give certificate_file"),
-        ({"key_password": PASSWORD}, "key_password has no effect .* Remove it, or give certificate_file"),
+        ({"protocol": "SASL_PLAINTEXT", "tls": {"ca_file": "ca.pem"}}, "ca_file has no effect"),
+        ({"protocol": "SASL_PLAINTEXT", "tls": {"certificate_file": "us.pem"}}, "certificate_file has no effect"),
+        ({"protocol": "SASL_PLAINTEXT", "tls": {"check_hostname": False}}, "check_hostname = false has no effect"),
+        ({"tls": {"key_file": "key.pem"}}, "key_file of TLS has no effect. Remove it, or give the certificate_file"),
+        (
+            {"tls": {"key_password": PASSWORD}},
+            "key_password of TLS has no effect. Remove it, or give the certificate_file",
+        ),
     ],
 )
 def test_what_is_missing_or_would_have_no_effect_is_refused(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
-        replace(SCRAM, **changes)
+        replace(SCRAM, **changes | ({"tls": Tls(**changes["tls"])} if "tls" in changes else {}))
 
 
 def test_servers_are_host_and_port_and_there_is_one() -> None:
