@@ -124,6 +124,12 @@ class FaultyLog:
         return [self.start + at for at in found]
 
     @property
+    def messages(self) -> list[int]:
+        """Where each record starts that is no blank."""
+        data, start = self.data(), self.start
+        return [at for at in self.boundaries[:-1] if read_head(data, at - start)[1] != BLANK]
+
+    @property
     def end(self) -> Offset:
         return Offset(self.start + len(self.data()))
 

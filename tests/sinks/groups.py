@@ -80,6 +80,10 @@ class Members:
         at = {name: replica.position() or Offset(0) for name, replica in self.replicas.items()}
         self.apply(*(one for name, start in at.items() for one in splits(name, start, end, split)))
 
+    @property
+    def too_slow(self) -> list[str]:
+        return [name for name, replica in self.replicas.items() if replica.is_too_slow]
+
     def positions(self) -> dict[str, int | None]:
         return {name: replica.position() for name, replica in self.replicas.items()}
 

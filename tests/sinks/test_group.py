@@ -325,3 +325,53 @@ def test_the_rows_of_a_batch_may_come_in_any_order(spark: SparkSession, tmp_path
     members.apply(*rows[::-2], *rows[-2::-2])
     for master in masters.values():
         Tables(spark, tmp_path).assert_one_copy(master, 500)
+
+
+# --- a log by itself
+
+
+def test_a_record_that_takes_longer_than_a_batch_has_is_brought_alone(spark: SparkSession, tmp_path: Path) -> None:
+    slow = Slow(SIZES, log_id=named("slow"), chunk_records=1, bytes_per_s=195)  # of the record of 300 and the link
+    masters: dict[str, MemoryMaster] = {**sound("a", sizes=SIZES), "slow": slow}
+    members, tables = Members(spark, tmp_path, masters, patience_s=1.0), Tables(spark, tmp_path)
+    members.bring(100)
+    replica = members.replicas["slow"]
+    assert members.too_slow == []
+    members.apply(*splits("a", 100, 500), *splits("slow", 100, 500))
+    assert (list(members.errors), members.too_slow) == (["slow"], ["slow"])
+    found = replica.bring(span(100, 500))
+    assert (found.range, found.records, found.bytes) == (span(100, 400), 1, 300)
+    assert (replica.position(), members.promises["slow"]) == (400, [100, 400])
+    tables.assert_one_copy(slow, 400)
+    assert tables.files_of_no_commit() == []
+    assert members.too_slow == ["slow"]  # the time of a group may still be too short
+    members.apply(*splits("a", 500, 500), *splits("slow", 400, 500))
+    assert (replica.position(), members.too_slow) == (500, [])
+    tables.assert_one_copy(slow, 500)
+
+
+def test_what_comes_too_late_also_for_one_alone_has_longer_the_next_time(spark: SparkSession, tmp_path: Path) -> None:
+    slow = Slow(SIZES, log_id=named("slow"), chunk_records=1, bytes_per_s=40)  # ten bytes and ninety: three seconds
+    members = Members(spark, tmp_path, {**sound("a", sizes=SIZES), "slow": slow}, patience_s=0.1)
+    members.apply(*splits("a", 0, 500), *splits("slow", 10, 500))
+    replica = members.replicas["slow"]
+    with pytest.raises(MasterSilent, match="within 2 s"):
+        replica.bring(span(10, 500))
+    assert replica.bring(span(10, 500)).range == span(10, 100)
+
+
+def test_who_is_brought_alone_must_own_its_log_and_fails_as_in_a_group(spark: SparkSession, tmp_path: Path) -> None:
+    masters = sound("a", "b", "c", sizes=SIZES)
+    Members(spark, tmp_path, masters).bring(100)
+    failing = {
+        **masters,
+        "b": Rewriting(SIZES, log_id=named("b")),
+        "c": Failing(SIZES, log_id=named("c"), error=MasterUnreachable("away")),
+    }
+    members, tables = Members(spark, tmp_path, failing), Tables(spark, tmp_path)
+    claimed_by_another(spark, tmp_path, "a")
+    for name, error in (("a", TakenOver), ("b", Rewritten), ("c", MasterUnreachable)):
+        with pytest.raises(error):
+            members.replicas[name].bring(span(100, 500))
+        tables.assert_one_copy(masters[name], 100)
+    assert members.promises == {"a": [], "b": [], "c": []}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from typing import cast
 
-from sources.errors import LogtwinError
 from sources.master import MasterLog
 from sources.offsets import LogId, Offset, OffsetRange
 from tests.patience import PATIENCE_S
@@ -22,7 +21,7 @@ class ScriptedLog:
         self.log_id = LogId.parse(log_id)
         self.held = span(start, end)
         self.error: Exception | None = None
-        self.cut_error: LogtwinError | None = None
+        self.cut_error: Exception | None = None
         self.answers = threading.Event()
         self.answers.set()
         self.knows_its_role = threading.Event()

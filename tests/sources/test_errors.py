@@ -9,10 +9,12 @@ from sources.errors import (
     CorruptRecord,
     Gap,
     LogtwinError,
+    MasterSilent,
     MasterUnreachable,
     across_processes,
     error_from,
     find_error,
+    of_log,
 )
 
 
@@ -102,3 +104,16 @@ def test_an_error_crosses_processes_as_text() -> None:
     found = find_error(str(caught.value))
     assert type(found) is Gap
     assert found.facts() == a_gap().facts()
+
+
+def test_what_one_log_meets_is_its_own_also_where_nobody_thought_of_it() -> None:
+    known = MasterSilent("nothing comes", offset=7)
+    assert of_log(known, "rocketmq/a").facts() == {**known.facts(), "log": "rocketmq/a"}
+    assert of_log(known.at("rocketmq/b"), "rocketmq/a").log == "rocketmq/b"
+    try:
+        raise KeyError("a defect")
+    except KeyError as error:
+        found = of_log(error, "rocketmq/a")
+    assert (type(found), found.log, found.is_transient) == (LogtwinError, "rocketmq/a", False)
+    assert str(found.found).endswith("KeyError: 'a defect'")
+    assert "report it" in str(found.hint)

@@ -434,3 +434,15 @@ def test_a_run_that_ends_ends_at_once_when_the_job_is_stopping(tmp_path: Path) -
     group.watch.prepare_to_end()
     group.say({"a": 0}, is_stopping=True)
     assert group.watch.next() is None
+
+
+def test_what_nobody_thought_of_in_cutting_a_batch_is_one_logs_too(tmp_path: Path) -> None:
+    broken, sound = ScriptedLog(A, 0, 100), ScriptedLog(B, 0, 100)
+    broken.cut_error = FileNotFoundError("it went between two looks")
+    group = Group(tmp_path, broken, sound)
+    group.say({"a": 0, "b": 0})
+    batch = group.next()
+    assert batch.batches == {B: span(0, 100)}
+    error = batch.errors[A]
+    assert (type(error), error.log, error.is_transient) == (LogtwinError, A, False)
+    assert "it went between two looks" in str(error.found)

@@ -148,3 +148,25 @@ def test_at_no_moment_do_both_count() -> None:
         raise AssertionError("it is nobody's turn")
     thread.join(PATIENCE_S)
     assert not thread.is_alive()
+
+
+def test_who_reads_waits_for_who_reads_already_and_a_turn_may_be_left_in_another_thread() -> None:
+    """A turn that was given up comes to its end before the next one begins: two readers would be two replicas."""
+    turns, entered = Turns(lambda: None), threading.Event()
+    first = turns.of_readers(0.1)
+    first.__enter__()
+
+    def read() -> None:
+        with turns.of_readers(0.1):
+            entered.set()
+            assert turns.are_readers
+
+    second = threading.Thread(target=read)
+    second.start()
+    assert not entered.wait(0.1)
+    leaving = threading.Thread(target=first.__exit__, args=(None, None, None))
+    leaving.start()
+    assert entered.wait(PATIENCE_S)
+    for thread in (leaving, second):
+        thread.join(PATIENCE_S)
+    assert not turns.are_readers

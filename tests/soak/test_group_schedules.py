@@ -1,0 +1,24 @@
+"""200 random histories of a group of eight logs: kills, masters that lose, change and hide, backfills and repairs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.pipeline import group_in_process
+from tests.pipeline.group_world import World
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(7200)]
+
+FIRST = int(os.environ.get("LOGTWIN_FIRST_SCHEDULE", "1000"))
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + 200))
+def test_every_log_is_its_masters_at_the_end(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    group_in_process.use(monkeypatch)
+    World(spark, tmp_path, seed, asks_all=True).run()
