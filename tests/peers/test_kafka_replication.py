@@ -254,8 +254,7 @@ def test_a_job_that_started_later_takes_the_topic(spark: SparkSession, broker: K
         first = Job(spark, config, available_now=False)
         first.start()
         steps: list[Step] = []
-        elsewhere = config.model_copy(update={"checkpoints": str(tmp_path / "elsewhere")})  # as in another session
-        second = Job(spark, elsewhere, available_now=True, take_over=True, on_step=steps.append)
+        second = Job(spark, config, available_now=True, take_over=True, on_step=steps.append)
         second.start()
         second.run()
         send(through, "taken", [Record(b"y")] * 20)
