@@ -47,7 +47,7 @@ class Query:
 class Batches:
     """`sinks.group.Group`: says of each log what the test says."""
 
-    def __init__(self, *_: object) -> None:
+    def __init__(self, *_: object, **__: object) -> None:
         self.outcomes: dict[str, BatchResult | LogtwinError] = {}
 
     def apply(self, batch: object, replicas: Mapping[str, object]) -> dict[str, BatchResult | LogtwinError]:

@@ -13,6 +13,7 @@ import pytest
 from sources import standing
 from sources.errors import AboveMaximum, BelowMinimum, CorruptRecord, LogtwinError, MasterSilent, MasterUnreachable
 from sources.group_watch import Batch, GroupWatch, Pace
+from sources.lookout import OneLog
 from sources.offsets import Offset, OffsetRange
 from sources.options import EARLIEST, LATEST, StartingOffset
 from sources.standing import Place, Standing
@@ -34,8 +35,8 @@ class Group:
         self.logs = {str(log.log_id): log for log in logs}
         self._path = folder / "standing"
         times = {"interval_s": LONG_S, "look_deadline_s": LONG_S, "last_look_deadline_s": LONG_S} | pace
-        given = {log_id: (log.log, starting) for log_id, log in self.logs.items()}
-        self.watch = GroupWatch(given, self._path, Pace(**times))
+        lookouts = [OneLog(log.log, starting) for log in logs]
+        self.watch = GroupWatch(lookouts, self._path, Pace(**times))
 
     def say(self, places: Mapping[str, Where], *, budget: int = 10**9, is_stopping: bool = False) -> None:
         """`places` by the last part of a log's id."""

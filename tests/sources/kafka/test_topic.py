@@ -22,7 +22,7 @@ from sources.kafka.isolation import Isolation
 from sources.kafka.session import GroupSession
 from sources.kafka.settings import KafkaSettings
 from sources.kafka.topic import KafkaTopic
-from sources.master_topic import MasterTopic, PartitionPosition
+from sources.master_topic import PartitionPosition
 from sources.offsets import Offset
 from sources.silent_session import SilentTopicSession
 from tests.sources.kafka.group_answers import ALICE, coordinator, described
@@ -146,7 +146,7 @@ def test_without_a_group_nobody_is_asked_and_nothing_acknowledged(script: Script
 
 def test_a_topic_with_a_group_travels_and_opens_a_session(script: Script) -> None:
     cluster = script()
-    of_group: MasterTopic = a_topic(group="g")
+    of_group = a_topic(group="g")
     assert pickle.loads(pickle.dumps(of_group)) == of_group  # noqa: S301 - our own
     session = of_group.open_session()
     assert isinstance(session, GroupSession)
