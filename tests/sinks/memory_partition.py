@@ -1,4 +1,4 @@
-"""A topic's partition in memory: records at given offsets, holes between them. And partitions that break the contract."""
+"""A topic's partition in memory: records at given offsets, holes between them. And some that break the contract."""
 
 from __future__ import annotations
 
