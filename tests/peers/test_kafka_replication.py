@@ -13,17 +13,21 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from pipeline import topic_replication
 from pipeline.config import Config, parse
 from pipeline.replicate import Job
 from pipeline.topic_status import topic_statuses
 from sinks.steps import Step
+from sinks.topic_states import topics_held
 from sources.datasource import register
 from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, LogtwinError, Recreated, Rewritten
 from sources.kafka.topic import open_topic
+from sources.offsets import LogId
 from tests.patience import wait_until
 from tests.peers.kafka import VERSIONS, KafkaBroker
 from tests.peers.kafka_compaction import compacted_topic
 from tests.peers.kafka_groups import java_member, seen_by_tools
+from tests.peers.kafka_reading import topic_of
 from tests.peers.kafka_security import SecureListeners
 from tests.peers.kafka_traffic import (
     Record,
@@ -282,6 +286,28 @@ def test_the_beginning_is_kept_whatever_comes_before_the_first_batch(
     assert {number: (one.first, one.offset) for number, one in states.items()} == {0: (10, 15), 1: (0, 5)}
     assert [row["value"] for row in replicated(spark, tmp_path).select("value").distinct().collect()] == [b"after"]
     assert group_offsets(broker, "late") == {0: 15, 1: 5}
+
+
+def test_partitions_that_were_claimed_when_the_job_was_killed_begin_as_any_other(
+    spark: SparkSession, broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the options say, and with the topic that there is: not at 0 of whatever has the name later."""
+
+    def killed(*_: object) -> None:
+        raise LogtwinError("killed")
+
+    create_topic(broker, "claimed", 2)
+    config = config_of(broker, tmp_path, "claimed", starting_offset="latest")
+    with producer(broker) as through, monkeypatch.context() as patched:
+        send(through, "claimed", [Record(b"before")] * 10)
+        patched.setattr(topic_replication, "begin_together", killed)
+        with pytest.raises(LogtwinError, match="killed"):
+            replicate_now(spark, config)
+    assert not topics_held(spark, str(tmp_path))[LogId("kafka", "test/claimed")][0].offset
+    replicate_now(spark, config)
+    state = state_of(spark, tmp_path, "claimed")
+    assert {number: (one.first, one.offset) for number, one in state.partitions.items()} == {0: (10, 10), 1: (0, 0)}
+    assert state.topic_id == str(topic_of(broker, "claimed").id)
 
 
 def test_topics_of_a_pattern_by_a_user_with_a_password(

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks import replica as replica_module
 from sinks.incidents import Action, Incident
+from sinks.kernel import KernelTable
 from sinks.log_state import Writer
 from sinks.position import LogTable, Positions
-from sinks.replica import begin_together
+from sinks.replica import begin_together, open_together
 from sinks.steps import BatchResult, Step
 from sinks.tables import KAFKA_LOG
 from sources.errors import CorruptRecord, CoverageError, Gap, LogtwinError, Recreated, Rewritten, TakenOver
@@ -266,7 +266,7 @@ def test_partitions_are_claimed_in_one_commit_and_begin_in_one(
 
     Twin(spark, tmp_path, {7: MemoryPartition(7, (), 40)}).opened()  # the table is there
     twin = Twin(spark, tmp_path, TOPIC)
-    before = Positions(replica_module.KernelTable(spark, KAFKA_LOG.path(str(tmp_path)))).newest().version
+    before = Positions(KernelTable(spark, KAFKA_LOG.path(str(tmp_path)))).newest().version
     with monkeypatch.context() as patched:
         patched.setattr(Positions, "commit", killed)
         with pytest.raises(Killed):
@@ -284,7 +284,7 @@ def test_partitions_are_claimed_in_one_commit_and_begin_in_one(
 
 def test_who_lost_a_partition_begins_nothing_of_it(spark: SparkSession, tmp_path: Path) -> None:
     older = Twin(spark, tmp_path, TOPIC)
-    replica_module.open_together(list(older.replicas.values()))
+    open_together(list(older.replicas.values()))
     newer = Twin(spark, tmp_path, TOPIC).opened(begins_at=30)
     with pytest.raises(TakenOver):
         begin_together([(one, Offset(5)) for one in older.replicas.values()], "older")
