@@ -138,10 +138,6 @@ class Config(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     warehouse: str = Field("./warehouse", description="folder of the tables: <warehouse>/log, <warehouse>/ledger, …")
-    checkpoints: str | None = Field(
-        None,
-        description="folder of the topics' checkpoints, by default <warehouse>/_checkpoints; a cache, safe to delete",
-    )
     trigger_interval_s: PositiveFloat = Field(
         1.0,
         description="a record waits for its batch no longer; where its producer waits, the next batch begins at once",
@@ -156,7 +152,7 @@ class Config(BaseModel):
         (), description="the logs to replicate: one streaming query and one commit for all of them"
     )
     topics: tuple[TopicsConfig, ...] = Field(
-        (), description="Kafka's topics to replicate, each a streaming query of its own for all its partitions"
+        (), description="Kafka's topics to replicate: one streaming query and one commit for all their partitions"
     )
     metadata: MetadataConfig = MetadataConfig()
     metrics: MetricsConfig = MetricsConfig()
@@ -211,10 +207,6 @@ class Config(BaseModel):
         """Itself with keys of ``[maintain]`` that were given elsewhere, or None. Raises ConfigurationError."""
         values = self.maintain.model_dump() | {name: value for name, value in given.items() if value is not None}
         return self.model_copy(update={"maintain": parse_options(MaintainConfig, values, where=f"{where} [maintain]")})
-
-    @property
-    def checkpoint_root(self) -> str:
-        return (self.checkpoints or f"{self.warehouse.rstrip('/')}/_checkpoints").rstrip("/")
 
     def with_logs(self, where: str) -> Config:
         """Itself, once it is sure that there is something to replicate. Raises ConfigurationError."""
@@ -277,7 +269,6 @@ def parse(given: Mapping[str, Any], *, where: str) -> Config:
     except ValidationError as error:
         raise invalid_value(error, where=where) from error
     placed(config.warehouse, f"{where}: warehouse")
-    placed(config.checkpoint_root, f"{where}: checkpoints")
     _check_ids(config, where)
     return config
 

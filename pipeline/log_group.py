@@ -97,8 +97,7 @@ class LogGroup:
         return bool(self._read()) and not (self._available_now and is_beginning)
 
     def _start(self) -> None:
-        self._tell()
-        self._in_query = {one.id: one.turn for one in self._read()}
+        self._in_query = self._tell()
         options = {
             **logs_options([one.options for one in self._members.values()]),
             "standing": str(self._folder / "standing.json"),
@@ -128,15 +127,21 @@ class LogGroup:
         for one in self._read():
             one.note(error.of(one.id))
 
-    def _tell(self) -> None:
-        """Say which logs are to be read, and from where, unless that has been said; from any thread."""
+    def _tell(self) -> dict[str, int]:
+        """Say which logs are to be read, and from where, unless that has been said; from any thread.
+
+        Returns the turn of each member that it has said it of.
+        """
         with self._saying:
-            places = {log_id: place for one in self._read() for log_id, place in one.places.items()}
+            read = self._read()
+            turns = {one.id: one.turn for one in read}
+            places = {log_id: place for one in read for log_id, place in one.places.items()}
             most = max(one.batch_bytes for one in self._members.values())
             said = Standing(places, most, self._is_stopping)
             if said != self._said:
                 standing.write(self._folder / "standing.json", said)
                 self._said = said
+            return turns
 
     def _apply(self, batch: DataFrame) -> None:
         with _all_held(self._read()) as members:

@@ -109,7 +109,8 @@ class TopicReplication(Replication):
             open_together(list(self._replicas.values()))
         else:
             held = topics_held(self._spark, self._config.warehouse).get(self._log_id, {})
-            self._replicas = self._opened(held)
+            # One that was claimed and has not begun is as good as one that nobody knows: `_add` lets it begin.
+            self._replicas = self._opened(number for number, one in held.items() if one.offset is not None)
         identity = next((one.state.identity for one in self._replicas.values() if one.state is not None), None)
         self._watched.topic_id = None if identity is None else uuid.UUID(identity)
         return _sum(self._offsets())

@@ -1,4 +1,4 @@
-"""Where tables and checkpoints are: what the configuration says, and the file system behind it.
+"""Where tables are: what the configuration says, and the file system behind it.
 
 Three read the same text: Hadoop (in Spark and Delta Kernel), Arrow, and, on a local disk, Python. They must come to the
 same folder, so the text is Hadoop's, read as its `Path(String)` does, and nobody else's rule applies:

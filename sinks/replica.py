@@ -297,7 +297,11 @@ def begin_together(starts: Sequence[tuple[Replica, Offset]], identity: str) -> N
         to = replace(mine.moved_to(start, first=start, ledger=()), identity=identity)
         moves.append(Move(one._table, mine, to))
     positions = starts[0][0]._positions
-    _, lost = positions.commit(positions.newest(), moves)
+    on = positions.newest()
+    for move in moves:
+        if (taken := positions.lost(on, move.log, move.mine)) is not None:
+            raise taken
+    _, lost = positions.commit(on, moves)
     for error in lost.values():
         raise error
     for (one, _), move in zip(starts, moves, strict=True):

@@ -54,10 +54,11 @@ class SplitFiles:
         self._log_id = master.log_id
         self._master = master
         self._shared = shared
-        self._is_large = (master.size_bytes(owned) or 0) > HELD_BYTES
+        size_bytes = master.size_bytes(owned)
+        self._is_large = (size_bytes or 0) > HELD_BYTES
         most_bytes = master.split_bytes if master.cuts_batches else master.split_bytes // FILES_OF_A_SPLIT
-        is_one_file = owned.size <= longest(most_bytes)
-        self._file_bytes = owned.size if is_one_file else most_bytes
+        is_one_file = (size_bytes or owned.size) <= longest(most_bytes)
+        self._file_bytes = longest(most_bytes) if is_one_file else most_bytes  # offsets need not count bytes
         self._last_file = owned.end if is_one_file else Offset(owned.end - self._file_bytes // LAST_FILE_SHARE)
         self._room = threading.Semaphore(1 if is_one_file else CHUNKS_AHEAD)
         self._epoch = epoch

@@ -228,7 +228,7 @@ class WorkerLost(ReplicaError):
 
 
 class StorageUnreachable(ReplicaError):
-    """The storage of the tables or checkpoints does not answer, or refuses for now. So does a full disk."""
+    """The storage of the tables does not answer, or refuses for now. So does a full disk."""
 
     is_transient = True
 

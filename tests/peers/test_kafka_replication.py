@@ -13,17 +13,21 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from pipeline import topic_replication
 from pipeline.config import Config, parse
 from pipeline.replicate import Job
 from pipeline.topic_status import topic_statuses
 from sinks.steps import Step
+from sinks.topic_states import topics_held
 from sources.datasource import register
 from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, LogtwinError, Recreated, Rewritten
 from sources.kafka.topic import open_topic
+from sources.offsets import LogId
 from tests.patience import wait_until
 from tests.peers.kafka import VERSIONS, KafkaBroker
 from tests.peers.kafka_compaction import compacted_topic
 from tests.peers.kafka_groups import java_member, seen_by_tools
+from tests.peers.kafka_reading import topic_of
 from tests.peers.kafka_security import SecureListeners
 from tests.peers.kafka_traffic import (
     Record,
@@ -246,24 +250,6 @@ def test_a_partition_that_lost_its_tail(spark: SparkSession, broker: KafkaBroker
     assert replicated(spark, tmp_path).count() == 100
 
 
-def test_a_checkpoint_that_a_power_failure_has_torn_is_moved_aside(
-    spark: SparkSession, broker: KafkaBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    create_topic(broker, "torn", 2)
-    config = config_of(broker, tmp_path, "torn")
-    with producer(broker) as through:
-        for part in (b"first", b"second"):
-            send(through, "torn", [Record(part)] * 20)
-            replicate_now(spark, config)
-        send(through, "torn", [Record(b"third")] * 20)
-    (offsets,) = Path(config.checkpoint_root).glob("**/offsets")
-    max((file for file in offsets.iterdir() if file.name.isdigit()), key=lambda file: int(file.name)).write_bytes(b"")
-    replicate_now(spark, config)
-    assert "the checkpoint is torn" in caplog.text
-    assert_equal(replicated(spark, tmp_path), consumed_by_spark(spark, broker, ["torn"]))
-    assert_accounted(spark, tmp_path, "torn")
-
-
 def test_a_job_that_started_later_takes_the_topic(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
     create_topic(broker, "taken")
     with producer(broker) as through:
@@ -272,8 +258,7 @@ def test_a_job_that_started_later_takes_the_topic(spark: SparkSession, broker: K
         first = Job(spark, config, available_now=False)
         first.start()
         steps: list[Step] = []
-        elsewhere = config.model_copy(update={"checkpoints": str(tmp_path / "elsewhere")})  # as in another session
-        second = Job(spark, elsewhere, available_now=True, take_over=True, on_step=steps.append)
+        second = Job(spark, config, available_now=True, take_over=True, on_step=steps.append)
         second.start()
         second.run()
         send(through, "taken", [Record(b"y")] * 20)
@@ -301,6 +286,28 @@ def test_the_beginning_is_kept_whatever_comes_before_the_first_batch(
     assert {number: (one.first, one.offset) for number, one in states.items()} == {0: (10, 15), 1: (0, 5)}
     assert [row["value"] for row in replicated(spark, tmp_path).select("value").distinct().collect()] == [b"after"]
     assert group_offsets(broker, "late") == {0: 15, 1: 5}
+
+
+def test_partitions_that_were_claimed_when_the_job_was_killed_begin_as_any_other(
+    spark: SparkSession, broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the options say, and with the topic that there is: not at 0 of whatever has the name later."""
+
+    def killed(*_: object) -> None:
+        raise LogtwinError("killed")
+
+    create_topic(broker, "claimed", 2)
+    config = config_of(broker, tmp_path, "claimed", starting_offset="latest")
+    with producer(broker) as through, monkeypatch.context() as patched:
+        send(through, "claimed", [Record(b"before")] * 10)
+        patched.setattr(topic_replication, "begin_together", killed)
+        with pytest.raises(LogtwinError, match="killed"):
+            replicate_now(spark, config)
+    assert not topics_held(spark, str(tmp_path))[LogId("kafka", "test/claimed")][0].offset
+    replicate_now(spark, config)
+    state = state_of(spark, tmp_path, "claimed")
+    assert {number: (one.first, one.offset) for number, one in state.partitions.items()} == {0: (10, 10), 1: (0, 0)}
+    assert state.topic_id == str(topic_of(broker, "claimed").id)
 
 
 def test_topics_of_a_pattern_by_a_user_with_a_password(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,16 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from sources import standing
 from sources.datasource import register
-from sources.errors import ConfigurationError, LogtwinError, Recreated, find_error
+from sources.errors import AboveMaximum, ConfigurationError, LogtwinError, Recreated, find_error
 from sources.kafka.connection import connected
 from sources.kafka.isolation import Isolation
 from sources.kafka.streaming import TOPIC_SCHEMA
 from sources.kafka.topics import topics_matching
 from sources.master import RANGES_SCHEMA
+from sources.offsets import Offset
+from sources.standing import Place, Standing
 from tests.patience import wait_until
 from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_reading import Row, consumed, rows, settings_of, topic_of
@@ -202,33 +206,53 @@ def test_a_stream_goes_on_from_its_checkpoint_with_each_record_once(
     assert keys.password.encode() not in kept
 
 
-def test_ranges_are_what_is_to_be_read_from_a_given_start_on(
+def test_ranges_are_what_is_to_be_read_from_where_the_job_says(
     spark: SparkSession, broker: KafkaBroker, tmp_path: Path
 ) -> None:
+    """As the replica's own stream reads topics: all partitions by one look, those that the job lists."""
     create_topic(broker, "ranges", 2)
     send_plain(broker, "ranges", 1, 30)
-    at = {"topic": str(topic_of(broker, "ranges").id), "next": {"0": 5}}
-    options = {"id": "kafka/east/ranges", "servers": broker.server, "emit": "ranges", "startingOffset": json.dumps(at)}
+    of_topic = str(topic_of(broker, "ranges").id)
     batches = list[list[tuple[Any, ...]]]()
 
-    def keep(batch: DataFrame, _: int) -> None:
+    def say(*positions: int, identity: str = of_topic) -> None:
+        logs = {f"kafka/east/ranges/{at}": Place(Offset(one), 0, identity) for at, one in enumerate(positions)}
+        standing.write(tmp_path / "standing", Standing(logs, 10**9))
+
+    def keep(batch: DataFrame, number: int) -> None:
         assert batch.columns == RANGES_SCHEMA.names
         batches.append(sorted(tuple(row) for row in batch.collect()))
+        say()
 
-    stream(spark, options, tmp_path / "checkpoint", keep)
-    assert batches == [[("kafka/east/ranges/0", 5, 30, 5, 25), ("kafka/east/ranges/0", 5, 30, 25, 30)]]
-    add_partitions(broker, "ranges", 3)
-    stream(spark, options, tmp_path / "checkpoint", keep)
-    assert batches[1:] == [[]]  # there is a third position, and nothing to read
-    send_plain(broker, "ranges", 3, 4)
-    stream(spark, options, tmp_path / "checkpoint", keep)
-    assert batches[2:] == [
-        [
-            ("kafka/east/ranges/0", 30, 34, 30, 34),
-            ("kafka/east/ranges/1", 0, 4, 0, 4),
-            ("kafka/east/ranges/2", 0, 4, 0, 4),
-        ]
+    def planned() -> list[tuple[Any, ...]]:
+        topics = json.dumps([{"id": "kafka/east/ranges", "servers": broker.server, "split_offsets": 20}])
+        reader = spark.readStream.format("logtwin").options(topics=topics, standing=str(tmp_path / "standing"))
+        writer = reader.load().writeStream.foreachBatch(keep).trigger(availableNow=True)
+        writer.option("checkpointLocation", str(tmp_path / f"checkpoint-{len(batches)}")).start().awaitTermination()
+        return batches[-1]
+
+    say(5, 0)
+    assert planned() == [
+        ("kafka/east/ranges/0", 5, 30, 5, 25, None),
+        ("kafka/east/ranges/0", 5, 30, 25, 30, None),
     ]
+    add_partitions(broker, "ranges", 3)
+    send_plain(broker, "ranges", 3, 4)
+    say(30, 0)  # the third one is the job's to find
+    assert planned() == [("kafka/east/ranges/0", 30, 34, 30, 34, None), ("kafka/east/ranges/1", 0, 4, 0, 4, None)]
+    say(34, 4, 0)
+    assert planned() == [("kafka/east/ranges/2", 0, 4, 0, 4, None)]
+    say(40, 4, identity=str(uuid.UUID(int=7)))
+    errors = {row[0]: find_error(row[-1]) for row in planned()}
+    assert {log_id: type(error) for log_id, error in errors.items()} == {
+        "kafka/east/ranges/0": Recreated,
+        "kafka/east/ranges/1": Recreated,
+    }
+    say(40, 4)
+    ((log_id, *_, told),) = planned()
+    error = find_error(told)
+    assert isinstance(error, AboveMaximum)
+    assert (log_id, error.log, error.offset) == ("kafka/east/ranges/0", "kafka/east/ranges/0", 40)
 
 
 def test_a_secret_is_told_in_no_error(

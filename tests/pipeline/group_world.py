@@ -23,6 +23,7 @@ from pipeline.backfill import run_backfill
 from pipeline.config import Config, parse
 from pipeline.coverage import coverages
 from pipeline.replicate import Job
+from pipeline.subjects import OneLog
 from sinks.continuity import checksum_of
 from sinks.healing.repair import Repair
 from sinks.position import LogTable
@@ -290,7 +291,7 @@ class World:
 
     def _backfill_one(self, master: Master) -> None:
         config = self._config(master.log_id)
-        run_backfill(self.spark, config, config.logs[0], EVERYTHING, path=str(master.archive()))
+        run_backfill(self.spark, config, OneLog(config.logs[0]), EVERYTHING, path=str(master.archive()))
 
     def _settle(self) -> None:
         """What an operator does who wants it all right."""

@@ -1,7 +1,7 @@
 """A driver that is killed: ``python -m tests.pipeline.killed_driver CONFIG STEP`` dies once its second batch did STEP.
 
-STEP is one of the sink's steps (files, commit, acknowledge, ledger), or, of a topic, checkpoint: Spark's own mark that
-a batch is done. Then the process is gone, as with ``kill -9``: no handler, no flush, no goodbye to the JVM.
+STEP is one of the sink's steps (files, commit, acknowledge, ledger). Then the process is gone, as with ``kill -9``: no
+handler, no flush, no goodbye to the JVM.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 from pathlib import Path
 
 from pipeline import config as configuration
@@ -17,22 +16,9 @@ from pipeline.replicate import Job
 from pipeline.session import build_session
 from sinks.steps import Step
 
-CHECKPOINT = "checkpoint"
-
 
 def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def die_when_marked(commits: Path, waiting: threading.Event) -> None:
-    before = marks(commits)
-    while len(marks(commits) - before) < 2:
-        waiting.wait(0.005)
-    die()
-
-
-def marks(commits: Path) -> set[str]:
-    return {path.name for path in commits.glob("[0-9]*")}
 
 
 class DieAtSecond:
@@ -50,10 +36,6 @@ class DieAtSecond:
 
 def main(config_file: str, step: str) -> None:
     config = configuration.load(Path(config_file))
-    if step == CHECKPOINT:
-        (replicated,) = config.asked_topics()
-        commits = Path(config.checkpoint_root) / replicated.id / "commits"
-        threading.Thread(target=die_when_marked, args=(commits, threading.Event()), daemon=True).start()
     job = Job(
         build_session(config.spark),
         config,
@@ -65,6 +47,5 @@ def main(config_file: str, step: str) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[2] != CHECKPOINT:
-        Step[sys.argv[2].upper()]  # a typo must not look like a driver that survived
+    Step[sys.argv[2].upper()]  # a typo must not look like a driver that survived
     main(*sys.argv[1:])

@@ -11,8 +11,6 @@ from pathlib import Path
 
 STEPS = ("files", "commit", "acknowledge", "ledger")
 ALWAYS = ("files", "commit", "ledger")  # of each state that a kill may leave, one: a start takes half a minute
-OF_TOPICS = (*STEPS, "checkpoint")
-ALWAYS_OF_TOPICS = ("files", "commit", "checkpoint")
 _PROJECT = Path(__file__).parents[2]
 
 

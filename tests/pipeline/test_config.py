@@ -96,7 +96,7 @@ def test_every_key_has_a_reason() -> None:
 def test_the_reference_file_loads() -> None:
     config = load(REFERENCE)
     assert [log.id for log in config.logs] == ["rocketmq/broker-a"]
-    assert config.checkpoint_root == "./warehouse/_checkpoints"
+    assert config.warehouse == "./warehouse"
 
 
 def test_spark_properties_may_be_written_nested_or_quoted() -> None:

@@ -15,11 +15,14 @@ from pipeline import log_group, log_replication
 from pipeline.log_group import LogGroup
 from pipeline.log_replication import LogReplication
 from pipeline.progress import Phase
+from pipeline.replication import Replication
 from sinks.steps import BatchResult
+from sinks.tables import LOG
 from sources import standing
 from sources.errors import LogtwinError, MasterSilent
-from sources.offsets import Offset
+from sources.offsets import Offset, OffsetRange
 from sources.options import ReadOptions
+from sources.standing import Place
 from tests.pipeline.running import job_config
 
 
@@ -47,7 +50,7 @@ class Query:
 class Batches:
     """`sinks.group.Group`: says of each log what the test says."""
 
-    def __init__(self, *_: object, patience_s: float | None) -> None:
+    def __init__(self, *_: object, patience_s: float | None = None) -> None:
         self.patience_s = patience_s
         self.outcomes: dict[str, BatchResult | LogtwinError] = {}
 
@@ -59,23 +62,30 @@ class Batches:
 
 
 class Member:
-    """What a group asks of a `LogReplication`."""
+    """What a group asks of a `Replication`; it has `logs`, by default the one that it is."""
 
-    def __init__(self, log_id: str, folder: Path) -> None:
+    batch_bytes = 1000
+
+    def __init__(self, log_id: str, folder: Path, *logs: str) -> None:
         self.id = log_id
         self.options = ReadOptions(id=log_id, path=str(folder))
         self.phase = Phase.RUNNING
         self.turn = 1
         self.in_use = threading.Lock()
-        self.replica = object()
+        self.replicas = {one: object() for one in logs or (log_id,)}
+        self.taken: list[BatchResult] = []
         self.noted: LogtwinError | None = None
 
     @property
     def is_read(self) -> bool:
         return self.phase is Phase.RUNNING and self.noted is None
 
-    def position(self) -> Offset:
-        return Offset(0)
+    @property
+    def places(self) -> dict[str, Place]:
+        return {log_id: Place(Offset(0), self.turn) for log_id in self.replicas}
+
+    def took(self, results: list[BatchResult]) -> None:
+        self.taken += results
 
     def note(self, error: LogtwinError) -> None:
         self.noted = error
@@ -88,14 +98,14 @@ class Member:
 
 
 class Made:
-    """A group of two logs, that runs to their ends."""
+    """A group of two members, that runs to their ends; a has these `logs`."""
 
-    def __init__(self, tmp_path: Path, *, available_now: bool) -> None:
-        self.a, self.b = (Member(f"rocketmq/{name}", tmp_path) for name in "ab")
+    def __init__(self, tmp_path: Path, *logs: str, available_now: bool) -> None:
+        self.a, self.b = Member("rocketmq/a", tmp_path, *logs), Member("rocketmq/b", tmp_path)
         spark = cast(Any, type("Spark", (), {"sparkContext": type("Context", (), {"defaultParallelism": 2})}))
-        members = cast(list[LogReplication], [self.a, self.b])
+        members = cast(list[Replication], [self.a, self.b])
         config = job_config(tmp_path / "lake", path=str(tmp_path))
-        self.group = LogGroup(cast(SparkSession, spark), config, members, available_now=available_now)
+        self.group = LogGroup(cast(SparkSession, spark), config, LOG, members, available_now=available_now)
         self.query = cast(Query, self.group._stream)
         self.batches = cast(Batches, self.group._group)
 
@@ -128,6 +138,19 @@ def test_a_log_that_met_something_leaves_the_next_batch_and_comes_back_in_anothe
     made.poll()
     assert made.listed() == {"rocketmq/a": 2, "rocketmq/b": 1}
     assert len(made.query.started) == 1
+
+
+def test_the_logs_of_one_member_are_told_and_taken_together(tmp_path: Path) -> None:
+    """A topic's partitions: what one of them met takes all of them out, and what the others were brought counts."""
+    made = Made(tmp_path, "rocketmq/a0", "rocketmq/a1", "rocketmq/a2", available_now=False)
+    made.poll()
+    assert made.listed() == {"rocketmq/a0": 1, "rocketmq/a1": 1, "rocketmq/a2": 1, "rocketmq/b": 1}
+    results = [BatchResult(OffsetRange(Offset(0), Offset(end)), end, end, is_overlap=False) for end in (3, 5)]
+    error = MasterSilent("away")
+    made.batch(a0=results[0], a1=error, b=results[1])
+    assert (made.a.taken, made.b.taken) == ([results[0]], [results[1]])
+    assert made.a.noted is error
+    assert made.listed() == {"rocketmq/b": 1}
 
 
 def test_a_log_that_came_back_while_the_query_ended_is_read_by_another_one(tmp_path: Path) -> None:

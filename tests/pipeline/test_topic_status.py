@@ -14,8 +14,7 @@ from pipeline.run_state import RunState, facts_of, process_space
 from pipeline.status import status_blocks
 from pipeline.topic_status import TopicAnswer, topic_status_of
 from pipeline.topics_held import HeldTopic
-from sinks.kafka.state import PartitionState, TopicState
-from sinks.log_state import Writer
+from sinks.log_state import LogState, Writer
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.offsets import Offset, OffsetRange
 from tests.pipeline.sample_progress import TOPIC_PROGRESS
@@ -26,17 +25,17 @@ TOPIC_ID = uuid.UUID(int=7)
 RUNNER = Writer.of_this_process()
 
 
-def at(offset: int, first: int = 0) -> PartitionState:
-    return PartitionState(offset=Offset(offset), leader_epoch=3, first=Offset(first))
+def at(offset: int, first: int = 0) -> LogState:
+    return LogState(
+        writer=RUNNER, commit="c", offset=Offset(offset), first=Offset(first), identity=str(TOPIC_ID), mark=3
+    )
 
 
 def held(start: int, end: int) -> OffsetRange:
     return OffsetRange(Offset(start), Offset(end))
 
 
-STATE = TopicState(
-    writer=RUNNER, commit="c", commits=4, topic_id=TOPIC_ID, partitions={0: at(300, first=20), 2: at(200)}
-)
+STATES = {0: at(300, first=20), 2: at(200)}
 # partition 3 was added, and nothing of it is replicated yet
 ANSWER = TopicAnswer(
     topic_id=str(TOPIC_ID),
@@ -53,7 +52,7 @@ RUN = RunState(
 
 
 def test_a_topic_that_is_replicated() -> None:
-    said = topic_status_of(HeldTopic(OPTIONS, STATE), RUN, ANSWER, NOW).as_json()
+    said = topic_status_of(HeldTopic(OPTIONS, STATES), RUN, ANSWER, NOW).as_json()
     assert (said["id"], said["role"], said["master"]) == ("kafka/east/orders", "consumer", "10.0.0.5:9092")
     assert (said["running"], said["phase"], said["run"], said["pid"]) == (True, "running", RUNNER.run, RUNNER.pid)
     assert (said["position"], said["received"], said["acknowledged"]) == (500, 600, 400)
@@ -72,11 +71,11 @@ def test_a_topic_that_is_replicated() -> None:
         "lag_offsets": 400,
     }
     assert [one["partition"] for one in said["partitions"]] == [0, 2, 3]
-    assert [one["position"] for one in said["partitions"]] == [300, 200, 0]
+    assert [one["position"] for one in said["partitions"]] == [300, 200, None]
 
 
 def test_a_topic_that_nobody_has_begun() -> None:
-    said = topic_status_of(HeldTopic(OPTIONS, None), None, replace(ANSWER, committed={}), NOW)
+    said = topic_status_of(HeldTopic(OPTIONS, {}), None, replace(ANSWER, committed={}), NOW)
     assert (said.running, said.phase, said.position, said.received, said.writer) == (False, None, None, None, None)
     assert said.lag_offsets == 600 + 200 + 40  # all that the brokers hold
     assert said.acknowledged_by_master is None
@@ -84,14 +83,14 @@ def test_a_topic_that_nobody_has_begun() -> None:
 
 
 def test_brokers_that_are_away_are_part_of_the_status() -> None:
-    said = topic_status_of(HeldTopic(OPTIONS, STATE), None, TopicAnswer(error="no connection"), NOW)
+    said = topic_status_of(HeldTopic(OPTIONS, STATES), None, TopicAnswer(error="no connection"), NOW)
     assert (said.position, said.lag_offsets, said.master_maximum, said.lag_s) == (500, None, None, None)
     assert [(one.partition, one.position) for one in said.partitions] == [(0, 300), (2, 200)]
     assert said.master_error == "no connection"
 
 
 def test_offsets_of_a_topic_that_was_created_again_are_not_compared() -> None:
-    said = topic_status_of(HeldTopic(OPTIONS, STATE), None, replace(ANSWER, topic_id=str(uuid.UUID(int=8))), NOW)
+    said = topic_status_of(HeldTopic(OPTIONS, STATES), None, replace(ANSWER, topic_id=str(uuid.UUID(int=8))), NOW)
     assert (said.lag_offsets, said.master_maximum, said.position) == (None, None, 500)
     assert str(uuid.UUID(int=8)) in (said.master_error or "")
     assert str(TOPIC_ID) in (said.master_error or "")
@@ -99,15 +98,15 @@ def test_offsets_of_a_topic_that_was_created_again_are_not_compared() -> None:
 
 def test_a_partition_that_nobody_leads_leaves_the_lag_unknown() -> None:
     answer = replace(ANSWER, held={0: ANSWER.held[0]})
-    said = topic_status_of(HeldTopic(OPTIONS, STATE), None, answer, NOW)
+    said = topic_status_of(HeldTopic(OPTIONS, STATES), None, answer, NOW)
     assert (said.lag_offsets, said.master_maximum) == (None, None)
     assert [one.lag_offsets for one in said.partitions] == [400, None]
 
 
 def test_people_read_a_line_a_partition() -> None:
     console = Console(file=io.StringIO(), width=80)
-    console.print(status_blocks([topic_status_of(HeldTopic(OPTIONS, STATE), None, ANSWER, NOW)], NOW))
+    console.print(status_blocks([topic_status_of(HeldTopic(OPTIONS, STATES), None, ANSWER, NOW)], NOW))
     text = " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]  # a StringIO
     assert "lag 440 offsets" in text
     assert "partition 0 300 of 100 to 700, acknowledged –, lag 400 offsets" in text
-    assert "partition 3 0 of 0 to 40, acknowledged –, lag 40 offsets" in text
+    assert "partition 3 – of 0 to 40, acknowledged –, lag 40 offsets" in text

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from sinks.bookkeeping import Bookkeeping
 from sinks.incidents import Action, Incident
-from sinks.kafka.bookkeeping import TopicBookkeeping
-from sinks.kafka.position import TopicTable
-from sinks.kafka.state import Of, TopicState
 from sinks.kernel import KernelTable
 from sinks.ledger import LedgerRow
-from sinks.log_state import Writer
+from sinks.log_state import LogState, Writer
+from sinks.position import LogTable, Move, Positions
 from sinks.tables import KAFKA_LOG
-from sinks.warehouse import ensure_table, ensure_tables
+from sinks.warehouse import ensure_tables
 from sources.loss import Condition
-from sources.master_topic import PartitionPosition
-from sources.offsets import LogId, Offset
+from sources.master_topic import partition_log
+from sources.offsets import LogId, Offset, OffsetRange
 from tests.pipeline.operator_at_work import Operator
 
 pytestmark = pytest.mark.spark
@@ -51,25 +52,37 @@ def row(start: int, end: int, records: int) -> LedgerRow:
 
 
 class Topic:
-    """A topic in table kafka_log, without its records."""
+    """A topic in table kafka_log, without its records: partitions 0 and 1."""
 
     def __init__(self, spark: SparkSession, lake: Path) -> None:
         path = KAFKA_LOG.path(str(lake))
-        ensure_tables(spark, str(lake))
-        ensure_table(KernelTable(spark, path), KAFKA_LOG)
-        self._table = TopicTable(spark, path, ORDERS)
-        self._books = TopicBookkeeping(spark, str(lake), ORDERS)
-        self.state = self._table.claim(Writer.of_this_process())
+        ensure_tables(spark, str(lake), KAFKA_LOG)
+        self._logs = [LogTable(spark, path, partition_log(ORDERS, number)) for number in (0, 1)]
+        self._positions = Positions(KernelTable(spark, path))
+        self._books = Bookkeeping(spark, str(lake))
+        self.states = self._positions.claim(self._logs, Writer.of_this_process())
 
-    def goes_to(self, state: TopicState, *, settled: bool = True) -> None:
-        self._table.commit(self._table.read(), state)
-        self.state = state
+    def begins(self, *starts: int) -> None:
+        for number, start in enumerate(starts):
+            to = self._state(number).moved_to(Offset(start), first=Offset(start), ledger=())
+            self._goes_to(number, replace(to, identity=str(uuid.UUID(int=7))))
+
+    def reads(self, number: int, row: LedgerRow, *, settled: bool = True) -> None:
+        self._goes_to(number, self._state(number).moved_to(row.end, first=row.start, ledger=[row], mark=3), settled)
+
+    def loses(self, number: int, incident: Incident) -> None:
+        to = self._state(number).moved_to(incident.end, first=incident.start, ledger=(), incidents=[incident])
+        self._goes_to(number, to, lost=[incident.range])
+
+    def _state(self, number: int) -> LogState:
+        return self.states[self._logs[number].log_id]
+
+    def _goes_to(self, number: int, to: LogState, settled: bool = True, lost: Sequence[OffsetRange] = ()) -> None:
+        log = self._logs[number]
+        self._positions.commit(self._positions.newest(), [Move(log, self._state(number), to, lost=lost)])
+        self.states = {**self.states, log.log_id: to}
         if settled:
-            self._books.settle(state)
-
-    def reads(self, *rows: Of[LedgerRow], settled: bool = True) -> None:
-        ends = {of.partition: PartitionPosition(of.one.end, 3) for of in rows}
-        self.goes_to(self.state.moved_to(ends, rows), settled=settled)
+            self._books.settle({log.log_id: to})
 
 
 @pytest.fixture
@@ -78,11 +91,11 @@ def operator(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[
     operator = Operator(tmp_path, capsys)
     operator.job.write_text(f'warehouse = "{operator.lake}"\n[[topics]]\n{PATTERN}\nservers = "127.0.0.1:1"\n')
     topic = Topic(spark, operator.lake)
-    topic.goes_to(topic.state.begun(uuid.UUID(int=7), {0: Offset(20), 1: Offset(0)}))
-    topic.reads(Of(0, row(20, 60, 33)))
-    topic.goes_to(topic.state.without(0, LOST))
-    topic.reads(Of(0, row(90, 150, 60)))
-    topic.reads(Of(1, row(0, 40, 40)), settled=False)
+    topic.begins(20, 0)
+    topic.reads(0, row(20, 60, 33))
+    topic.loses(0, LOST)
+    topic.reads(0, row(90, 150, 60))
+    topic.reads(1, row(0, 40, 40), settled=False)
     return operator
 
 

@@ -87,7 +87,7 @@ def test_no_other_topic_can_be_chosen(other: str) -> None:
         ({**MATCHING, "pattern": "orders-("}, ["pattern", "regular expression", "orders-("]),
         ({"id": "kafka/east/orders"}, ["'servers' is missing"]),
         ({**ONE, "servers": "b"}, ["host:port"]),
-        ({**ONE, "emit": "records"}, ["emit cannot be given"]),
+        ({**ONE, "emit": "records"}, ["no key 'emit'"]),
         ({**ONE, "endingOffset": "latest"}, ["ending_offset cannot be given", "--available-now"]),
         ({**ONE, "starting_offset": '{"topic": "x", "next": {}}'}, ["starting_offset", "earliest or latest"]),
         ({**ONE, "starting_offset": 5}, ["starting_offset", "earliest or latest"]),

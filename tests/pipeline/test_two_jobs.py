@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import replication
+from pipeline import log_group
 from pipeline.progress import Phase
 from pipeline.replicate import Job
 from sources.datasource import register
@@ -23,14 +23,9 @@ from tests.pipeline.running import assert_complete, job_config
 pytestmark = pytest.mark.spark
 
 
-def job_of(spark: SparkSession, lake: Path, master: Served, checkpoints: Path, *, take_over: bool = False) -> Job:
+def job_of(spark: SparkSession, lake: Path, master: Served, *, take_over: bool = False) -> Job:
     config = job_config(lake, **master.options, max_bytes_per_trigger=200_000)
-    return Job(
-        spark,
-        config.model_copy(update={"checkpoints": str(checkpoints)}),
-        available_now=False,
-        take_over=take_over,
-    )
+    return Job(spark, config, available_now=False, take_over=take_over)
 
 
 def send(master: Served, count: int, seed: int) -> None:
@@ -64,11 +59,11 @@ def test_the_newest_goes_on_and_the_older_one_stops(spark: SparkSession, tmp_pat
     register(spark)
     with embedded_master(tmp_path / "store") as master:
         send(master, 500, seed=1)
-        older = job_of(spark, tmp_path / "lake", master, tmp_path / "checkpoints-1")
+        older = job_of(spark, tmp_path / "lake", master)
         older.start()
         thread, failures = running(older)
         try:
-            newer = job_of(spark, tmp_path / "lake", master, tmp_path / "checkpoints-2", take_over=True)
+            newer = job_of(spark, tmp_path / "lake", master, take_over=True)
             newer.start()
             send(master, 500, seed=2)
             assert run_until(newer, master.end) is None
@@ -87,20 +82,19 @@ def test_a_second_one_is_refused_and_the_first_goes_on(spark: SparkSession, tmp_
     register(spark)
     with embedded_master(tmp_path / "store") as master:
         send(master, 500, seed=1)
-        first = job_of(spark, tmp_path / "lake", master, tmp_path / "checkpoints-1")
+        first = job_of(spark, tmp_path / "lake", master)
         first.start()
         owner = first.logs[0]
         thread, failures = running(first)
         try:
-            second = job_of(spark, tmp_path / "lake", master, tmp_path / "checkpoints-2")
+            second = job_of(spark, tmp_path / "lake", master)
             with pytest.raises(AlreadyRunning) as caught:
                 second.start()
             assert second.progress()[0].phase is Phase.FAILED
             assert str(os.getpid()) in str(caught.value)
             assert caught.value.exit_code == 5
-            assert not (tmp_path / "checkpoints-2").exists()
             # into another warehouse it may
-            other = job_of(spark, tmp_path / "another-lake", master, tmp_path / "checkpoints-3")
+            other = job_of(spark, tmp_path / "another-lake", master)
             other.start()
             send(master, 500, seed=2)
             assert run_until(other, master.end) is None
@@ -112,7 +106,7 @@ def test_a_second_one_is_refused_and_the_first_goes_on(spark: SparkSession, tmp_
         assert owner.phase is Phase.STOPPED
         log = master.log()
         # the first has ended: now it may
-        third = job_of(spark, tmp_path / "lake", master, tmp_path / "checkpoints-1")
+        third = job_of(spark, tmp_path / "lake", master)
         third.start()
         third.close()
     for lake in ("lake", "another-lake"):
@@ -123,14 +117,14 @@ def test_an_idle_job_that_lost_its_log_stops_reporting(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No batch tells it: it looks."""
-    monkeypatch.setattr(replication, "CHECK_OWNERSHIP_EVERY_S", 0.5)
+    monkeypatch.setattr(log_group, "CHECK_OWNERSHIP_EVERY_S", 0.5)
     register(spark)
     with embedded_master(tmp_path / "store") as master:
         send(master, 300, seed=1)
-        older = job_of(spark, tmp_path / "lake", master, tmp_path / "checkpoints-1")
+        older = job_of(spark, tmp_path / "lake", master)
         older.start()
         thread, failures = running(older)
-        newer = job_of(spark, tmp_path / "lake", master, tmp_path / "checkpoints-2", take_over=True)
+        newer = job_of(spark, tmp_path / "lake", master, take_over=True)
         try:
             assert eventually(lambda: older.progress()[0].bytes == master.end and slaves(master) == 1)
             batches = older.progress()[0].batches

@@ -18,8 +18,8 @@ from sinks.files import FileWriter, discard, new_name
 from sinks.place import open_folder
 from sinks.tables import KAFKA_LOG, LOG, with_identity
 from sources.offsets import Offset, OffsetRange
-from tests.sinks.kafka.memory_topic import MemoryTopic
 from tests.sinks.memory_master import MemoryMaster, chunk_of
+from tests.sinks.memory_partition import partitions
 
 MASTER = MemoryMaster((100,) * 25)
 
@@ -56,7 +56,7 @@ def test_physical_types_are_deltas(tmp_path: Path) -> None:
     assert file.metadata.row_group(0).column(0).compression == "ZSTD"
 
 
-ORDERS = MemoryTopic.of((1, 4, 7), (2, 5, 8), end=10).partitions
+ORDERS = partitions((1, 4, 7), (2, 5, 8), end=10)
 
 
 def kafka_rows(number: int) -> pa.RecordBatch:

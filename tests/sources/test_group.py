@@ -18,11 +18,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from sources import standing
 from sources.datasource import LogtwinDataSource, register
 from sources.errors import AboveMaximum, ConfigurationError, LogtwinError, SegmentError, find_error
-from sources.group import GroupOptions, GroupReader, GroupSource, logs_option
+from sources.group import GroupOptions, GroupReader, GroupSource, logs_options
 from sources.group_offsets import GroupOffset
+from sources.lookout import OneLog
 from sources.master import RANGES_SCHEMA, PlanFailed, Planned, PlannedSplit, from_row
 from sources.offsets import Offset
-from sources.options import ReadOptions, parse_options
+from sources.options import EARLIEST, ReadOptions, parse_options
 from sources.standing import Place, Standing
 from tests.patience import PATIENCE_S, wait_until
 from tests.sources.scripted_log import ScriptedLog, span
@@ -136,7 +137,7 @@ def test_the_cores_are_for_the_logs_with_the_most_to_read(tmp_path: Path) -> Non
     logs = {log_id: ScriptedLog(log_id) for log_id in (A, B, C, "dister/d")}
     given = options_of([{"id": log_id, "path": "there"} for log_id in logs], tmp_path, cores=4)
     options = parse_options(GroupOptions, given, where="test")
-    reader = GroupReader({log_id: log.log for log_id, log in logs.items()}, options)
+    reader = GroupReader([OneLog(log.log, EARLIEST) for log in logs.values()], options)
     batches = {A: span(0, 700), B: span(0, 200), C: span(0, 100), "dister/d": span(0, 10**9)}
     found = [row.log_id for row in rows(reader, GroupOffset(1, batches))]
     assert {log_id: found.count(log_id) for log_id in logs} == {A: 3, B: 1, C: 1, "dister/d": 1}
@@ -151,7 +152,7 @@ def test_the_cores_are_for_the_logs_with_the_most_to_read(tmp_path: Path) -> Non
         ([{"id": A, "pth": "x"}], {}, ["logs[0]", "pth", "'path'"]),
         ([{"id": A, "path": "x"}, {"id": B}], {}, [B, "not one way"]),
         ([{"id": A, "path": "x"}] * 2, {}, ["each log once"]),
-        ([], {}, ["logs", "at least 1"]),
+        ([], {}, ["nothing to read", "logs or topics"]),
         (["x"], {}, ["logs", "a JSON list of objects"]),
         ([{"id": "kafka/c/t", "path": "x"}], {}, ["kafka/c/t"]),
         ([{"id": A, "path": "x"}], {"maxBytesPerTrigger": 5}, ["maxbytespertrigger"]),
@@ -185,7 +186,9 @@ def test_the_job_s_options_arrive() -> None:
         "dister/d": {"path": "/d", "starting_offset": 7},
     }
     logs = tuple(parse_options(ReadOptions, {"id": log_id, **one}, where="test") for log_id, one in given.items())
-    assert parse_options(GroupOptions, {"logs": logs_option(logs), "standing": "s"}, where="test").logs == logs
+    options = logs_options(logs)
+    assert list(options) == ["logs"]
+    assert parse_options(GroupOptions, {**options, "standing": "s"}, where="test").logs == logs
 
 
 @pytest.mark.parametrize(

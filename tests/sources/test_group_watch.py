@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,8 @@ import pytest
 from sources import standing
 from sources.errors import AboveMaximum, BelowMinimum, CorruptRecord, LogtwinError, MasterSilent, MasterUnreachable
 from sources.group_watch import Batch, GroupWatch, Pace
+from sources.lookout import Found, Looking, Lookout, OneLog, Seen
+from sources.master import MasterLog
 from sources.offsets import Offset, OffsetRange
 from sources.options import EARLIEST, LATEST, StartingOffset
 from sources.standing import Place, Standing
@@ -30,12 +32,18 @@ Where = int | None | tuple[int | None, int]
 class Group:
     """A watch over logs, and the job's side of it."""
 
-    def __init__(self, folder: Path, *logs: ScriptedLog, starting: StartingOffset = EARLIEST, **pace: float) -> None:
-        self.logs = {str(log.log_id): log for log in logs}
+    def __init__(
+        self,
+        folder: Path,
+        *logs: ScriptedLog,
+        starting: StartingOffset = EARLIEST,
+        lookouts: Sequence[Lookout] = (),
+        **pace: float,
+    ) -> None:
         self._path = folder / "standing"
         times = {"interval_s": LONG_S, "look_deadline_s": LONG_S, "last_look_deadline_s": LONG_S} | pace
-        given = {log_id: (log.log, starting) for log_id, log in self.logs.items()}
-        self.watch = GroupWatch(given, self._path, Pace(**times))
+        each = [OneLog(log.log, starting) for log in logs]
+        self.watch = GroupWatch([*each, *lookouts], self._path, Pace(**times))
 
     def say(self, places: Mapping[str, Where], *, budget: int = 10**9, is_stopping: bool = False) -> None:
         """`places` by the last part of a log's id."""
@@ -389,6 +397,85 @@ def test_an_error_about_where_the_log_stood_before_says_nothing(tmp_path: Path) 
     while (batch := group.watch.next()) is None:
         pass
     assert batch == Batch({A: span(100, 120)}, {})
+
+
+# Masters that have several logs
+
+
+class Master:
+    """A lookout of `logs`, all of which it answers for at once; raises `error` instead, if there is one."""
+
+    may_begin_later = True
+
+    def __init__(self, *logs: ScriptedLog) -> None:
+        self.logs = {str(log.log_id): log for log in logs}
+        self.asked: list[set[str]] = []
+        self.answers = threading.Event()
+        self.answers.set()
+        self.error: LogtwinError | None = None
+
+    def log(self, log_id: str) -> MasterLog | None:
+        return self.logs[log_id].log if log_id in self.logs else None
+
+    def look(self, wanted: Mapping[str, Looking]) -> Found:
+        self.asked.append(set(wanted))
+        assert self.answers.wait(LONG_S)
+        if self.error is not None:
+            raise self.error
+        return {log_id: self._seen(log_id, one) for log_id, one in wanted.items()}
+
+    def is_waited_for(self) -> bool:
+        return False
+
+    def _seen(self, log_id: str, one: Looking) -> Seen | LogtwinError:
+        error = self.logs[log_id].error
+        if isinstance(error, LogtwinError):
+            return error
+        return Seen(self.logs[log_id].held, one.place.position or Offset(0))
+
+
+def test_a_master_is_asked_once_for_all_logs_that_it_has(tmp_path: Path) -> None:
+    master = Master(ScriptedLog(A, 0, 100), ScriptedLog(B, 0, 100))
+    group = Group(tmp_path, ScriptedLog(C, 0, 30), lookouts=[master])
+    group.say({"a": 10, "b": 20, "c": 0})
+    assert group.ranges() == {"a": (10, 100), "b": (20, 100), "c": (0, 30)}
+    assert master.asked == [{A, B}]
+
+
+def test_what_a_master_says_of_one_log_is_that_one_s_and_what_it_raises_is_of_all_that_were_asked(
+    tmp_path: Path,
+) -> None:
+    master = Master(ScriptedLog(A, 0, 100), ScriptedLog(B, 0, 100), ScriptedLog(C, 0, 100))
+    master.logs[A].error = CorruptRecord("bad", offset=7)
+    group = Group(tmp_path, lookouts=[master])
+    group.say({"a": 0, "b": 0})
+    batch = group.next()
+    assert (set(batch.errors), batch.batches) == ({A}, {B: span(0, 100)})
+    master.error = AWAY
+    group.say({"a": (0, 1), "b": (0, 1)})  # both are listed anew, and c is not
+    errors = group.next().errors
+    assert {log_id: (type(error), error.log) for log_id, error in errors.items()} == {
+        A: (MasterUnreachable, A),
+        B: (MasterUnreachable, B),
+    }
+
+
+def test_a_log_that_is_listed_while_its_master_is_being_asked_is_looked_at_next(tmp_path: Path) -> None:
+    master = Master(ScriptedLog(A, 0, 100), ScriptedLog(B, 0, 100))
+    master.answers.clear()
+    group = Group(tmp_path, lookouts=[master], interval_s=SHORT_S, look_deadline_s=SHORT_S)
+    group.say({"a": 0})
+    assert group.watch.next() is None
+    group.say({"a": 0, "b": 0})
+    assert group.watch.next() is None
+    assert master.asked == [{A}]
+    master.answers.set()
+    found: dict[str, OffsetRange] = {}
+    while len(found) < 2:
+        batch = group.watch.next()
+        found |= dict(batch.batches) if batch is not None else {}
+    assert found == {A: span(0, 100), B: span(0, 100)}
+    assert master.asked[1] in ({B}, {A, B})
 
 
 # Reading what is there, and ending

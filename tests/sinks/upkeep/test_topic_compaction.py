@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.kafka.replica import TopicReplica
 from sinks.kernel import KernelTable
 from sinks.tables import KAFKA_LOG, LEDGER, TableSpec
 from sinks.upkeep.compaction import Compaction, Compactor, Sizes
 from sources.master_topic import partition_log
 from sources.offsets import LogId, Offset, OffsetRange
-from tests.sinks.kafka.memory_topic import ORDERS, TOPIC_ID, MemoryPartition, MemoryTopic, RecordingTopicSession
-from tests.sinks.kafka.test_replica import frame
+from tests.sinks.memory_partition import ORDERS, MemoryPartition
+from tests.sinks.topic_batches import Twin
 
 pytestmark = pytest.mark.spark
 
@@ -25,11 +24,9 @@ BATCHES = 9
 END = STEP * BATCHES
 
 
-def topic(log_id: LogId) -> MemoryTopic:
+def topic(log_id: LogId) -> dict[int, MemoryPartition]:
     """Its partitions' ids are of several lengths, and one partition has no record."""
-    offsets = {number: tuple(range(END)) if number else () for number in NUMBERS}
-    logs = {number: partition_log(log_id, number) for number in NUMBERS}
-    return MemoryTopic({n: MemoryPartition(logs[n], n, offsets[n], END) for n in NUMBERS}, log_id)
+    return {number: MemoryPartition(number, tuple(range(END)) if number else (), END, log_id) for number in NUMBERS}
 
 
 @pytest.fixture(scope="module")
@@ -37,18 +34,17 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two topics, a file or two a commit."""
     lake: Path = tmp_path_factory.mktemp("lake")
     for log_id in (ORDERS, PAYMENTS):
-        replica = TopicReplica(spark, str(lake), topic(log_id), RecordingTopicSession())
-        replica.open()
-        replica.begin(TOPIC_ID, dict.fromkeys(NUMBERS, Offset(0)))
+        twin = Twin(spark, lake, topic(log_id)).opened()
         for piece in OffsetRange(Offset(0), Offset(END)).in_pieces(STEP):
-            replica.apply(frame(spark, dict.fromkeys(NUMBERS, (piece.start, piece.end)), log_id=log_id))
+            twin.takes(dict.fromkeys(NUMBERS, (piece.start, piece.end)))
+        assert set(twin.offsets.values()) == {END}
     return lake
 
 
 def merged(spark: SparkSession, lake: Path, spec: TableSpec, log_id: LogId) -> Compaction:
     partitions = [partition_log(log_id, number) for number in NUMBERS]
     sizes = Sizes(target_bytes=10**8, min_files=2)
-    return Compactor(spark, spec, spec.path(str(lake)), log_id, sizes, partitions=partitions).run()
+    return Compactor(spark, spec, spec.path(str(lake)), None, sizes, sharing=partitions).run()
 
 
 def paths(spark: SparkSession, lake: Path, spec: TableSpec, log_id: LogId) -> set[str]:

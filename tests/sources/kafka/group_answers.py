@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafka.protocol.admin import DescribeGroupsResponse, ListGroupsResponse
+from kafka.protocol.consumer import OffsetFetchResponse
 from kafka.protocol.metadata import FindCoordinatorResponse
 
 from sources.kafka.membership import ConsumerGroupDescribeResponse, Member
@@ -40,3 +41,15 @@ def described_newer(*members: Member) -> Any:
     of_group = ConsumerGroupDescribeResponse.DescribedGroup
     found = [of_group.Member(member_id=one.id, client_id=one.client, client_host=one.host) for one in members]
     return ConsumerGroupDescribeResponse(groups=[of_group(group_id="g", members=found)], version=0)
+
+
+def committed(**at: int) -> Any:
+    """The answer of a group's coordinator; -1 is what it says of a partition that nothing is committed of."""
+    of_topic = OffsetFetchResponse.OffsetFetchResponseTopic
+    partitions = [
+        of_topic.OffsetFetchResponsePartition(
+            partition_index=int(name[1:]), committed_offset=offset, committed_leader_epoch=-1, error_code=0
+        )
+        for name, offset in at.items()
+    ]
+    return OffsetFetchResponse(topics=[of_topic(name="t", partitions=partitions)], error_code=0, version=7)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.kafka.columns import canonical, located
+from sources.kafka.columns import canonical, canonical_lengths, located
 from sources.kafka.record_columns import texts
 from sources.master_topic import KAFKA_SCHEMA
 from tests.sources.kafka.batches import (
@@ -90,6 +90,17 @@ def or_minus_1(value: int | None) -> int:
 def test_canonical_bytes_are_those_of_the_dumb_way(batches: list[Written]) -> None:
     records = records_of(batches)
     assert canonical(records) == plain_canonical(rows_of(records))
+
+
+@given(logs(), st.data())
+def test_the_lengths_are_those_of_the_canonical_bytes_record_by_record(
+    batches: list[Written], data: st.DataObject
+) -> None:
+    records = records_of(batches)
+    part = records.slice(data.draw(st.integers(0, len(records))))  # of arrays that do not begin where their buffers do
+    apart = [len(canonical(part.slice(at, 1))) for at in range(len(part))]
+    assert canonical_lengths(part).tolist() == apart
+    assert canonical_lengths(located(part, "orders", 1).select(["key", "value", "headers"])).tolist() == apart
 
 
 @given(logs(), st.data())

@@ -6,7 +6,6 @@ from typing import Any
 
 import kafka.errors as kafka_errors
 import pytest
-from kafka.protocol.consumer import OffsetFetchResponse
 
 from sources.errors import ConfigurationError, LogtwinError, MasterUnreachable
 from sources.kafka import metadata as metadata_module
@@ -15,7 +14,7 @@ from sources.kafka.metadata import fetched
 from sources.kafka.settings import KafkaSettings
 from sources.kafka.topic import KafkaTopic
 from sources.metadata import KAFKA_PARTITIONS, Fetched
-from tests.sources.kafka.group_answers import coordinator
+from tests.sources.kafka.group_answers import committed, coordinator
 from tests.sources.kafka.scripted_cluster import NOT_LEADER, TOPIC_ID, ScriptedCluster, metadata, offsets, topic
 
 UNKNOWN_TOPIC: int = kafka_errors.UnknownTopicOrPartitionError.errno
@@ -41,18 +40,6 @@ def rows(found: Fetched) -> list[tuple[Any, ...]]:
     names = [name for name in found.items.column_names if name != "topic_id"]
     assert set(found.items.column("topic_id").to_pylist()) == {str(TOPIC_ID)}
     return [tuple(row[name] for name in names) for row in found.items.to_pylist()]
-
-
-def committed(**at: int) -> Any:
-    """The answer of a group's coordinator; -1 is what it says of a partition that nothing is committed of."""
-    of_topic = OffsetFetchResponse.OffsetFetchResponseTopic
-    partitions = [
-        of_topic.OffsetFetchResponsePartition(
-            partition_index=int(name[1:]), committed_offset=offset, committed_leader_epoch=-1, error_code=0
-        )
-        for name, offset in at.items()
-    ]
-    return OffsetFetchResponse(topics=[of_topic(name="t", partitions=partitions)], error_code=0, version=7)
 
 
 def test_each_partition_has_its_leader_its_bounds_and_what_the_group_has_committed(

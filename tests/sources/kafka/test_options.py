@@ -28,7 +28,7 @@ PLAIN = {"id": "kafka/east/orders", "servers": "a:9092"}
 def test_what_is_left_out_has_its_default() -> None:
     options = TopicOptions.of(PLAIN)
     assert (options.cluster, options.topic) == ("east", "orders")
-    assert (options.starting_offset, options.ending_offset, options.emit) == ("earliest", "latest", "records")
+    assert (options.starting_offset, options.ending_offset) == ("earliest", "latest")
     assert options.max_offsets_per_trigger == 1_000_000
     topic = open_topic(options)
     assert topic.isolation is Isolation.READ_COMMITTED
@@ -100,7 +100,7 @@ def test_a_replicated_topic_has_a_group_unless_it_is_left_out() -> None:
         open_topic(ReplicatedTopicOptions.of({**PLAIN, "group": "of my own", "on_loss": "record"})).group == "of my own"
     )
     assert open_topic(ReplicatedTopicOptions.of({**PLAIN, "group": ""})).group is None
-    assert open_topic(TopicOptions.of({**PLAIN, "emit": "ranges"})).group is None
+    assert open_topic(TopicOptions.of(PLAIN)).group is None
     with pytest.raises(ConfigurationError, match="no key 'group'"):
         TopicOptions.of({**PLAIN, "group": "logtwin"})
 
@@ -112,7 +112,7 @@ def test_a_replicated_topic_has_a_group_unless_it_is_left_out() -> None:
         ({"id": "kafka/east/orders/0"}, ["kafka/<cluster>/<topic>", "all its partitions"]),
         ({"id": "rocketmq/east/orders"}, ["kafka/<cluster>/<topic>"]),
         ({"id": "kafka/east/"}, ["no log id"]),
-        ({"emit": "rows"}, ["emit", "'records' or 'ranges'", "'rows'"]),
+        ({"emit": "ranges"}, ["no key 'emit'"]),
         ({"startingOffset": "5"}, ["starting_offset", "earliest, latest, or", "'5'"]),
         ({"startingOffset": "first"}, ["starting_offset", '"next"', "'first'"]),
         ({"startingOffset": '{"topic": "t", "next": {}}'}, ["starting_offset", "<partition>"]),

@@ -13,9 +13,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, LogtwinError, Recreated, find_error
 from sources.kafka import topic as topic_module
 from sources.kafka.options import TopicOptions
-from sources.kafka.streaming import TOPIC_SCHEMA, TopicBatchReader, TopicSource, TopicSplit, TopicStreamReader
+from sources.kafka.streaming import TopicBatchReader, TopicSource, TopicSplit, TopicStreamReader
 from sources.kafka.topic import open_topic
-from sources.master import RANGES_SCHEMA
+from sources.master_topic import KAFKA_SCHEMA
 from tests.sources.kafka.scripted_cluster import OTHER_ID, TOPIC_ID, ScriptedCluster, metadata, offsets, topic
 
 ALL = ReadAllAvailable()
@@ -176,21 +176,6 @@ def test_the_checkpoint_of_another_source_is_no_start(readers: Readers) -> None:
     assert "no positions of a Kafka topic" in str(error)
 
 
-def test_ranges_are_the_splits_with_their_partition_s_part_of_the_batch(readers: Readers) -> None:
-    reader = readers.stream(emit="ranges")
-    splits = reader.partitions(at(0, 5), at(25, 5, 3))
-    rows = [[list(row.values()) for batch in reader.read(split) for row in batch.to_pylist()] for split in splits]
-    assert rows == [
-        [["kafka/c/t/0", 0, 25, 0, 10, None]],
-        [["kafka/c/t/0", 0, 25, 10, 20, None]],
-        [["kafka/c/t/0", 0, 25, 20, 25, None]],
-        [["kafka/c/t/2", 0, 3, 0, 3, None]],
-    ]
-    assert {batch.schema for split in splits for batch in reader.read(split)} == {RANGES_SCHEMA}
-    (split,) = reader.partitions(at(25, 5), at(25, 5, 0))
-    assert list(reader.read(split)) == []
-
-
-def test_the_columns_are_those_of_what_is_emitted(readers: Readers) -> None:
-    for emit, schema in (("records", TOPIC_SCHEMA), ("ranges", RANGES_SCHEMA)):
-        assert TopicSource.of({"id": "kafka/c/t", "servers": "h:1", "emit": emit}).schema == schema
+def test_the_columns_are_those_of_the_records_and_their_log() -> None:
+    source = TopicSource.of({"id": "kafka/c/t", "servers": "h:1"})
+    assert source.schema.names == ["log_id", *KAFKA_SCHEMA.names]

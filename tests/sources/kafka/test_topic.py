@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,10 +23,10 @@ from sources.kafka.isolation import Isolation
 from sources.kafka.session import GroupSession
 from sources.kafka.settings import KafkaSettings
 from sources.kafka.topic import KafkaTopic
-from sources.master_topic import MasterTopic, PartitionPosition
+from sources.master_topic import PartitionPosition
 from sources.offsets import Offset
 from sources.silent_session import SilentTopicSession
-from tests.sources.kafka.group_answers import ALICE, coordinator, described
+from tests.sources.kafka.group_answers import ALICE, committed, coordinator, described
 from tests.sources.kafka.scripted_cluster import (
     OTHER_ID,
     TOPIC_ID,
@@ -146,9 +147,42 @@ def test_without_a_group_nobody_is_asked_and_nothing_acknowledged(script: Script
 
 def test_a_topic_with_a_group_travels_and_opens_a_session(script: Script) -> None:
     cluster = script()
-    of_group: MasterTopic = a_topic(group="g")
+    of_group = a_topic(group="g")
     assert pickle.loads(pickle.dumps(of_group)) == of_group  # noqa: S301 - our own
     session = of_group.open_session()
     assert isinstance(session, GroupSession)
     session.close()
     assert cluster.connections == 0
+
+
+def test_what_the_group_has_committed_is_asked_of_its_coordinator(script: Script) -> None:
+    cluster = script(TWO, coordinator(), committed(p0=7, p1=-1))
+    assert a_topic(group="g").committed() == {0: 7}
+    assert names(cluster) == ["MetadataRequest", "FindCoordinatorRequest", "OffsetFetchRequest"]
+    assert [one.partition_indexes for one in cluster.asked[-1][0].topics] == [[0, 1]]
+    assert (cluster.connections, cluster.is_done) == (1, True)
+    nobody = script()
+    assert a_topic().committed() == {}
+    assert nobody.connections == 0
+
+
+def test_who_has_a_group_is_a_consumer_to_the_brokers() -> None:
+    assert (a_topic(group="g").role, a_topic().role) == ("consumer", "reader")
+
+
+@pytest.mark.parametrize(
+    ("patience_s", "connect_ms", "request_ms", "patience_ms"),
+    [(2.0, 2000, 2000, 2000), (0.1, 1000, 1000, 1000), (8.0, 5000, 8000, 8000), (600.0, 5000, 20_000, 30_000)],
+)
+def test_in_a_hurry_nothing_is_waited_for_longer_and_nothing_is_tried_twice(
+    patience_s: float, connect_ms: int, request_ms: int, patience_ms: int
+) -> None:
+    """But a second is always left: a leader may wait half a second itself for something to send."""
+    patient = a_topic(patience_ms=30_000, group="g", split_offsets=7)
+    assert (patient.settings.connect_timeout_ms, patient.settings.request_timeout_ms) == (5000, 20_000)
+    hurried = patient.hurried(patience_s)
+    settings = hurried.settings
+    assert (settings.connect_timeout_ms, settings.request_timeout_ms, settings.connect_attempts) == (
+        connect_ms, request_ms, 1,
+    )  # fmt: skip
+    assert hurried == replace(patient, settings=settings, patience_ms=patience_ms)

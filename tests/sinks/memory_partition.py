@@ -1,0 +1,230 @@
+"""A topic's partition in memory: records at given offsets, holes between them. And some that break the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sources.bounds import check_within
+from sources.errors import LogtwinError, Recreated, Rewritten
+from sources.kafka.columns import (
+    CREATE_TIME,
+    LOG_APPEND_TIME,
+    UNLOCATED_SCHEMA,
+    canonical,
+    canonical_lengths,
+    located,
+)
+from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, MasterView, Session
+from sources.master_topic import KAFKA_SCHEMA, PartitionPosition, partition_log
+from sources.metadata import Fetched
+from sources.offsets import LogId, Offset, OffsetRange
+from tests.sinks.memory_master import RecordingSession
+
+ORDERS = LogId("kafka", "prod/orders")
+TOPIC_ID = "11111111-2222-3333-4444-555555555555"
+FIRST_SENT = datetime(2024, 2, 29, 23, 59, 30, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPartition:
+    """Records at `offsets`, of a log that ends at `end`; everything about one follows from its offset.
+
+    A leader stays for ten offsets, so the epoch of an offset is a tenth of the one before it. `topic_id` is the id of
+    the topic that there is. `asked` are the ranges that were read, each with the epoch that went along.
+    """
+
+    number: int
+    offsets: tuple[int, ...]
+    end: int
+    topic: LogId = ORDERS
+    start: int = 0
+    chunk_offsets: int = 4
+    split_offsets: int = 100
+    topic_id: str = TOPIC_ID
+    record_bytes: int = 100
+    known: Known = NOTHING_KNOWN
+    patience_s: float | None = None
+    asked: list[tuple[OffsetRange, int | None]] = field(default_factory=list, compare=False)
+
+    has_free_offsets = True
+    cuts_at_records = True
+    cuts_batches = True
+    place = "memory:9092"
+    role = "consumer"
+    proves_all = False
+    overrules = False
+    keyed_state = None
+    restored_from = tuple(UNLOCATED_SCHEMA.names)
+    measured_by = ("key", "value", "headers")
+
+    @classmethod
+    def like(cls, other: MemoryPartition, **more: Any) -> Self:
+        """The same partition, of this class."""
+        return cls(**{one.name: getattr(other, one.name) for one in fields(MemoryPartition)} | more)
+
+    @property
+    def log_id(self) -> LogId:
+        return partition_log(self.topic, self.number)
+
+    def rows(self, owned: OffsetRange) -> list[dict[str, Any]]:
+        return [self._row(offset) for offset in self.offsets if offset in owned]
+
+    def chunk(self, covered: OffsetRange) -> Chunk:
+        batch = pa.RecordBatch.from_pylist(self.rows(covered), schema=KAFKA_SCHEMA.remove_metadata())
+        records = located(batch, self.topic.name.split("/")[1], self.number)
+        return Chunk(covered, records, memoryview(canonical(records)), epoch_before(covered.end))
+
+    def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
+        after = self.known.mark if self.known.offset == owned.start else None
+        self.asked.append((owned, after))
+        self._check_identity()
+        check_within(owned, self.bounds())
+        if after not in (None, epoch_before(owned.start)):
+            raise Rewritten("another history", offset=owned.start, expected=after, found=epoch_before(owned.start))
+        for covered in owned.in_pieces(self.chunk_offsets):
+            yield self.chunk(covered)
+
+    def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Generator[memoryview]:
+        yield self.chunk(wanted).raw
+
+    def bounds(self, known: Offset | None = None) -> OffsetRange:
+        return OffsetRange(Offset(self.start), Offset(self.end))
+
+    def look(self) -> MasterView:
+        return MasterView(role=None, bounds=self.bounds(), retention=None)
+
+    def check(self, *, is_replica: bool = True) -> None:
+        """Nothing stands against it."""
+
+    def counted_for_s(self) -> float | None:
+        return None
+
+    def is_waited_for(self) -> bool:
+        return False
+
+    def size_bytes(self, wanted: OffsetRange) -> int:
+        return wanted.size * self.record_bytes
+
+    @property
+    def split_bytes(self) -> int:
+        return self.split_offsets * self.record_bytes
+
+    def boundary_after(self, offset: Offset, maximum: Offset) -> Offset:
+        return min(offset, maximum)
+
+    def end_of_batch(self, start: Offset, maximum: Offset, max_bytes: int) -> Offset:
+        return min(maximum, Offset(start + max(1, max_bytes // self.record_bytes)))
+
+    def plan(self, wanted: OffsetRange, *, cores: int = 1) -> tuple[OffsetRange, ...]:
+        return wanted.in_pieces(self.split_offsets)
+
+    def identity(self) -> str:
+        return self.topic_id
+
+    def continuing(self, known: Known) -> Self:
+        return replace(self, known=known)
+
+    def hurried(self, patience_s: float) -> Self:
+        return replace(self, patience_s=patience_s)
+
+    def restore(self, records: pa.RecordBatch) -> bytes:
+        return canonical(records)
+
+    def lengths(self, records: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        return canonical_lengths(records)
+
+    def common_offset(self, records: Iterable[tuple[OffsetRange, bytes]]) -> Offset | None:
+        return None
+
+    def metadata(self) -> Iterator[Fetched]:
+        return iter(())
+
+    def open_session(self, prove: Callable[[], None] | None = None) -> Session:
+        return MarkedSession()
+
+    def acknowledged_by_master(self) -> Offset | None:
+        return None
+
+    def _check_identity(self) -> None:
+        if self.known.identity not in (None, self.topic_id):
+            raise Recreated("another topic", log=self.log_id, expected=self.known.identity, found=self.topic_id)
+
+    def _row(self, offset: int) -> dict[str, Any]:
+        return {
+            "offset": offset,
+            "leader_epoch": offset // 10,
+            "timestamp": None if offset % 3 == 2 else sent_at(offset),
+            "timestamp_type": LOG_APPEND_TIME if offset % 2 else CREATE_TIME,
+            "key": None if offset % 5 == 0 else b"key %d" % (offset % 7),
+            "value": None if offset % 4 == 3 else bytes([self.number]) * (offset % 6),
+            "headers": [{"key": "trace", "value": b"%d" % offset}, {"key": "trace", "value": None}][: offset % 3],
+        }
+
+
+def epoch_before(offset: int) -> int | None:
+    return (offset - 1) // 10 if offset else None
+
+
+def sent_at(offset: int) -> datetime:
+    return FIRST_SENT + timedelta(milliseconds=250 * offset)
+
+
+def partitions(*offsets: tuple[int, ...], end: int, topic: LogId = ORDERS) -> dict[int, MemoryPartition]:
+    """Those of one topic, all of one length, with records at these offsets."""
+    return {number: MemoryPartition(number, at, end, topic) for number, at in enumerate(offsets)}
+
+
+def by_log(of_topic: Mapping[int, MemoryPartition]) -> dict[str, MemoryPartition]:
+    return {str(one.log_id): one for one in of_topic.values()}
+
+
+@dataclass(frozen=True, slots=True)
+class FailingPartition(MemoryPartition):
+    """Breaks off behind its first chunk."""
+
+    error: LogtwinError = field(kw_only=True)
+
+    def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
+        yield self.chunk(owned.in_pieces(self.chunk_offsets)[0])
+        raise self.error
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedPartition(MemoryPartition):
+    """Answers `chunks`, whatever it is asked for."""
+
+    chunks: tuple[Chunk, ...] = ()
+
+    def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
+        yield from self.chunks
+
+
+@dataclass(frozen=True, slots=True)
+class SlowPartition(MemoryPartition):
+    """Gives so many chunks a read where it is not waited for."""
+
+    in_time: int = 1
+
+    def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
+        most = len(owned.in_pieces(self.chunk_offsets)) if self.patience_s is None else self.in_time
+        for covered in owned.in_pieces(self.chunk_offsets)[:most]:
+            yield self.chunk(covered)
+
+
+class MarkedSession(RecordingSession):
+    """Remembers the epochs, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.positions: list[PartitionPosition] = []
+
+    def acknowledge(self, committed: Offset, mark: int | None = None) -> None:
+        super().acknowledge(committed, mark)
+        self.positions.append(PartitionPosition(committed, mark))

@@ -1,0 +1,208 @@
+"""The file that small splits of a task share, and what goes there or into files of its own."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sinks import shared_file
+from sinks.files import DataFile, FileWriter
+from sinks.shared_file import SharedFile, StretchFile
+from sinks.tables import KAFKA_LOG, with_identity
+from sources.errors import CoverageError
+from sources.offsets import Offset, OffsetRange
+from tests.sinks.memory_partition import MemoryPartition
+
+END = 40
+LOGS = [MemoryPartition(number, tuple(range(END)), END) for number in range(6)]
+
+
+def rows(number: int, start: int, end: int) -> pa.RecordBatch:
+    """Of partition `number`, as rows of the table."""
+    chunk = LOGS[number].chunk(OffsetRange(Offset(start), Offset(end)))
+    return with_identity(KAFKA_LOG, LOGS[number].log_id, 0, chunk.records)
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir())
+
+
+def shared(folder: Path) -> SharedFile:
+    return SharedFile(KAFKA_LOG, str(folder))
+
+
+def table_of(folder: Path, file: DataFile | None) -> list[tuple[int, int]]:
+    """Partition and offset of each row, in the order of the file."""
+    assert file is not None
+    found = pq.read_table(folder / file.name, columns=["partition", "offset"]).to_pylist()
+    assert file.records == len(found)
+    return [(row["partition"], row["offset"]) for row in found]
+
+
+def offsets(number: int, start: int, end: int) -> list[tuple[int, int]]:
+    return [(number, offset) for offset in range(start, end)]
+
+
+# --- the shared file
+
+
+def test_there_is_none_without_rows(tmp_path: Path) -> None:
+    with shared(tmp_path) as file:
+        file.finish()
+    assert files(tmp_path) == []
+
+
+def test_all_that_was_added_is_in_one_file_named_by_what_came_first(tmp_path: Path) -> None:
+    with shared(tmp_path) as file:
+        first = file.add([rows(0, 7, 9), rows(0, 9, 20)], Offset(7))
+        second = file.add([rows(1, 3, 5)], Offset(3))
+        assert not first.done()
+        file.finish()
+    assert first.result(timeout=0) == second.result(timeout=0)
+    assert table_of(tmp_path, first.result(timeout=0)) == [*offsets(0, 7, 20), *offsets(1, 3, 5)]
+    assert [path.name[:25] for path in files(tmp_path)] == ["part-00000000000000000007"]
+
+
+def test_what_threads_add_side_by_side_is_not_mixed(tmp_path: Path) -> None:
+    together = threading.Barrier(len(LOGS))
+
+    def add(number: int) -> Future[DataFile | None]:
+        together.wait(10)
+        return file.add([rows(number, start, start + 2) for start in range(0, END, 2)], Offset(0))
+
+    with shared(tmp_path) as file, ThreadPoolExecutor(len(LOGS)) as pool:
+        futures = list(pool.map(add, range(len(LOGS))))
+        file.finish()
+    found = table_of(tmp_path, futures[0].result(timeout=0))
+    runs = [list(run) for _, run in groupby(found, key=lambda row: row[0])]
+    assert sorted(runs) == [offsets(number, 0, END) for number in range(len(LOGS))]
+
+
+@pytest.mark.parametrize(("held", "groups"), [(shared_file.HELD_BYTES, 1), (0, 3)])
+def test_small_stretches_are_one_row_group_until_they_are_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int, groups: int
+) -> None:
+    monkeypatch.setattr(shared_file, "HELD_BYTES", held)
+    with shared(tmp_path) as file:
+        futures = [file.add([rows(number, 0, 5), rows(number, 5, END)], Offset(0)) for number in range(3)]
+        file.finish()
+    (path,) = files(tmp_path)
+    assert pq.ParquetFile(path).metadata.num_row_groups == groups
+    assert table_of(tmp_path, futures[0].result(timeout=0)) == [row for at in range(3) for row in offsets(at, 0, END)]
+
+
+def test_leaving_by_an_exception_removes_it(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), shared(tmp_path) as file:
+        file.add([rows(0, 0, 5)], Offset(0))
+        assert len(files(tmp_path)) == 1
+        raise RuntimeError("a task that fails")
+    assert files(tmp_path) == []
+
+
+def test_a_file_that_holds_other_rows_than_were_added_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Losing(FileWriter):
+        def write(self, batch: pa.RecordBatch) -> None:
+            super().write(batch.slice(1))
+
+    monkeypatch.setattr(shared_file, "FileWriter", Losing)
+    with pytest.raises(CoverageError) as caught, shared(tmp_path) as file:
+        file.add([rows(0, 0, 5)], Offset(0))
+        file.finish()
+    assert (caught.value.expected, caught.value.found) == ("5 records", "4")
+    assert files(tmp_path) == []
+
+
+# --- a stretch on its way
+
+
+class Stretches:
+    """Stretches beside each other, on their way into one shared file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.file = shared(folder)
+        self.own = ExitStack()
+
+    def one(self, start: int = 0, *, large: bool = False) -> StretchFile:
+        return StretchFile(self.file, Offset(start), self.own, threading.Semaphore(1), large=large)
+
+    def finished(self, *futures: Future[DataFile | None]) -> list[DataFile | None]:
+        self.file.finish()
+        return [future.result(timeout=0) for future in futures]
+
+
+@pytest.fixture
+def stretches(tmp_path: Path) -> Any:
+    made = Stretches(tmp_path)
+    with made.own, made.file:
+        yield made
+
+
+def test_a_small_stretch_is_nowhere_until_it_is_handed_over(stretches: Stretches) -> None:
+    given_up, kept = stretches.one(), stretches.one(3)
+    for one in (given_up, kept):
+        one.write(rows(0, 3, 9))
+        one.write(rows(0, 9, 10))
+        one.end()
+    assert files(stretches.folder) == []
+    (file,) = stretches.finished(kept.handed_over())
+    assert table_of(stretches.folder, file) == offsets(0, 3, 10)
+    assert len(files(stretches.folder)) == 1
+
+
+def test_a_stretch_of_no_rows_has_no_file(stretches: Stretches) -> None:
+    empty, untouched = stretches.one(large=True), stretches.one()
+    empty.write(rows(0, 5, 5))
+    for one in (empty, untouched):
+        one.end()
+    assert stretches.finished(empty.handed_over(), untouched.handed_over()) == [None, None]
+    assert files(stretches.folder) == []
+
+
+def test_a_stretch_that_is_large_has_a_file_of_its_own_at_once(stretches: Stretches) -> None:
+    large, small = stretches.one(5, large=True), stretches.one()
+    large.write(rows(0, 5, 9))
+    assert [path.name[:25] for path in files(stretches.folder)] == ["part-00000000000000000005"]
+    small.write(rows(1, 0, 3))
+    large.write(rows(0, 9, 20))
+    for one in (large, small):
+        one.end()
+    found = stretches.finished(large.handed_over(), small.handed_over())
+    assert [table_of(stretches.folder, file) for file in found] == [offsets(0, 5, 20), offsets(1, 0, 3)]
+
+
+def test_a_stretch_that_grows_large_moves_into_a_file_of_its_own(
+    stretches: Stretches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_file, "HELD_BYTES", rows(0, 0, 10).nbytes)
+    growing, small = stretches.one(), stretches.one()
+    growing.write(rows(0, 0, 10))
+    assert files(stretches.folder) == []
+    growing.write(rows(0, 10, 12))
+    assert len(files(stretches.folder)) == 1
+    growing.write(rows(0, 12, 30))
+    small.write(rows(1, 0, 3))
+    for one in (growing, small):
+        one.end()
+    found = stretches.finished(growing.handed_over(), small.handed_over())
+    assert [table_of(stretches.folder, file) for file in found] == [offsets(0, 0, 30), offsets(1, 0, 3)]
+
+
+def test_a_file_of_its_own_goes_where_the_split_fails_and_the_shared_one_stays(tmp_path: Path) -> None:
+    with shared(tmp_path) as file:
+        with pytest.raises(RuntimeError), ExitStack() as own:
+            failing = StretchFile(file, Offset(0), own, threading.Semaphore(1), large=True)
+            failing.write(rows(0, 0, 5))
+            raise RuntimeError("its master broke off")
+        kept = file.add([rows(1, 0, 5)], Offset(0))
+        file.finish()
+    assert table_of(tmp_path, kept.result(timeout=0)) == offsets(1, 0, 5)
+    assert len(files(tmp_path)) == 1

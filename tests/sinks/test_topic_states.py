@@ -1,0 +1,215 @@
+"""Where topics stand: as this version writes it, and in one piece, as an older one did, which is taken apart."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sinks import topic_states
+from sinks.incidents import IncidentsTable
+from sinks.kernel import KernelTable
+from sinks.ledger import Ledger
+from sinks.log_state import LogState, Writer
+from sinks.position import LogTable
+from sinks.tables import KAFKA_LOG
+from sinks.topic_states import take_apart, topics_held
+from sinks.warehouse import ensure_tables
+from sources.errors import ReplicaError
+from sources.offsets import LogId, OffsetRange
+from tests.sinks.memory_partition import ORDERS, TOPIC_ID, partitions
+from tests.sinks.topic_batches import Twin, expected
+
+pytestmark = pytest.mark.spark
+
+PAYMENTS = LogId("kafka", "prod/payments")
+TOPIC = partitions(tuple(range(40)), tuple(range(40)), (), end=40)
+
+# What logtwin wrote before topics had one engine with the logs, text for text: its class TopicState of one that began
+# at 5 and 0, lost [20, 30) of partition 0, and whose newest commit was of both.
+ROW = (
+    '{{"start":{start},"end":{end},"records":{records},"bytes":{bytes},"checksum":"sha256:x",'
+    '"first_store_timestamp":1,"last_store_timestamp":2,"committed_at":3,"origin":"stream","deleted_at":null}}'
+)
+OLD = (
+    '{"writer":{"run":"r","host":"h","pid":1,"since":"2026-11-22T00:00:00+00:00"},"commit":"c","commits":4,'
+    f'"topic_id":"{TOPIC_ID}","partitions":{{'
+    '"0":{"epoch":0,"offset":35,"leader_epoch":3,"first":5,"holes":[[20,30]]},'
+    '"1":{"epoch":0,"offset":10,"leader_epoch":0,"first":0,"holes":[]}},'
+    f'"ledger":[[0,{ROW.format(start=30, end=35, records=5, bytes=50)}],'
+    f"[1,{ROW.format(start=0, end=10, records=10, bytes=100)}]],"
+    '"incidents":[[0,{"condition":"below_minimum","start":20,"end":30,"cause":"gone","action":"skipped",'
+    '"detected_at":7}]]}'
+)
+CLAIMED = '{"writer":{"run":"r","host":"h","pid":1,"since":"s"},"commit":"c","commits":0,"topic_id":null,"partitions":{},"ledger":[],"incidents":[]}'  # noqa: E501 - one line of JSON
+
+
+class Lake:
+    """Table kafka_log as an older version left it."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark = spark
+        self.path = str(folder)
+        ensure_tables(spark, self.path, KAFKA_LOG)
+        self.table = KernelTable(spark, KAFKA_LOG.path(self.path))
+
+    def says(self, text: str, topic: LogId = ORDERS) -> None:
+        commits = json.loads(text)["commits"]
+        transaction = (f"logtwin/{topic}", commits) if commits else None
+        self.table.commit(self.table.existing(), transaction=transaction, domains={f"logtwin.{topic}": text})
+
+    def read(self, number: int) -> Any:
+        return LogTable(self.spark, KAFKA_LOG.path(self.path), TOPIC[number].log_id).read()
+
+    def rows(self, table: str) -> list[Any]:
+        return self.spark.read.format("delta").load(f"{self.path}/{table}").orderBy("log_id", "start").collect()
+
+    def version(self) -> int:
+        return self.table.existing().version
+
+    def settled(self) -> None:
+        """As it is once the topic was taken apart, and everything that it owed is where it belongs."""
+        assert [(row["log_id"], row["start"], row["end"], row["records"]) for row in self.rows("ledger")] == [
+            (f"{ORDERS}/0", 30, 35, 5), (f"{ORDERS}/1", 0, 10, 10),
+        ]  # fmt: skip
+        assert [(row["log_id"], row["start"], row["end"]) for row in self.rows("incidents")] == [
+            (f"{ORDERS}/0", 20, 30)
+        ]
+        assert self.table.existing().domain(f"logtwin.{ORDERS}") is None
+        assert [facts(self.read(number).state) for number in (0, 1)] == [(0, 35, 5, 3), (0, 10, 0, 0)]
+        assert {self.read(number).state.identity for number in (0, 1)} == {TOPIC_ID}
+        assert self.read(0).holes.ranges == (OffsetRange(0, 5), OffsetRange(20, 30))  # type: ignore[arg-type]
+        assert self.read(1).holes.ranges == ()
+
+
+def facts(state: LogState) -> tuple[int, int | None, int | None, int | None]:
+    return state.epoch, state.offset, state.first, state.mark
+
+
+@pytest.fixture
+def lake(spark: SparkSession, tmp_path: Path) -> Lake:
+    return Lake(spark, tmp_path)
+
+
+def held(states: Mapping[int, LogState]) -> dict[int, tuple[int, int | None, int | None, int | None]]:
+    return {number: facts(state) for number, state in states.items()}
+
+
+def test_a_state_in_one_piece_is_read_as_it_is_and_taken_apart_once(lake: Lake) -> None:
+    lake.says(OLD)
+    lake.says(CLAIMED, PAYMENTS)
+    found = topics_held(lake.spark, lake.path)
+    assert {topic: held(states) for topic, states in found.items()} == {
+        ORDERS: {0: (0, 35, 5, 3), 1: (0, 10, 0, 0)}, PAYMENTS: {},
+    }  # fmt: skip
+    before = lake.version()
+    take_apart(lake.spark, lake.path, ORDERS)
+    assert lake.version() == before + 1
+    lake.settled()
+    snapshot = lake.table.existing()
+    assert snapshot.transaction_version(f"logtwin/{ORDERS}/0@0") == 35
+    assert snapshot.transaction_version(f"logtwin/{ORDERS}/1@0") == 10
+    assert snapshot.domain(f"logtwin.{PAYMENTS}") == CLAIMED
+    assert {topic: held(states) for topic, states in topics_held(lake.spark, lake.path).items()} == {
+        ORDERS: {0: (0, 35, 5, 3), 1: (0, 10, 0, 0)}, PAYMENTS: {},
+    }  # fmt: skip
+    take_apart(lake.spark, lake.path, ORDERS)
+    assert lake.version() == before + 1
+    take_apart(lake.spark, lake.path, PAYMENTS)  # nobody has begun it
+    assert lake.table.existing().domain(f"logtwin.{PAYMENTS}") is None
+    assert topics_held(lake.spark, lake.path).keys() == {ORDERS}
+    lake.settled()
+
+
+def test_a_topic_that_was_taken_apart_goes_on_where_it_was(lake: Lake, tmp_path: Path) -> None:
+    lake.says(OLD)
+    take_apart(lake.spark, lake.path, ORDERS)
+    twin = Twin(lake.spark, tmp_path, TOPIC).opened()
+    assert twin.offsets == {0: 35, 1: 10, 2: 0}
+    twin.takes({0: (35, 40), 1: (10, 20)})
+    assert twin.rows() == expected(TOPIC, {0: (35, 40), 1: (10, 20)})
+    assert twin.ledger() == [(0, 30, 35, 5), (0, 35, 40, 5), (1, 0, 10, 10), (1, 10, 20, 10)]
+
+
+class Killed(BaseException):
+    """As a kill: nothing of ours handles it."""
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [(Ledger, "append_topic"), (IncidentsTable, "record"), (KernelTable, "commit")],
+    ids=["before the ledger", "before the incidents", "before the commit"],
+)
+def test_killed_in_between_it_is_done_again(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, owner: type[Any], name: str
+) -> None:
+    lake.says(OLD)
+    original = getattr(owner, name)
+
+    def killed(self: Any, *given: Any, **named: Any) -> Any:
+        if owner is KernelTable and self.path != lake.table.path:  # the tables that follow have commits, too
+            return original(self, *given, **named)
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, name, killed)
+        with pytest.raises(Killed):
+            take_apart(lake.spark, lake.path, ORDERS)
+    assert lake.table.existing().domain(f"logtwin.{ORDERS}") == OLD
+    take_apart(lake.spark, lake.path, ORDERS)
+    lake.settled()
+
+
+def test_what_is_in_the_ledger_already_comes_once(lake: Lake) -> None:
+    """The older job wrote what it owed, as its own application."""
+    lake.says(OLD)
+    whole = topic_states._Whole.from_json(ORDERS, OLD)
+    whole.settle(lake.spark, lake.path)
+    assert lake.table.existing().domain(f"logtwin.{ORDERS}") == OLD
+    take_apart(lake.spark, lake.path, ORDERS)
+    lake.settled()
+
+
+def test_a_job_of_the_older_version_that_goes_on_meanwhile_is_seen(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its commit and the taking apart are built on one version: the second one looks again."""
+    lake.says(OLD)
+    further = json.loads(OLD)
+    further["commits"] += 1
+    further["partitions"]["1"]["offset"] = 25
+    original, is_first = topic_states._Whole.take_apart, [True]
+
+    def late(self: Any, table: KernelTable, on: Any) -> bool:
+        if is_first.pop() if is_first else False:
+            lake.says(json.dumps(further))
+        return original(self, table, on)
+
+    monkeypatch.setattr(topic_states._Whole, "take_apart", late)
+    take_apart(lake.spark, lake.path, ORDERS)
+    assert facts(lake.read(1).state) == (0, 25, 0, 0)
+    assert facts(lake.read(0).state) == (0, 35, 5, 3)
+
+
+def test_of_a_table_or_a_topic_that_is_not_there_nothing_is_known(spark: SparkSession, tmp_path: Path) -> None:
+    assert topics_held(spark, str(tmp_path)) == {}
+    take_apart(spark, str(tmp_path), ORDERS)
+    lake = Lake(spark, tmp_path)
+    assert topics_held(spark, lake.path) == {}
+    before = lake.version()
+    take_apart(spark, lake.path, ORDERS)
+    assert lake.version() == before
+    state = LogState.fresh(Writer.of_this_process()).claimed_by(Writer.of_this_process())
+    LogTable(spark, KAFKA_LOG.path(lake.path), TOPIC[2].log_id).claim(state.writer)
+    assert held(topics_held(spark, lake.path)[ORDERS]) == {2: (0, None, None, None)}
+
+
+@pytest.mark.parametrize("name", [f"{ORDERS}", f"{ORDERS}/0"], ids=["in one piece", "of a partition"])
+def test_what_no_version_wrote_is_an_error_that_names_it(lake: Lake, name: str) -> None:
+    lake.table.commit(lake.table.existing(), domains={f"logtwin.{name}": f'{{"of": "{uuid.UUID(int=1)}"}}'})
+    with pytest.raises(ReplicaError, match="cannot be read") as caught:
+        topics_held(lake.spark, lake.path)
+    assert caught.value.log == name

@@ -1,0 +1,111 @@
+"""Batches of a topic's partitions, and replicas to give them to: one group, as a job has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from sinks.group import Group, Outcome
+from sinks.log_state import LogState, Writer
+from sinks.replica import Replica, begin_together, open_together
+from sinks.steps import Step
+from sinks.tables import KAFKA_LOG
+from sources.master import PlannedSplit, as_batch
+from sources.master_topic import partition_log
+from sources.offsets import LogId, Offset, OffsetRange
+from tests.sinks.memory_partition import ORDERS, TOPIC_ID, MarkedSession, MemoryPartition
+
+Batch = Mapping[int, tuple[int, int]]
+"""A range of each partition, by number."""
+
+
+def frame(spark: SparkSession, batch: Batch, split: int = 10**9, *, topic: LogId = ORDERS) -> DataFrame:
+    """`batch`, in splits of so many offsets."""
+    splits = [
+        PlannedSplit(str(partition_log(topic, number)), OffsetRange(Offset(start), Offset(end)), piece)
+        for number, (start, end) in batch.items()
+        for piece in OffsetRange(Offset(start), Offset(end)).in_pieces(split)
+    ]
+    return spark.createDataFrame(pa.Table.from_batches([as_batch(splits)]))
+
+
+class Twin:
+    """The replicas of a topic's partitions in `lake`, with their sessions and the steps that batches take."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        lake: Path,
+        partitions: Mapping[int, MemoryPartition],
+        *,
+        on_step: Callable[[Step], None] | None = None,
+        patience_s: float | None = None,
+    ) -> None:
+        self._spark = spark
+        self._lake = lake
+        self._topic = next(iter(partitions.values())).topic
+        self.steps: list[Step] = []
+        self.sessions = {number: MarkedSession() for number in partitions}
+        writer = Writer.of_this_process()
+        self.replicas = {
+            number: Replica(spark, str(lake), master, self.sessions[number], writer)
+            for number, master in partitions.items()
+        }
+        on_step = on_step or self.steps.append
+        self.group = Group(spark, str(lake), on_step, table=KAFKA_LOG, patience_s=patience_s)
+
+    def opened(self, *, begins_at: int = 0, identity: str = TOPIC_ID) -> Twin:
+        """Claimed; those that are fresh begin there."""
+        open_together(list(self.replicas.values()))
+        fresh = [(one, Offset(begins_at)) for one in self.replicas.values() if one.position() is None]
+        begin_together(fresh, identity)
+        return self
+
+    def takes(self, batch: Batch, split: int = 10**9) -> dict[int, Outcome]:
+        """What a batch does, by partition."""
+        replicas = {str(one.log_id): one for one in self.replicas.values()}
+        outcomes = self.group.apply(frame(self._spark, batch, split, topic=self._topic), replicas)
+        return {int(log_id.rpartition("/")[2]): outcome for log_id, outcome in outcomes.items()}
+
+    @property
+    def offsets(self) -> dict[int, int | None]:
+        return {number: one.position() for number, one in self.replicas.items()}
+
+    @property
+    def promises(self) -> dict[int, list[int]]:
+        return {number: [int(one) for one in session.promises] for number, session in self.sessions.items()}
+
+    def state(self, number: int) -> LogState:
+        state = self.replicas[number].state
+        assert state is not None
+        return state
+
+    def version(self) -> int:
+        """Of the table."""
+        table: Any = self.group._positions.newest()
+        return int(table.version)
+
+    def rows(self) -> dict[int, list[int]]:
+        """The offsets in the table, in order, by partition."""
+        table = self._spark.read.format("delta").load(f"{self._lake}/kafka_log")
+        found: dict[int, list[int]] = {}
+        for row in table.orderBy("partition", "offset").collect():
+            found.setdefault(row["partition"], []).append(row["offset"])
+        return found
+
+    def ledger(self) -> list[tuple[int, int, int, int]]:
+        """Of each range its partition, start, end and number of records, in order."""
+        table = self._spark.read.format("delta").load(f"{self._lake}/ledger").orderBy("log_id", "start")
+        return [(int(row["log_id"][-1]), row["start"], row["end"], row["records"]) for row in table.collect()]
+
+
+def expected(partitions: Mapping[int, MemoryPartition], batch: Batch) -> dict[int, list[int]]:
+    """`Twin.rows` where the table has just that."""
+    rows = {
+        number: [at for at in partitions[number].offsets if start <= at < end] for number, (start, end) in batch.items()
+    }
+    return {number: offsets for number, offsets in rows.items() if offsets}

@@ -1,0 +1,218 @@
+"""A partition as a master log: what is asked of whom, and what the contract promises of it."""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from typing import Any
+
+import pytest
+
+from sources.errors import ConfigurationError, MasterUnreachable, Recreated
+from sources.kafka import leadership
+from sources.kafka import topic as topic_module
+from sources.kafka.columns import canonical
+from sources.kafka.log import RECORD_BYTES, KafkaLog
+from sources.kafka.session import GroupSession, PartitionSession
+from sources.kafka.settings import KafkaSettings
+from sources.kafka.topic import KafkaTopic
+from sources.master import Chunk, Known, MasterLog
+from sources.offsets import Offset, OffsetRange
+from sources.silent_session import SilentTopicSession
+from tests.sources.kafka.group_answers import ALICE, coordinator, described
+from tests.sources.kafka.scripted_cluster import (
+    OTHER_ID,
+    TOPIC_ID,
+    ScriptedCluster,
+    batch,
+    fetched,
+    metadata,
+    offsets,
+    topic,
+)
+
+HERE = metadata(topic())
+THREE = metadata(topic(leaders=[(1, 0)] * 3))
+
+
+def span(start: int, end: int) -> OffsetRange:
+    return OffsetRange(Offset(start), Offset(end))
+
+
+def a_log(number: int = 0, *, known: Known | None = None, **options: Any) -> KafkaLog:
+    given = {"settings": KafkaSettings(servers=("h:1",)), "cluster": "c", "topic": "t", "patience_ms": 0} | options
+    of_topic = KafkaTopic(**given)  # type: ignore[arg-type] # of a test
+    return KafkaLog(topic=of_topic, number=number, known=known or Known())
+
+
+class Play:
+    """What all connections are answered."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+
+    def __call__(self, *answers: object) -> ScriptedCluster:
+        cluster = ScriptedCluster(*answers)
+        for module in (leadership, topic_module):
+            self._monkeypatch.setattr(module, "connected", cluster.connected)
+        return cluster
+
+
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch) -> Play:
+    return Play(monkeypatch)
+
+
+def read(log: MasterLog, start: int, end: int) -> list[Chunk]:
+    found = list(log.read(span(start, end), committed=None, boundary=True))
+    assert all(isinstance(piece, Chunk) for piece in found)
+    return [piece for piece in found if isinstance(piece, Chunk)]
+
+
+def epochs_asked(cluster: ScriptedCluster) -> list[tuple[int, int]]:
+    """Of each fetch where it begins, and the epoch that goes along; -1 for none."""
+    fetches = [request.topics[0].partitions[0] for request, _ in cluster.asked if request.name == "FetchRequest"]
+    return [(one.fetch_offset, one.last_fetched_epoch) for one in fetches]
+
+
+# --- what is known without asking
+
+
+def test_it_says_what_it_is_and_travels() -> None:
+    log: MasterLog = a_log(2, known=Known(str(TOPIC_ID), Offset(7), 3), group="g")
+    assert str(log.log_id) == "kafka/c/t/2"
+    assert (log.role, log.place) == ("consumer", "h:1")
+    assert (a_log().role, a_log(settings=KafkaSettings(servers=("h:1", "h:2"))).place) == ("reader", "c")
+    assert (log.has_free_offsets, log.cuts_at_records, log.cuts_batches) == (True, True, True)
+    assert (log.is_waited_for(), log.counted_for_s(), log.proves_all, log.overrules) == (False, None, False, False)
+    assert pickle.loads(pickle.dumps(log)) == log  # noqa: S301 - our own
+
+
+def test_it_is_cut_by_offsets_and_its_size_is_a_guess() -> None:
+    log = a_log(split_offsets=10)
+    assert log.plan(span(5, 28), cores=7) == (span(5, 15), span(15, 25), span(25, 28))
+    assert (log.size_bytes(span(5, 28)), log.split_bytes) == (23 * RECORD_BYTES, 10 * RECORD_BYTES)
+    assert [log.boundary_after(Offset(at), Offset(9)) for at in (3, 9, 12)] == [3, 9, 9]
+
+
+@pytest.mark.parametrize(("max_bytes", "end"), [(1, 6), (RECORD_BYTES, 6), (3 * RECORD_BYTES, 8), (10**9, 28)], ids=str)
+def test_a_batch_has_at_least_one_offset_and_ends_at_the_end(max_bytes: int, end: int) -> None:
+    assert a_log().end_of_batch(Offset(5), Offset(28), max_bytes) == end
+
+
+# --- what is read
+
+
+def test_the_epoch_goes_along_with_what_begins_at_the_position_and_nowhere_else(play: Play) -> None:
+    log = a_log(known=Known(str(TOPIC_ID), Offset(12), 1))
+    cluster = play(HERE, fetched(batch(10, 5, epoch=1)), fetched(batch(15, 5, epoch=2)))
+    chunks = read(log, 12, 20)
+    assert [(chunk.covered, chunk.mark) for chunk in chunks] == [(span(12, 15), 1), (span(15, 20), 2)]
+    assert epochs_asked(cluster) == [(12, 1), (15, 1)]
+    assert cluster.connections == 1  # which topic is meant is known
+    cluster = play(HERE, fetched(batch(10, 10, epoch=1)))
+    read(log, 13, 20)
+    assert epochs_asked(cluster) == [(13, -1)]
+
+
+def test_it_is_the_topic_that_is_known_or_else_the_one_that_there_is(play: Play) -> None:
+    play(HERE)
+    with pytest.raises(Recreated) as caught:
+        read(a_log(known=Known(str(OTHER_ID), Offset(0), None)), 0, 5)
+    assert caught.value.log == "kafka/c/t/0"
+    cluster = play(HERE, offsets(0), offsets(5), HERE, fetched(batch(0, 5)))
+    assert [chunk.covered for chunk in read(a_log(), 0, 5)] == [span(0, 5)]
+    assert cluster.asked[-1][0].topics[0].topic_id == TOPIC_ID
+    assert cluster.is_done
+
+
+def test_of_an_empty_range_nobody_is_asked(play: Play) -> None:
+    cluster = play()
+    log = a_log(known=Known(str(TOPIC_ID), Offset(5), 1))
+    assert read(log, 5, 5) == []
+    assert list(log.raw(span(5, 5), committed=None)) == []
+    assert cluster.connections == 0
+
+
+def test_in_a_hurry_it_ends_behind_the_answer_with_which_its_time_was_up(play: Play) -> None:
+    log = a_log(known=Known(str(TOPIC_ID), Offset(0), None))
+    play(HERE, fetched(batch(0, 5)))
+    assert [chunk.covered for chunk in read(log.hurried(0.0), 0, 20)] == [span(0, 5)]
+    cluster = play(HERE, *(fetched(batch(first, 5)) for first in (0, 5, 10, 15)))
+    assert [chunk.covered.end for chunk in read(log.hurried(60.0), 0, 20)] == [5, 10, 15, 20]
+    assert cluster.is_done
+
+
+def test_in_a_hurry_it_waits_for_its_leader_no_longer_than_that(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    patience: list[int] = []
+
+    def following(_settings: object, _tp: object, _topic_id: object, patience_ms: int) -> Any:
+        patience.append(patience_ms)
+        raise MasterUnreachable("away")
+
+    monkeypatch.setattr("sources.kafka.partition.following", following)
+    log = a_log(known=Known(str(TOPIC_ID), Offset(0), None), patience_ms=30_000)
+    for one in (log, log.hurried(2.0)):
+        with pytest.raises(MasterUnreachable):
+            read(one, 0, 5)
+    assert patience == [30_000, 2000]
+
+
+def test_its_own_bytes_are_what_is_made_again_of_its_records(play: Play) -> None:
+    log = a_log(known=Known(str(TOPIC_ID), Offset(3), None))
+    play(HERE, fetched(batch(0, 10)))
+    (chunk,) = read(log, 3, 8)
+    play(HERE, fetched(batch(0, 5)), fetched(batch(5, 5)))
+    raw = b"".join(bytes(piece) for piece in log.raw(span(3, 8), committed=None))
+    assert raw == bytes(chunk.raw) == log.restore(chunk.records.select(list(log.restored_from)))
+    assert raw == canonical(chunk.records)
+    assert log.lengths(chunk.records.select(list(log.measured_by))).sum() == len(raw)
+
+
+# --- what is asked besides
+
+
+def test_the_bounds_are_those_of_its_partition(play: Play) -> None:
+    cluster = play(THREE, offsets(0, 3, 5), offsets(10, 13, 15))
+    assert a_log(1).bounds() == span(3, 13)
+    assert cluster.is_done
+    play(THREE, offsets(0, 3, 5), offsets(10, 13, 15))
+    assert a_log(1).look().bounds == span(3, 13)
+
+
+def test_a_partition_that_there_is_not_and_a_topic_that_is_another_are_said(play: Play) -> None:
+    play(THREE, offsets(0, 3, 5), offsets(10, 13, 15))
+    with pytest.raises(ConfigurationError, match="no such partition") as caught:
+        a_log(3).bounds()
+    assert (caught.value.log, caught.value.found) == ("kafka/c/t/3", "3")
+    play(THREE)
+    with pytest.raises(Recreated):
+        a_log(known=Known(str(OTHER_ID), None, None)).bounds()
+
+
+def test_who_else_consumes_with_the_group_matters_to_a_replica_alone(play: Play) -> None:
+    play(coordinator(), described("Stable", (ALICE,)))
+    with pytest.raises(ConfigurationError, match="alice-1"):
+        a_log(group="g").check()
+    cluster = play()
+    a_log(group="g").check(is_replica=False)
+    assert cluster.connections == 0
+
+
+def test_it_opens_a_session_of_its_own(play: Play) -> None:
+    cluster = play()
+    session = a_log(2, group="g").open_session()
+    assert isinstance(session, PartitionSession)
+    assert isinstance(session._session, GroupSession)
+    session.close()
+    silent = a_log(2).open_session()
+    assert isinstance(silent, PartitionSession)
+    assert isinstance(silent._session, SilentTopicSession)
+    assert cluster.connections == 0
+
+
+def test_what_it_knows_replaces_what_it_knew() -> None:
+    known = Known(str(uuid.UUID(int=3)), Offset(9), 4)
+    log = a_log(known=Known(str(TOPIC_ID), Offset(1), 0))
+    assert log.continuing(known) == a_log(known=known)
+    assert log.known.offset == 1

@@ -1,0 +1,181 @@
+"""What the planner of a group learns of a topic: all partitions that it asks about by one look."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from sources import standing
+from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, LogtwinError, MasterUnreachable, Recreated
+from sources.group import GroupOptions, GroupReader, GroupSource, logs_options
+from sources.group_offsets import GroupOffset
+from sources.kafka import topic as topic_module
+from sources.kafka.log import RECORD_BYTES
+from sources.kafka.lookout import TopicLookout, lookouts
+from sources.kafka.options import ReplicatedTopicOptions
+from sources.kafka.topic import open_topic
+from sources.lookout import Looking, Seen
+from sources.offsets import Offset, OffsetRange
+from sources.options import ReadOptions, parse_options
+from sources.secrets import Secret
+from sources.standing import Place, Standing
+from tests.sources.kafka.scripted_cluster import OTHER_ID, TOPIC_ID, ScriptedCluster, metadata, offsets, topic
+
+OPTIONS = {"id": "kafka/c/t", "servers": "h:1"}
+THREE = metadata(topic(leaders=[(1, 0)] * 3))
+HELD = (THREE, offsets(0, 3, 5), offsets(10, 13, 15))
+
+
+class Script:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+
+    def __call__(self, *answers: object) -> ScriptedCluster:
+        cluster = ScriptedCluster(*answers)
+        self._monkeypatch.setattr(topic_module, "connected", cluster.connected)
+        return cluster
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Script:
+    return Script(monkeypatch)
+
+
+def span(start: int, end: int) -> OffsetRange:
+    return OffsetRange(Offset(start), Offset(end))
+
+
+def a_lookout() -> TopicLookout:
+    of_topic = open_topic(parse_options(ReplicatedTopicOptions, OPTIONS, where="test"))
+    return TopicLookout(replace(of_topic, patience_ms=0))
+
+
+def asked(positions: Mapping[int, int | None], identity: object = TOPIC_ID) -> dict[str, Looking]:
+    return {
+        f"kafka/c/t/{number}": Looking(Place(None if at is None else Offset(at), 0, str(identity)), None)
+        for number, at in positions.items()
+    }
+
+
+def test_its_logs_are_the_partitions_of_its_topic() -> None:
+    lookout = a_lookout()
+    log = lookout.log("kafka/c/t/2")
+    assert log is not None
+    assert (str(log.log_id), log.number) == ("kafka/c/t/2", 2)
+    for other in ("kafka/c/u/2", "kafka/d/t/2", "kafka/c/tt/0"):
+        assert lookout.log(other) is None
+    assert (lookout.is_waited_for(), lookout.may_begin_later) == (False, True)
+
+
+def test_all_that_is_asked_about_is_seen_by_one_connection(script: Script) -> None:
+    cluster = script(*HELD)
+    found = a_lookout().look(asked({0: 4, 2: 15}))
+    assert found == {
+        "kafka/c/t/0": Seen(span(0, 10), Offset(4)),
+        "kafka/c/t/2": Seen(span(5, 15), Offset(15)),
+    }
+    assert (cluster.connections, cluster.is_done) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("number", "at", "kind", "words"),
+    [
+        (1, 2, BelowMinimum, "3 or more"),
+        (1, 14, AboveMaximum, "13 or less"),
+        (3, 8, AboveMaximum, "no such partition any more"),
+    ],
+)
+def test_what_one_partition_does_not_hold_is_its_own(
+    script: Script, number: int, at: int, kind: type[LogtwinError], words: str
+) -> None:
+    script(*HELD)
+    found = a_lookout().look(asked({0: 4, number: at}))
+    error = found[f"kafka/c/t/{number}"]
+    assert isinstance(error, kind)
+    assert (error.log, error.offset) == (f"kafka/c/t/{number}", at)
+    assert words in str(error)
+    assert found["kafka/c/t/0"] == Seen(span(0, 10), Offset(4))
+
+
+def test_what_concerns_the_topic_is_raised_for_all(script: Script) -> None:
+    script(*HELD)
+    with pytest.raises(Recreated) as caught:
+        a_lookout().look(asked({0: 4, 1: 5}, identity=OTHER_ID))
+    assert caught.value.log == "kafka/c/t"
+    script(MasterUnreachable("away"))
+    with pytest.raises(MasterUnreachable):
+        a_lookout().look(asked({0: 4}))
+
+
+# --- topics among what a group reads
+
+
+def test_topics_are_given_by_their_options() -> None:
+    first, second = lookouts([OPTIONS, {"id": "kafka/c/u", "servers": "h:1", "split_offsets": 7}])
+    assert first.log("kafka/c/t/0") is not None
+    log = second.log("kafka/c/u/0")
+    assert log is not None
+    assert log.topic.split_offsets == 7
+    with pytest.raises(ConfigurationError, match=r"topics\[1\].*srvers"):
+        lookouts([OPTIONS, {"id": "kafka/c/u", "srvers": "h:1"}])
+
+
+def test_the_job_s_options_arrive_and_secrets_by_their_place() -> None:
+    given = {
+        **OPTIONS, "group": "", "max_offsets_per_trigger": 5, "isolation": "read_uncommitted",
+        "security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_username": "env:USER_NAME",
+        "sasl_password": "file:/password", "ssl_check_hostname": False,
+    }  # fmt: skip
+    of_topic = parse_options(ReplicatedTopicOptions, given, where="test")
+    of_log = parse_options(ReadOptions, {"id": "rocketmq/a", "path": "there"}, where="test")
+    found = logs_options([of_topic, of_log])
+    assert "file:/password" in found["topics"]
+    options = parse_options(GroupOptions, {**found, "standing": "s"}, where="test")
+    assert options.logs == (of_log,)
+    again = parse_options(ReplicatedTopicOptions, options.topics[0], where="test")
+    assert again == of_topic
+    assert again.sasl_password == Secret("file:/password")
+    assert list(logs_options([of_topic])) == ["topics"]
+
+
+def reader(folder: Path, **more: Any) -> GroupReader:
+    given = {"topics": json.dumps([{**OPTIONS, "split_offsets": 4, **more}]), "standing": str(folder / "standing")}
+    found = GroupSource.of({**given, "triggerIntervalS": "0.05"}).stream_reader()
+    assert isinstance(found, GroupReader)
+    return found
+
+
+def test_partitions_share_a_batch_by_what_their_records_are_taken_to_be(script: Script, tmp_path: Path) -> None:
+    cluster = script(*HELD)
+    places = {f"kafka/c/t/{number}": Place(Offset(at), 1, str(TOPIC_ID)) for number, at in ((0, 0), (1, 12), (2, 5))}
+    standing.write(tmp_path / "standing", Standing(places, 9 * RECORD_BYTES))
+    planner = reader(tmp_path)
+    end = GroupOffset.from_json(planner.latestOffset(planner.initialOffset(), ReadAllAvailable()))
+    assert {log_id[-1]: (one.start, one.end) for log_id, one in end.batches.items()} == {
+        "0": (0, 4), "1": (12, 13), "2": (5, 9),
+    }  # fmt: skip
+    assert cluster.connections == 1
+    (partition,) = planner.partitions(GroupOffset(0).to_json(), end.to_json())
+    (batch,) = planner.read(partition)
+    assert [tuple(row.values())[:5] for row in batch.to_pylist()] == [
+        ("kafka/c/t/0", 0, 4, 0, 4), ("kafka/c/t/1", 12, 13, 12, 13), ("kafka/c/t/2", 5, 9, 5, 9),
+    ]  # fmt: skip
+
+
+def test_what_concerns_the_topic_is_an_error_of_each_partition_that_is_listed(script: Script, tmp_path: Path) -> None:
+    script(*HELD)
+    places = {f"kafka/c/t/{number}": Place(Offset(5), 1, str(OTHER_ID)) for number in (0, 2)}
+    standing.write(tmp_path / "standing", Standing(places, 10**9))
+    planner = reader(tmp_path)
+    end = GroupOffset.from_json(planner.latestOffset(planner.initialOffset(), ReadAllAvailable()))
+    assert {log_id: type(error) for log_id, error in end.errors.items()} == {
+        "kafka/c/t/0": Recreated,
+        "kafka/c/t/2": Recreated,
+    }
+    assert not end.batches
