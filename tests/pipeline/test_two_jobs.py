@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import replication
+from pipeline import log_group
 from pipeline.progress import Phase
 from pipeline.replicate import Job
 from sources.datasource import register
@@ -123,7 +123,7 @@ def test_an_idle_job_that_lost_its_log_stops_reporting(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No batch tells it: it looks."""
-    monkeypatch.setattr(replication, "CHECK_OWNERSHIP_EVERY_S", 0.5)
+    monkeypatch.setattr(log_group, "CHECK_OWNERSHIP_EVERY_S", 0.5)
     register(spark)
     with embedded_master(tmp_path / "store") as master:
         send(master, 300, seed=1)
