@@ -83,7 +83,7 @@ class Job:
         self._busy: dict[Replication, Future[None]] = {}
 
     def start(self, on_poll: OnPoll | None = None, *, poll_interval_s: float = 0.05) -> None:
-        """Start every log, side by side, until `request_stop` or `on_poll` says False, as in `run`; and what reads them.
+        """Start every log, side by side, and its group, until `request_stop` or `on_poll` says False, as in `run`.
 
         Those that run already are looked after meanwhile. One that cannot start does not keep the others; raises its
         LogtwinError if none can.
