@@ -83,7 +83,7 @@ class Job:
         self._busy: dict[Replication, Future[None]] = {}
 
     def start(self, on_poll: OnPoll | None = None, *, poll_interval_s: float = 0.05) -> None:
-        """Start every log, side by side, until `request_stop` or `on_poll` says False, as in `run`.
+        """Start every log, side by side, and its group, until `request_stop` or `on_poll` says False, as in `run`.
 
         Those that run already are looked after meanwhile. One that cannot start does not keep the others; raises its
         LogtwinError if none can.
@@ -97,6 +97,8 @@ class Job:
         if all(one.phase is Phase.FAILED for one in self.logs):
             self.close()
             self._raise_first()
+        if not self._stop.is_set():
+            self._poll_groups()
 
     def _begin(self, one: Replication) -> None:
         try:
@@ -136,9 +138,12 @@ class Job:
                 self._raise_of(before)
                 self._busy[one] = self._pool.submit(self._poll_one, one)
         wait(self._busy.values(), LOOK_S)
+        self._poll_groups()
+        return all(one.phase in ENDED for one in self.logs)
+
+    def _poll_groups(self) -> None:
         for group in self._groups:
             group.poll(time.monotonic())
-        return all(one.phase in ENDED for one in self.logs)
 
     def _poll_one(self, one: Replication) -> None:
         """Says at once what ended one while others go on. What is no LogtwinError is a defect, and ends the log."""
