@@ -68,8 +68,7 @@ class SharedFile:
             return
         self._write(self._writer)
         file = self._writer.finish()
-        if file.records != self._rows:
-            raise failure("a file holds other records than were read", Offset(0), f"{self._rows} records", file.records)
+        _check_records(file, self._rows, Offset(0))
         self._file.set_result(file)
 
     def _write(self, writer: FileWriter) -> None:
@@ -117,11 +116,13 @@ class StretchFile:
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
         self._is_large = large
+        self._rows = 0
         self._own: FileWriter | None = None
         self._finishing: Future[DataFile] | None = None
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Append `rows`, of the table's schema. Raises what writing some before has raised."""
+        self._rows += rows.num_rows
         if self._own is not None:
             self._own.write(rows)
         elif rows.num_rows:
@@ -138,11 +139,13 @@ class StretchFile:
     def handed_over(self) -> Future[DataFile | None]:
         """The split is sound: what is held goes into the shared file now. Waits for a file of its own.
 
-        The result is None where there were no rows.
+        The result is None where there were no rows. Raises CoverageError, which knows no log.
         """
         done: Future[DataFile | None] = Future()
         if self._finishing is not None:
-            done.set_result(self._finishing.result())
+            file = self._finishing.result()
+            _check_records(file, self._rows, self._start)
+            done.set_result(file)
         elif self._held:
             return self._shared.add(self._held, self._start)
         else:
@@ -155,3 +158,8 @@ class StretchFile:
         for rows in self._held:
             self._own.write(rows)
         self._held = []
+
+
+def _check_records(file: DataFile, rows: int, start: Offset) -> None:
+    if file.records != rows:
+        raise failure("a file holds other records than were read", start, f"{rows} records", file.records)

@@ -107,11 +107,14 @@ def test_leaving_by_an_exception_removes_it(tmp_path: Path) -> None:
     assert files(tmp_path) == []
 
 
-def test_a_file_that_holds_other_rows_than_were_added_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Losing(FileWriter):
-        def write(self, batch: pa.RecordBatch) -> None:
-            super().write(batch.slice(1))
+class Losing(FileWriter):
+    """Writes all but the first row of each batch."""
 
+    def write(self, batch: pa.RecordBatch) -> None:
+        super().write(batch.slice(1))
+
+
+def test_a_file_that_holds_other_rows_than_were_added_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_file, "FileWriter", Losing)
     with pytest.raises(CoverageError) as caught, shared(tmp_path) as file:
         file.add([rows(0, 0, 5)], Offset(0))
@@ -194,6 +197,18 @@ def test_a_stretch_that_grows_large_moves_into_a_file_of_its_own(
         one.end()
     found = stretches.finished(growing.handed_over(), small.handed_over())
     assert [table_of(stretches.folder, file) for file in found] == [offsets(0, 0, 30), offsets(1, 0, 3)]
+
+
+def test_a_file_of_its_own_that_holds_other_rows_is_found(
+    stretches: Stretches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_file, "FileWriter", Losing)
+    large = stretches.one(5, large=True)
+    large.write(rows(0, 5, 9))
+    large.end()
+    with pytest.raises(CoverageError) as caught:
+        large.handed_over()
+    assert (caught.value.offset, caught.value.expected, caught.value.found) == (5, "4 records", "3")
 
 
 def test_a_file_of_its_own_goes_where_the_split_fails_and_the_shared_one_stays(tmp_path: Path) -> None:
