@@ -21,7 +21,7 @@ from sources.kafka.columns import (
     canonical_lengths,
     located,
 )
-from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, MasterView, Session
+from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, MasterView, Session, TimeIsUp
 from sources.master_topic import KAFKA_SCHEMA, PartitionPosition, partition_log
 from sources.metadata import Fetched
 from sources.offsets import LogId, Offset, OffsetRange
@@ -214,8 +214,11 @@ class SlowPartition(MemoryPartition):
 
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
         most = len(owned.in_pieces(self.chunk_offsets)) if self.patience_s is None else self.in_time
-        for covered in owned.in_pieces(self.chunk_offsets)[:most]:
+        pieces = owned.in_pieces(self.chunk_offsets)
+        for covered in pieces[:most]:
             yield self.chunk(covered)
+        if most < len(pieces):
+            raise TimeIsUp
 
 
 class MarkedSession(RecordingSession):

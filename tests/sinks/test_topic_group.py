@@ -150,22 +150,21 @@ def test_another_history_before_the_position_is_refused(spark: SparkSession, tmp
 SHORT = ScriptedPartition.like(FULL[0], chunks=(FULL[0].chunk(span(0, 4)),))
 
 
-def test_who_shares_a_file_with_a_partition_that_failed_comes_with_the_next_batch(
+def test_who_shares_a_file_with_a_partition_that_failed_is_committed_without_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     twin = Twin(spark, tmp_path, {**FULL, 0: SHORT}).opened()
-    batch = dict.fromkeys(range(3), (0, 10))
-    outcomes = twin.takes(batch)
+    before = twin.version()
+    outcomes = twin.takes(dict.fromkeys(range(3), (0, 10)))
     assert errors(outcomes) == {0: (CoverageError, "0", 4)}
-    assert brought(outcomes) == {1: (0, 10), 2: (0, 0)}
-    assert twin.rows() == expected(FULL, {1: (0, 10)})
-    assert len(list((tmp_path / "kafka_log").glob("*.parquet"))) == 1
-    assert twin.promises == {0: [], 1: [10], 2: [0]}
-    assert brought(twin.takes({2: (0, 10)})) == {2: (0, 10)}
+    assert brought(outcomes) == {1: (0, 10), 2: (0, 10)}
+    assert twin.version() == before + 1
     assert twin.rows() == expected(FULL, {1: (0, 10), 2: (0, 10)})
+    assert len(list((tmp_path / "kafka_log").glob("*.parquet"))) == 2
+    assert twin.promises == {0: [], 1: [10], 2: [10]}
 
 
-def test_who_shares_a_file_with_a_partition_that_another_run_took_comes_with_the_next_batch(
+def test_who_shares_a_file_with_a_partition_that_another_run_took_is_committed_without_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """It is taken between the proof and the commit: what is proven by then is in files that are written."""
@@ -177,12 +176,12 @@ def test_who_shares_a_file_with_a_partition_that_another_run_took_comes_with_the
     twin = Twin(spark, tmp_path, FULL, on_step=take).opened()
     outcomes = twin.takes(dict.fromkeys(range(3), (0, 10)))
     assert errors(outcomes) == {0: (TakenOver, "0", 0)}
-    assert brought(outcomes) == {1: (0, 10), 2: (0, 0)}
-    assert twin.rows() == expected(FULL, {1: (0, 10)})
-    assert twin.ledger() == [(1, 0, 10, 10)]
-    assert brought(twin.takes({1: (10, 20), 2: (0, 10)})) == {1: (10, 20), 2: (0, 10)}
-    assert twin.rows() == expected(FULL, {1: (0, 20), 2: (0, 10)})
-    assert twin.promises == {0: [], 1: [10, 20], 2: [0, 10]}
+    assert brought(outcomes) == {1: (0, 10), 2: (0, 10)}
+    assert twin.rows() == expected(FULL, {1: (0, 10), 2: (0, 10)})
+    assert twin.ledger() == [(1, 0, 10, 10), (2, 0, 10, 10)]
+    assert brought(twin.takes({1: (10, 20), 2: (10, 20)})) == {1: (10, 20), 2: (10, 20)}
+    assert twin.rows() == expected(FULL, {1: (0, 20), 2: (0, 20)})
+    assert twin.promises == {0: [], 1: [10, 20], 2: [10, 20]}
 
 
 def test_what_is_passed_is_a_hole_with_an_incident(spark: SparkSession, tmp_path: Path) -> None:

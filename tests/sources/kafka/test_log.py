@@ -16,7 +16,7 @@ from sources.kafka.log import RECORD_BYTES, KafkaLog
 from sources.kafka.session import GroupSession, PartitionSession
 from sources.kafka.settings import KafkaSettings
 from sources.kafka.topic import KafkaTopic
-from sources.master import Chunk, Known, MasterLog
+from sources.master import Chunk, Known, MasterLog, TimeIsUp
 from sources.offsets import Offset, OffsetRange
 from sources.silent_session import SilentTopicSession
 from tests.sources.kafka.group_answers import ALICE, coordinator, described
@@ -137,7 +137,10 @@ def test_of_an_empty_range_nobody_is_asked(play: Play) -> None:
 def test_in_a_hurry_it_ends_behind_the_answer_with_which_its_time_was_up(play: Play) -> None:
     log = a_log(known=Known(str(TOPIC_ID), Offset(0), None))
     play(HERE, fetched(batch(0, 5)))
-    assert [chunk.covered for chunk in read(log.hurried(0.0), 0, 20)] == [span(0, 5)]
+    late = log.hurried(0.0).read(span(0, 20), committed=None, boundary=True)
+    assert next(late).covered == span(0, 5)
+    with pytest.raises(TimeIsUp):
+        next(late)
     cluster = play(HERE, *(fetched(batch(first, 5)) for first in (0, 5, 10, 15)))
     assert [chunk.covered.end for chunk in read(log.hurried(60.0), 0, 20)] == [5, 10, 15, 20]
     assert cluster.is_done
