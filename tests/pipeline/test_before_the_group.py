@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pipeline.config import Config, load
 from sinks.log_state import LogState
 from sinks.position import LogTable
+from sinks.topic_states import topics_held
 from sources.datasource import register
 from sources.dister.leader import EmbeddedLeader
 from sources.offsets import LogId
@@ -147,7 +148,7 @@ def files_below(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.peer
 def test_a_topic_goes_on_beside_them(spark: SparkSession, found: Found) -> None:
-    before = state_of(spark, found.lake, "orders")
+    before = topics_held(spark, str(found.lake))[LogId("kafka", "test/orders")]  # all in one piece
     for_ever = {"log.retention.ms": -1}
     with KafkaBroker(VERSIONS[-1], found.folder / "kafka", for_ever) as broker:
         found.configure(f'[[topics]]\ncluster = "test"\ntopics = ["orders"]\nservers = "{broker.server}"\n')
@@ -160,7 +161,7 @@ def test_a_topic_goes_on_beside_them(spark: SparkSession, found: Found) -> None:
     assert rows == 2 * (2 * MESSAGES + MORE)
     assert_accounted(spark, found.lake, "orders")
     after = state_of(spark, found.lake, "orders")
-    assert after.topic_id == before.topic_id
+    assert {after.topic_id} == {one.identity for one in before.values()}
     assert {number: one.offset for number, one in after.partitions.items()} == dict.fromkeys(range(2), rows // 2)
     assert not list(found.lake.rglob("*.disagreed-*"))
     found.assert_whole("repaired")
