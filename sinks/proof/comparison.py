@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from sinks.continuity import written
 from sinks.proof.master_bytes import MasterBytes
+from sinks.proof.rows_in_order import RowsInOrder
 from sinks.proof.verdicts import LISTED, Claim, Compared, Difference, Kind, Verdict
 from sources.errors import CorruptRecord
 from sources.offsets import LogId, Offset, OffsetRange
@@ -49,35 +50,12 @@ def compare(
     They have the columns that `log` restores and measures by. `master` is None where it has the range no more.
     Raises what `rows` and `master` raise.
     """
-    by_claim = _Rows(rows)
+    by_claim = RowsInOrder(rows)
     for claim in claims:
         comparison = _Comparison(claim, master, log)
         for batch in by_claim.below(claim.range.end):
             comparison.add(batch)
         yield comparison.finished()
-
-
-class _Rows:
-    """Batches in the order of their offsets, cut where claims end."""
-
-    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
-        self._batches = iter(batches)
-        self._rest: pa.RecordBatch | None = None
-
-    def below(self, end: Offset) -> Iterator[pa.RecordBatch]:
-        """The rows that start before `end` and were not taken yet."""
-        while (batch := self._next()) is not None:
-            count = int(np.searchsorted(batch.column("offset").to_numpy(), end))
-            if count < batch.num_rows:
-                self._rest = batch.slice(count)
-            if count:
-                yield batch.slice(0, count)
-            if count < batch.num_rows:
-                return
-
-    def _next(self) -> pa.RecordBatch | None:
-        batch, self._rest = self._rest, None
-        return next(self._batches, None) if batch is None else batch
 
 
 class _Digests:
