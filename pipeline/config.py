@@ -151,7 +151,7 @@ class Config(BaseModel):
         (), description="the logs to replicate: one streaming query and one commit for all of them"
     )
     topics: tuple[TopicsConfig, ...] = Field(
-        (), description="Kafka's topics to replicate, each a streaming query of its own for all its partitions"
+        (), description="Kafka's topics to replicate: one streaming query and one commit for all their partitions"
     )
     metadata: MetadataConfig = MetadataConfig()
     metrics: MetricsConfig = MetricsConfig()
