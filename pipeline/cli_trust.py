@@ -77,6 +77,10 @@ def rebuild(
         bool,
         typer.Option("--zero-holes", help="write zeros where the replica has a hole; of a topic leave the offsets out"),
     ] = False,
+    without_epochs: Annotated[
+        bool,
+        typer.Option("--without-epochs", help="of a topic: for a new one, whose leader epochs count from 0 again"),
+    ] = False,
 ) -> None:
     """Write the master's segment files out of the tables, each range proven by its checksum.
 
@@ -88,7 +92,8 @@ def rebuild(
     from pipeline.session import build_session, spark_log
 
     settings = configuration.load(config).only(log, str(config))
-    source = opened(build_session(settings.spark, log_file=spark_log()), settings, log)
+    spark = build_session(settings.spark, log_file=spark_log())
+    source = opened(spark, settings, log, with_epochs=not without_epochs)
     columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True) as progress:
         task = progress.add_task("", total=source.size_bytes)

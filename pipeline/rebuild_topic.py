@@ -37,19 +37,27 @@ class RebuiltTopicLog:
     files: int
     records: int
     log: OffsetRange
+    last_epoch: int | None
     left_out: tuple[OffsetRange, ...]
 
     def text(self, to: Path) -> str:
         made = f"{self.records:,} records in {self.files:,} file{'' if self.files == 1 else 's'} in {to / self.folder}"
         holes = "".join(f"; none in {hole}" for hole in self.left_out)
-        return f"{self.log_id}: {made}, the log from {self.log.start:,} to {self.log.end:,}{holes}"
+        epochs = "" if self.last_epoch is None else f"; leader epochs up to {self.last_epoch}"
+        return f"{self.log_id}: {made}, the log from {self.log.start:,} to {self.log.end:,}{holes}{epochs}"
 
 
 class TopicRebuild:
-    """As `pipeline.rebuild.Rebuild`, of some partitions, each in a folder of its own."""
+    """As `pipeline.rebuild.Rebuild`, of some partitions, each in a folder of its own.
 
-    def __init__(self, spark: SparkSession, warehouse: str, log_ids: Sequence[LogId]) -> None:
+    `with_epochs` as `sources.kafka.rebuilt_partitions` has it.
+    """
+
+    def __init__(
+        self, spark: SparkSession, warehouse: str, log_ids: Sequence[LogId], *, with_epochs: bool = True
+    ) -> None:
         """Raises ConfigurationError where there is nothing of one, ReplicaError where tables contradict each other."""
+        self._with_epochs = with_epochs
         first = stored(spark, warehouse, log_ids[0])
         self._logs = [first, *(stored(spark, warehouse, one, first.version) for one in log_ids[1:])]
 
@@ -67,32 +75,34 @@ class TopicRebuild:
             if _missing(one) and not zero_holes:
                 raise holed(one.log_id, _missing(one), "every record from the first one on", "leave the offsets out")
         with RebuiltFolder(to, OWN) as folder:
-            made = [_written(one, folder, size_bytes, on_written) for one in self._logs]
+            made = [self._written(one, folder, size_bytes, on_written) for one in self._logs]
             folder.finish()
         return made
+
+    def _written(
+        self, one: Stored, folder: RebuiltFolder, file_size_bytes: int, on_written: OnWritten
+    ) -> RebuiltTopicLog:
+        files = RebuiltPartition(folder, one.log_id, one.holes.front, file_size_bytes, with_epochs=self._with_epochs)
+        count = 0
+        for records, raw in _proven_rows(one):
+            files.write(records)
+            count += len(records)
+            on_written(len(raw))
+        files.finish(one.position, one.mark)
+        return RebuiltTopicLog(
+            log_id=one.log_id,
+            folder=folder_name(one.log_id),
+            files=files.files,
+            records=count,
+            log=OffsetRange(one.holes.front, one.position),
+            last_epoch=files.last_epoch,
+            left_out=_missing(one),
+        )
 
 
 def _missing(one: Stored) -> tuple[OffsetRange, ...]:
     """What lies before the replica's beginning is no hole: a log may begin at any offset."""
     return one.holes.within(OffsetRange(one.holes.front, one.position))
-
-
-def _written(one: Stored, folder: RebuiltFolder, file_size_bytes: int, on_written: OnWritten) -> RebuiltTopicLog:
-    files = RebuiltPartition(folder, one.log_id, one.holes.front, file_size_bytes)
-    count = 0
-    for records, raw in _proven_rows(one):
-        files.write(records)
-        count += len(records)
-        on_written(len(raw))
-    files.finish(one.position, one.mark)
-    return RebuiltTopicLog(
-        log_id=one.log_id,
-        folder=folder_name(one.log_id),
-        files=files.files,
-        records=count,
-        log=OffsetRange(one.holes.front, one.position),
-        left_out=_missing(one),
-    )
 
 
 def _proven_rows(one: Stored) -> Iterator[tuple[pa.RecordBatch, bytes]]:

@@ -26,16 +26,19 @@ from sources.errors import ConfigurationError, Divergent, ReplicaError
 from sources.kafka.batches import decode
 from sources.kafka.columns import canonical
 from sources.kafka.isolation import Isolation
-from sources.kafka.rebuilt_partitions import folder_name
+from sources.kafka.rebuilt_partitions import OWN, RebuiltPartition, folder_name
+from sources.master import Chunk
 from sources.master_topic import KAFKA_SCHEMA
 from sources.offsets import END, LogId, Offset, OffsetRange
+from sources.rebuilt_folder import RebuiltFolder
 from tests.peers.kafka import VERSIONS, KafkaBroker
 from tests.peers.kafka_compaction import compacted_topic
-from tests.peers.kafka_reading import Row, consumed, rows
+from tests.peers.kafka_reading import Row, consumed, partition_of, rows
 from tests.peers.kafka_traffic import Record, create_topic, delete_records, producer, send, transaction
 from tests.peers.kafka_twin import state_of
 from tests.peers.test_kafka_replication import config_of
 from tests.pipeline.running import replicate_now
+from tests.sources.kafka.test_batch_encoding import records, row
 
 pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.timeout(600)]
 
@@ -186,6 +189,29 @@ def test_a_new_broker_serves_every_record_and_goes_on_at_the_position(
             assert len(consumed(new, TOPIC, Isolation.READ_COMMITTED, number)) == len(expected) + 1
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_topic_of_many_elections_goes_to_a_new_one_without_its_epochs(tmp_path: Path, version: str) -> None:
+    """With them clients would be told that the log was cut: no leader of the new topic knows of epoch 57."""
+    log_id, rows_written = LogId.parse("kafka/test/elected/0"), range(60)
+    with RebuiltFolder(tmp_path / "to", OWN) as folder:
+        made = RebuiltPartition(folder, log_id, Offset(0), 10_000, with_epochs=False)
+        for at in rows_written:
+            made.write(records([row(at, value=bytes(500), leader_epoch=0 if at < 20 else 57)]))
+        made.finish(Offset(65), 57)
+        folder.finish()
+    with KafkaBroker(version, tmp_path / "new") as new:
+        create_topic(new, "elected")
+        new.stop()
+        _replace(new.partition_folder("elected", 0), tmp_path / "to/elected-0")
+        new.start()
+        with producer(new) as through:
+            assert send(through, "elected", [Record(b"the next one")]) == [65]
+        assert [one[0] for one in consumed(new, "elected", Isolation.READ_COMMITTED)] == [*rows_written, 65]
+        partition = partition_of(new, "elected", chunk_bytes=2000)
+        ours = [piece for piece in partition.read(partition.bounds()) if isinstance(piece, Chunk)]
+        assert [at for one in ours for at in one.records.column("offset").to_pylist()] == [*rows_written, 65]
+
+
 def _replace(folder: Path, with_files: Path) -> None:
     """As docs/trust.md says: the broker's segments, indexes and checkpoints go, the topic's id stays."""
     for path in folder.iterdir():
@@ -226,6 +252,7 @@ def test_the_verb_takes_a_topic_or_a_partition_and_no_broker(
     said = capsys.readouterr().out
     assert "kafka/test/mixed/1: " in said
     assert f"in {to}/mixed-1, the log from 25 to " in said
+    assert "; leader epochs up to " in said
     with pytest.raises(SystemExit) as ended:
         main(arguments)  # what is there now is not overwritten
     assert ended.value.code == 2

@@ -78,6 +78,17 @@ def test_where_no_record_is_an_empty_batch_leads_to_the_end(tmp_path: Path, mark
     assert read_back(rebuilt(tmp_path / "to", rows, 0, 900, mark)) == (rows, 900, epoch)
 
 
+def test_epochs_are_left_out_where_they_are_not_wanted(tmp_path: Path) -> None:
+    with RebuiltFolder(tmp_path / "to", OWN) as folder:
+        files = RebuiltPartition(folder, ORDERS, Offset(0), 1 << 30, with_epochs=False)
+        files.write(records([row(0, leader_epoch=3), row(1, leader_epoch=7)]))
+        files.finish(Offset(5), 9)
+        folder.finish()
+    assert files.last_epoch is None
+    (file,) = (tmp_path / "to").glob("*/*")
+    assert read_back({"": file.read_bytes()}) == ([row(0, leader_epoch=None), row(1, leader_epoch=None)], 5, None)
+
+
 def test_a_log_without_a_record_ends_where_it_should(tmp_path: Path) -> None:
     assert rebuilt(tmp_path / "new", [], 40, 40) == {f"{40:020d}": b""}
     files = rebuilt(tmp_path / "aborted", [], 40, 60, 1)
