@@ -68,37 +68,40 @@ def close_incident(
 @app.command()
 def rebuild(
     config: RequiredConfig,
-    log: Annotated[str, typer.Option("--log", help="the log of the configuration, by its id")],
+    log: Annotated[str, typer.Option("--log", help="the log of the configuration, by its id; or a topic")],
     to: Annotated[Path, typer.Option("--to", help="directory for the segment files, empty or not there yet")],
     file_size_bytes: Annotated[
-        int | None, typer.Option(min=1, help="size of the files, where the log does not fill one")
+        int | None, typer.Option(min=1, help="size of the files, where the log does not fill one; of a topic's at most")
     ] = None,
-    zero_holes: Annotated[bool, typer.Option("--zero-holes", help="write zeros where the replica has a hole")] = False,
+    zero_holes: Annotated[
+        bool,
+        typer.Option("--zero-holes", help="write zeros where the replica has a hole; of a topic leave the offsets out"),
+    ] = False,
+    without_epochs: Annotated[
+        bool,
+        typer.Option("--without-epochs", help="of a topic: for a new one, whose leader epochs count from 0 again"),
+    ] = False,
 ) -> None:
-    """Write the master's segment files out of the tables, byte for byte, each range proven by its checksum."""
+    """Write the master's segment files out of the tables, each range proven by its checksum.
+
+    Of RocketMQ byte for byte; of a topic every record, in batches made anew, a folder for each partition.
+    """
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
-    from pipeline.rebuild import Rebuild
+    from pipeline.rebuild_verb import opened
     from pipeline.session import build_session, spark_log
 
-    settings = configuration.load(config).only(log, str(config)).without_topics("rebuild", str(config))
+    settings = configuration.load(config).only(log, str(config))
     spark = build_session(settings.spark, log_file=spark_log())
-    source = Rebuild(spark, settings.warehouse, settings.logs[0])
-    size_bytes = source.file_size_bytes(file_size_bytes)
+    source = opened(spark, settings, log, with_epochs=not without_epochs)
     columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True) as progress:
         task = progress.add_task("", total=source.size_bytes)
         made = source.write(
-            to, size_bytes, zero_holes=zero_holes, on_written=lambda count: progress.advance(task, count)
+            to, file_size_bytes, zero_holes=zero_holes, on_written=lambda count: progress.advance(task, count)
         )
-    zeros = "".join(f"; zeros in {hole}" for hole in made.zeroed)
-    out.print(
-        f"{log}: {made.files:,} files of {made.file_size_bytes:,} bytes in {to}, "
-        f"the log from {made.log.start:,} to {made.log.end:,}{zeros}",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
+    for line in made:
+        out.print(line.text(to), highlight=False, markup=False, soft_wrap=True)
 
 
 @app.command()

@@ -6,7 +6,6 @@ of the data source, in TOML's spelling.
 
 from __future__ import annotations
 
-import logging
 import tomllib
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -30,8 +29,6 @@ from sources.kafka.options import ReplicatedTopicOptions
 from sources.offsets import LogId
 from sources.options import KIB, MIB, ReadOptions, SecurityOptions, invalid_value, parse_options, unknown_key
 from sources.rocketmq.producer import DEFAULT_WINDOW
-
-log = logging.getLogger(__name__)
 
 
 class EmbeddedMasterConfig(BaseModel):
@@ -187,21 +184,6 @@ class Config(BaseModel):
     def topics_among(self, existing: Collection[LogId]) -> tuple[ReplicatedTopicOptions, ...]:
         """The topics, connecting to nothing: where a pattern names them, those of `existing`, log ids of topics."""
         return expanded(self.topics, lambda table: [one.name.partition("/")[2] for one in existing if table.is_of(one)])
-
-    def without_topics(self, verb: str, where: str) -> Config:
-        """Itself for a `verb` that serves only logs; it says so where there are topics beside them.
-
-        Raises ConfigurationError where there is nothing else.
-        """
-        if not self.topics:
-            return self
-        named = ", ".join(one for table in self.topics for one in table.names)
-        if not self.logs:
-            raise ConfigurationError(
-                f"{where}: logtwin {verb} does not serve Kafka topics yet", expected="a log of [[logs]]", found=named
-            )
-        log.warning("logtwin %s does not serve Kafka topics yet: it leaves out %s", verb, named)
-        return self.model_copy(update={"topics": ()})
 
     def maintained_with(self, given: Mapping[str, object], where: str) -> Config:
         """Itself with keys of ``[maintain]`` that were given elsewhere, or None. Raises ConfigurationError."""

@@ -146,6 +146,7 @@ class _Verification:
             claims=tally.claims,
             earlier_bytes=earlier_bytes,
             without_master_bytes=tally.without_master_bytes,
+            compacted=tally.compacted,
             holes=in_holes,
             differing=tally.differing,
             differences=tuple(tally.differences),

@@ -360,6 +360,13 @@ class MasterLog(Protocol):
         Raises OffsetOutOfRange, SegmentError, MasterUnreachable, MasterSilent, ProtocolViolation.
         """
 
+    def drops_records(self) -> bool:
+        """Whether the master takes records out of the middle of its log, and leaves their offsets without one; asks.
+
+        Then what it has left of a range is compared record by record. Of a log with free offsets alone. Raises
+        ConfigurationError (not allowed to ask), MasterUnreachable, MasterSilent, MasterError.
+        """
+
     @property
     def restored_from(self) -> Sequence[str]:
         """The columns of RECORD_SCHEMA that `restore` needs, offset and size among them."""

@@ -63,6 +63,7 @@ def verification() -> dict[str, Any]:
         claims=1,
         earlier_bytes=0,
         without_master_bytes=0,
+        compacted=0,
         holes=0,
         differing=1,
         differences=(compared,),

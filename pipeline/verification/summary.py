@@ -62,6 +62,7 @@ class Summary:
     """One log; docs/json.md documents every field of the JSON. Claims are ranges of the ledger.
 
     `bytes` and `claims` are what this run compared, `earlier_bytes` what an interrupted one before it had proven.
+    `compacted` is how many records the master has dropped since they were replicated, of what this run compared.
     `holes` is how much of the log is in holes, in what its offsets count.
     `jumps` is None where the queues were not looked at, or there are none.
     """
@@ -75,6 +76,7 @@ class Summary:
     claims: int
     earlier_bytes: int
     without_master_bytes: int
+    compacted: int
     holes: int
     differing: int
     differences: tuple[Compared, ...]
@@ -108,6 +110,7 @@ class Summary:
             "claims": self.claims,
             "earlier_bytes": self.earlier_bytes,
             "without_master_bytes": self.without_master_bytes,
+            "compacted": self.compacted,
             **{f"holes_{unit}": self.holes if unit == self.log_id.unit else None for unit in UNITS},
             "differing": self.differing,
             "differences": [{**one.as_json(), "text": describe(one)} for one in self.differences],
@@ -122,6 +125,7 @@ class Tally:
     bytes: int = 0
     claims: int = 0
     without_master_bytes: int = 0
+    compacted: int = 0
     differing: int = 0
     differences: list[Compared] = field(default_factory=list)
 
@@ -132,6 +136,7 @@ class Tally:
                 self.differences += [one] if len(self.differences) < DIFFERENCES_LISTED else []
             if not one.claim.is_hole:
                 self.claims += 1
+                self.compacted += one.compacted
                 self.bytes += one.claim.bytes
                 self.without_master_bytes += 0 if one.with_master else one.claim.bytes
 
@@ -146,6 +151,8 @@ def lines(one: Summary) -> Iterator[tuple[str, str]]:
         yield f"  {size(one.earlier_bytes)} more were proven before an interruption", ""
     if one.without_master_bytes:
         yield f"  of them {size(one.without_master_bytes)} with the ledger alone: the master no longer holds them", ""
+    if one.compacted:
+        yield f"  {one.compacted:,} records with the ledger alone: compaction has taken them from the master", ""
     if one.holes:
         yield f"  {extent(one.holes, one.log_id)} in holes: nothing to compare", ""
     for found in one.differences:

@@ -55,6 +55,21 @@ def last_equal(
     return None if found is None else Link.of(*found)
 
 
+def last_left(both: Iterable[tuple[Offset, bytes | None, bytes | None]]) -> Link | None:
+    """Of a master that drops records: the last one that both have, before the first that differs or that we lack.
+
+    `both` are offset, ours and the master's, in order. One that the master has no more says nothing.
+    """
+    found = None
+    for offset, ours, theirs in both:
+        if theirs is None:
+            continue
+        if ours != theirs:
+            break
+        found = (OffsetRange(offset, Offset(offset + 1)), theirs)
+    return None if found is None else Link.of(*found)
+
+
 class _Window:
     """A stream of bytes, from which ranges are taken in order."""
 

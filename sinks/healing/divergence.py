@@ -13,9 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from sinks.continuity import Link, written
-from sinks.healing.common_point import last_agreeing, last_equal
+from sinks.healing.common_point import last_agreeing, last_equal, last_left
 from sinks.healing.ledger_rows import LedgerRows
 from sinks.ledger import LedgerRow
+from sinks.proof.dropping import Dropping, side_by_side
 from sinks.proof.stored_log import StoredLog
 from sources.errors import CorruptRecord, ReplicaError
 from sources.loss import Condition
@@ -56,6 +57,7 @@ class Comparison:
         self._stored = stored
         self._position = position
         self._bounds = bounds
+        self._dropping = Dropping(master, position)
         self._answers: dict[LedgerRow, bool] = {}
 
     @property
@@ -120,6 +122,8 @@ class Comparison:
         if end <= start:
             return None
         wanted = OffsetRange(start, end)
+        if self._dropping.is_known:
+            return last_left(self._both(wanted))
         raw = self._master.raw(wanted, committed=self._position)
         return last_equal(self._readable(wanted), raw, start, counts_bytes=self._master.log_id.counts_bytes)
 
@@ -151,8 +155,23 @@ class Comparison:
 
     def _agrees(self, row: LedgerRow) -> bool:
         if row not in self._answers:
-            digest = hashlib.sha256()
-            for piece in self._master.raw(row.range, committed=self._position):
-                digest.update(piece)
-            self._answers[row] = written(digest) == row.checksum
+            is_equal = not self._dropping.is_known and self._checksum(row) == row.checksum
+            self._answers[row] = is_equal or (self._dropping.does() and self._left_checksum(row) == row.checksum)
         return self._answers[row]
+
+    def _checksum(self, row: LedgerRow) -> str:
+        digest = hashlib.sha256()
+        for piece in self._master.raw(row.range, committed=self._position):
+            digest.update(piece)
+        return written(digest)
+
+    def _left_checksum(self, row: LedgerRow) -> str:
+        """Of the master's records, and of the replica's where the master has dropped one."""
+        digest = hashlib.sha256()
+        for _, mine, theirs in self._both(row.range):
+            digest.update(mine or b"" if theirs is None else theirs)
+        return written(digest)
+
+    def _both(self, wanted: OffsetRange) -> Iterator[tuple[Offset, bytes | None, bytes | None]]:
+        ours = ((Offset(covered.end - 1), raw) for covered, raw in self._readable(wanted))
+        return side_by_side(ours, self._dropping.records(wanted))

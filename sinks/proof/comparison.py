@@ -3,7 +3,7 @@
 Three things are to be the same for a range: the master's bytes, the bytes rebuilt from the table's rows, and those that
 the ledger's checksum was made of. Two that agree outvote the third. What equals is hashed once; where something
 differs, the records that differ are looked for in halves of halves. Rows and master are read in order, and nothing is
-kept of them.
+kept of them. Where the master drops records (`sinks.proof.dropping`) those that it has are compared, each by itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sinks.continuity import written
+from sinks.proof.dropping import Dropping, side_by_side
 from sinks.proof.master_bytes import MasterBytes
+from sinks.proof.rows_in_order import RowsInOrder
 from sinks.proof.verdicts import LISTED, Claim, Compared, Difference, Kind, Verdict
 from sources.errors import CorruptRecord
 from sources.offsets import LogId, Offset, OffsetRange
@@ -49,35 +51,12 @@ def compare(
     They have the columns that `log` restores and measures by. `master` is None where it has the range no more.
     Raises what `rows` and `master` raise.
     """
-    by_claim = _Rows(rows)
+    by_claim = RowsInOrder(rows)
     for claim in claims:
         comparison = _Comparison(claim, master, log)
         for batch in by_claim.below(claim.range.end):
             comparison.add(batch)
         yield comparison.finished()
-
-
-class _Rows:
-    """Batches in the order of their offsets, cut where claims end."""
-
-    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
-        self._batches = iter(batches)
-        self._rest: pa.RecordBatch | None = None
-
-    def below(self, end: Offset) -> Iterator[pa.RecordBatch]:
-        """The rows that start before `end` and were not taken yet."""
-        while (batch := self._next()) is not None:
-            count = int(np.searchsorted(batch.column("offset").to_numpy(), end))
-            if count < batch.num_rows:
-                self._rest = batch.slice(count)
-            if count:
-                yield batch.slice(0, count)
-            if count < batch.num_rows:
-                return
-
-    def _next(self) -> pa.RecordBatch | None:
-        batch, self._rest = self._rest, None
-        return next(self._batches, None) if batch is None else batch
 
 
 class _Digests:
@@ -135,6 +114,7 @@ class _Comparison:
         self._rows = 0
         self._differences: list[Difference] = []
         self._differing = 0
+        self._compacted = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
         self._rows += batch.num_rows
@@ -152,6 +132,7 @@ class _Comparison:
             rows=self._rows,
             differences=tuple(self._differences),
             differing=self._differing,
+            compacted=self._compacted,
             with_master=self._master is not None,
         )
 
@@ -162,7 +143,14 @@ class _Comparison:
         verdict = self._digests.verdict(self._claim.checksum)
         if self._master is None and verdict is not Verdict.EQUAL:
             return Verdict.REPLICA_DAMAGED
+        if verdict is Verdict.LEDGER_WRONG and self._may_be_dropped:
+            return Verdict.REPLICA_DAMAGED  # what is wrong may be what the master has no more: it has no vote
         return verdict
+
+    @property
+    def _may_be_dropped(self) -> bool:
+        dropping = None if self._master is None else self._master.dropping
+        return dropping is not None and dropping.does()
 
     def _add(self, batch: pa.RecordBatch) -> None:
         """Rows that follow each other together, any others in halves of halves."""
@@ -208,13 +196,31 @@ class _Comparison:
         if offsets is None:
             raise ValueError("rows that do not follow each other")
         whole = OffsetRange(self._at, Offset(int(offsets[-1])))
-        if self._master is None or self._master.passes(whole, memoryview(rebuilt)):
+        if self._master is None or self._passes(self._master, whole, rebuilt):
             self._digests.add(rebuilt, None)
         else:
             edges = np.cumsum(self._log.lengths(batch))
             records = _Records(offsets.tolist(), [0, *edges.tolist()], memoryview(rebuilt))
-            self._add_differing(self._master, records, 0, batch.num_rows)
+            if self._master.dropping is not None and self._master.dropping.does():
+                self._add_left(self._master.dropping, records, batch.num_rows)
+            else:
+                self._add_differing(self._master, records, 0, batch.num_rows)
         self._last, self._at = batch.column("offset")[-1].as_py(), whole.end
+
+    def _passes(self, master: MasterBytes, whole: OffsetRange, rebuilt: bytes) -> bool:
+        """Not asked where it is known that records are dropped: their range is fetched once, to look at each."""
+        is_dropping = master.dropping is not None and master.dropping.is_known
+        return not is_dropping and master.passes(whole, memoryview(rebuilt))
+
+    def _add_left(self, dropping: Dropping, records: _Records, count: int) -> None:
+        """`count` records, of which the master may have dropped some: a record that it has no more says nothing."""
+        ours = ((Offset(records.offsets[at + 1] - 1), bytes(records.bytes(at, at + 1))) for at in range(count))
+        for offset, mine, theirs in side_by_side(ours, dropping.records(records.range(0, count))):
+            self._digests.add(mine or b"", None if mine == theirs else theirs)
+            if theirs is None:
+                self._compacted += 1
+            elif mine != theirs:
+                self._note(offset, Kind.MISSING if mine is None else Kind.CHANGED, Offset(offset + 1))
 
     def _add_differing(self, master: MasterBytes, records: _Records, first: int, stop: int) -> None:
         """The records from `first` up to `stop`, of which the master has one at least otherwise."""

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from sinks.proof.dropping import Dropping
 from sources.master import MasterLog
 from sources.offsets import Offset, OffsetRange
 
@@ -25,12 +26,17 @@ class MasterBytes(Protocol):
     def parts(self, wanted: OffsetRange) -> Iterator[memoryview]:
         """Take the bytes of `wanted`, none where the master's log has ended; each part is good until the next one."""
 
+    @property
+    def dropping(self) -> Dropping | None:
+        """The records that it has left, where it may have dropped some; None where it never does."""
+
 
 @contextmanager
 def master_bytes(master: MasterLog, wanted: OffsetRange, committed: Offset) -> Iterator[MasterBytes]:
     """Those of ranges in `wanted`. Asking raises what `master.raw` raises."""
     if not master.log_id.counts_bytes:
-        yield Ranges(lambda part: master.raw(part, committed=committed))
+        dropping = Dropping(master, committed) if master.has_free_offsets else None
+        yield Ranges(lambda part: master.raw(part, committed=committed), dropping)
         return
     with closing(master.raw(wanted, committed=committed)) as pieces:
         yield Stream(pieces)
@@ -38,6 +44,8 @@ def master_bytes(master: MasterLog, wanted: OffsetRange, committed: Offset) -> I
 
 class Stream:
     """Of a log whose offsets count bytes: `pieces` are its bytes, each good until the next is asked for."""
+
+    dropping = None
 
     def __init__(self, pieces: Iterable[memoryview]) -> None:
         self._pieces = iter(pieces)
@@ -77,8 +85,9 @@ class Stream:
 class Ranges:
     """Of any log; `raw` gives the bytes of a range."""
 
-    def __init__(self, raw: Callable[[OffsetRange], Generator[memoryview]]) -> None:
+    def __init__(self, raw: Callable[[OffsetRange], Generator[memoryview]], dropping: Dropping | None = None) -> None:
         self._raw = raw
+        self.dropping = dropping
 
     def passes(self, wanted: OffsetRange, expected: memoryview) -> bool:
         at = 0

@@ -76,18 +76,22 @@ class Proof:
         self._digest = hashlib.sha256()
 
     def _check(self) -> None:
-        found = written(self._digest)
         if self._row is None:
             raise ValueError("more bytes than the ranges have")
-        if found != self._row.checksum:
-            raise Divergent(
-                f"the rows of {self._row.range} do not give the bytes that were replicated",
-                log=self._log_id,
-                offset=self._row.start,
-                expected=self._row.checksum,
-                found=found,
-                hint=Condition.REPLICA_DAMAGED.hint,
-            )
+        check_proven(self._log_id, self._row, written(self._digest))
+
+
+def check_proven(log_id: LogId, row: LedgerRow, found: str) -> None:
+    """Make sure that `found` is the checksum of a range of the ledger. Raises Divergent."""
+    if found != row.checksum:
+        raise Divergent(
+            f"the rows of {row.range} do not give the bytes that were replicated",
+            log=log_id,
+            offset=row.start,
+            expected=row.checksum,
+            found=found,
+            hint=Condition.REPLICA_DAMAGED.hint,
+        )
 
 
 def check_joined(log_id: LogId, records: pa.RecordBatch, at: Offset) -> None:

@@ -83,7 +83,8 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """What came out for a claim. `differing` counts what `differences` names the first of.
+    """What came out for a claim. `differing` counts what `differences` names the first of, and `compacted` the records
+    that the master has dropped since: they were held against the ledger alone.
 
     `with_master` is False where the master no longer holds the range: there the rows were held against the ledger.
     `error` says what could not be read.
@@ -94,6 +95,7 @@ class Compared:
     rows: int = 0
     differences: tuple[Difference, ...] = ()
     differing: int = 0
+    compacted: int = 0
     with_master: bool = True
     error: str | None = None
 
@@ -106,6 +108,7 @@ class Compared:
             "records": self.claim.records,
             "differing": self.differing,
             "differences": [one.as_json() for one in self.differences],
+            "compacted": self.compacted,
             "with_master": self.with_master,
             "error": self.error,
         }

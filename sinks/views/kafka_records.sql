@@ -2,7 +2,7 @@ CREATE VIEW kafka_records (
   log_id COMMENT 'which log: kafka/<cluster>/<topic>/<partition>',
   topic COMMENT 'topic that it was sent to',
   partition COMMENT 'partition of the topic',
-  offset COMMENT 'offset in the partition; (log_id, epoch, offset) is the key',
+  offset COMMENT 'offset in the partition; (log_id, offset) is the key',
   timestamp COMMENT 'as timestamp_type says; null where the producer gave none',
   timestamp_type COMMENT 'create_time: by the clock of the producer; log_append_time: by that of the broker',
   key COMMENT 'key; null of a record without one, which is not an empty one',

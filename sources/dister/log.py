@@ -149,6 +149,9 @@ class DisterLog:
         with naming(self.log_id):
             yield from self._entries().raw(wanted, self.chunk_bytes)
 
+    def drops_records(self) -> bool:
+        return False
+
     @property
     def restored_from(self) -> Sequence[str]:
         return columns.COLUMNS

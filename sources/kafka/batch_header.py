@@ -25,20 +25,24 @@ base offset is found where batches then overlap, and is a hole in offsets otherw
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import crc32c
 
 from sources.errors import ChecksumMismatch, CorruptRecord
-from sources.offsets import END, Offset
+from sources.offsets import END, Offset, OffsetRange
 
-_HEADER: Final = struct.Struct(
+_BEFORE_CRC_COVERS: Final = struct.Struct(
     ">"
     "q"  # base offset
     "i"  # length
     "i"  # leader epoch
     "b"  # magic
     "I"  # CRC
+)
+_COVERED_BY_CRC: Final = struct.Struct(
+    ">"
     "h"  # attributes
     "i"  # last offset delta
     "q"  # base timestamp
@@ -48,10 +52,14 @@ _HEADER: Final = struct.Struct(
     "i"  # base sequence
     "i"  # record count
 )
+_HEADER: Final = struct.Struct(_BEFORE_CRC_COVERS.format + _COVERED_BY_CRC.format.removeprefix(">"))
 _LENGTH: Final = struct.Struct(">8xi")
 _THROUGH_MAGIC_BYTES: Final = 17
-_BEFORE_CRC_COVERS_BYTES: Final = 21
 MAGIC: Final = 2
+
+NO_EPOCH: Final = -1
+NO_TIMESTAMP: Final = -1
+_NO_PRODUCER: Final = (-1, -1, -1)
 
 _COMPRESSION = 0x07
 _LOG_APPEND_TIME = 0x08
@@ -128,7 +136,7 @@ class Batch(NamedTuple):
             raise self._corrupt(
                 "the batch is shorter than its head", f"{_HEADER.size} bytes", f"{len(self.whole)} bytes"
             )
-        crc = crc32c.crc32c(self.whole[_BEFORE_CRC_COVERS_BYTES:])
+        crc = crc32c.crc32c(self.whole[_BEFORE_CRC_COVERS.size :])
         if crc != self.crc:
             raise ChecksumMismatch(
                 "the batch does not have its CRC",
@@ -165,3 +173,30 @@ def batch_at(view: memoryview, at: int) -> Batch | None:
     if len(head) < _HEADER.size:
         head = memoryview(bytes(head).ljust(_HEADER.size, b"\0"))
     return Batch._make((*_HEADER.unpack(head), view[at : at + size]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """What a batch says of its records, `count` at offsets of `covered`: uncompressed, of no producer with an id."""
+
+    covered: OffsetRange
+    leader_epoch: int
+    has_log_append_time: bool
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    count: int
+
+    def batch(self, records: memoryview) -> bytes:
+        """The whole batch with these records: the inverse of `batch_at`."""
+        of_records = _COVERED_BY_CRC.pack(
+            _LOG_APPEND_TIME if self.has_log_append_time else 0,
+            self.covered.size - 1,
+            self.base_timestamp_ms,
+            self.max_timestamp_ms,
+            *_NO_PRODUCER,
+            self.count,
+        )
+        length = _HEADER.size - _LENGTH.size + len(records)
+        crc = crc32c.crc32c(records, crc32c.crc32c(of_records))
+        before = _BEFORE_CRC_COVERS.pack(self.covered.start, length, self.leader_epoch, MAGIC, crc)
+        return b"".join((before, of_records, records))

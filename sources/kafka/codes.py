@@ -29,7 +29,10 @@ def refusal(code: int, doing: str, *, offset: int | None = None) -> LogtwinError
     kind = kafka_errors.for_code(code)
     facts: dict[str, Any] = {"offset": offset, "found": f"{kind.message} (error {code})"}
     if issubclass(kind, kafka_errors.AuthorizationError):
-        hint = "Grant our user READ and DESCRIBE on the topic and the group, DESCRIBE on the cluster."
+        hint = (
+            "Grant our user READ, DESCRIBE and DESCRIBE_CONFIGS on the topic, READ and DESCRIBE on the group, "
+            "DESCRIBE on the cluster."
+        )
         return ConfigurationError(f"not allowed to ask {doing}", hint=hint, **facts)
     if kind is kafka_errors.CorruptRecordError:
         hint = "Read the partition's segment files with kafka-dump-log, and restore the broker from a replica."

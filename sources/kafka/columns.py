@@ -23,13 +23,14 @@ all of which may change without any record changing. Topic and partition are the
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sources.kafka.binary_columns import grouped, joined, lengths, of_fixed_size, pairs, whole_bytes
 from sources.master_topic import KAFKA_SCHEMA
 
 CREATE_TIME: Final = "create_time"
@@ -73,12 +74,12 @@ def canonical(records: pa.RecordBatch) -> bytes:
     heads = np.empty(len(records), _HEAD)
     heads["offset"] = records.column("offset")
     heads["leader_epoch"] = records.column("leader_epoch").fill_null(-1)
-    heads["timestamp_ms"] = _timestamps_ms(records.column("timestamp"))
+    heads["timestamp_ms"] = timestamps_ms(records.column("timestamp"))
     heads["timestamp_type"] = pc.equal(records.column("timestamp_type"), LOG_APPEND_TIME).cast(pa.int8())
-    heads["key_length"] = _lengths(key)
-    heads["value_length"] = _lengths(value)
-    heads["headers_length"] = _lengths(headers)
-    return _bytes_of(_join(heads, key, value, headers))
+    heads["key_length"] = lengths(key)
+    heads["value_length"] = lengths(value)
+    heads["headers_length"] = lengths(headers)
+    return whole_bytes(joined(of_fixed_size(heads), key, value, headers))
 
 
 def canonical_lengths(records: pa.RecordBatch) -> npt.NDArray[np.int64]:
@@ -89,40 +90,15 @@ def canonical_lengths(records: pa.RecordBatch) -> npt.NDArray[np.int64]:
     return np.asarray(found, np.int64) + _HEAD.itemsize
 
 
-def _timestamps_ms(timestamps: pa.Array) -> pa.Array:
+def timestamps_ms(timestamps: pa.Array) -> pa.Array:
+    """As records have them, -1 without one."""
     return pc.divide(timestamps.cast(pa.int64()), _US_PER_MS).fill_null(-1)
-
-
-def _lengths(texts: pa.Array) -> pa.Array:
-    return pc.binary_length(texts).fill_null(-1)
 
 
 def _header_bytes(headers: pa.Array) -> pa.Array:
     """One binary a row: the canonical bytes of its headers."""
-    pairs = headers.flatten()
-    if not len(pairs):
-        return pa.repeat(pa.scalar(b"", pa.binary()), len(headers))
-    key, value = (part.cast(pa.binary()) for part in pairs.flatten())
-    heads = np.empty(len(pairs), _HEADER_HEAD)
-    heads["key_length"] = _lengths(key)
-    heads["value_length"] = _lengths(value)
-    joined = _join(heads, key, value)
-    # The headers of one row follow one another, and so do their bytes.
-    ends = np.concatenate(([0], np.cumsum(pc.list_value_length(headers).fill_null(0)))).astype(np.int64)
-    at = np.frombuffer(joined.buffers()[1], np.int32)[: len(joined) + 1][ends]
-    return pa.Array.from_buffers(pa.binary(), len(headers), [None, pa.py_buffer(at), joined.buffers()[2]])
-
-
-def _join(heads: npt.NDArray[Any], *parts: pa.Array) -> pa.Array:
-    """Row by row, the bytes of `heads` and of each part, nothing for a null."""
-    fixed = pa.Array.from_buffers(pa.binary(heads.itemsize), len(heads), [None, pa.py_buffer(heads.tobytes())])
-    columns = (fixed.cast(pa.binary()), *parts, b"")
-    return pc.binary_join_element_wise(*columns, null_handling="replace", null_replacement=b"")
-
-
-def _bytes_of(joined: pa.Array) -> bytes:
-    """The values of a whole array, one after the other."""
-    if not len(joined):
-        return b""
-    end = int(np.frombuffer(joined.buffers()[1], np.int32)[len(joined)])
-    return bytes(memoryview(joined.buffers()[2])[:end])
+    key, value = pairs(headers)
+    heads = np.empty(len(key), _HEADER_HEAD)
+    heads["key_length"] = lengths(key)
+    heads["value_length"] = lengths(value)
+    return grouped(joined(of_fixed_size(heads), key, value), headers)

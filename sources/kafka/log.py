@@ -134,6 +134,10 @@ class KafkaLog:
                     raise piece.error
                 yield piece.raw
 
+    def drops_records(self) -> bool:
+        """As compaction does, of the topic that has the name now."""
+        return self.topic.is_compacted()
+
     @property
     def restored_from(self) -> Sequence[str]:
         return tuple(UNLOCATED_SCHEMA.names)

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 from sources.errors import naming
 from sources.kafka.bounds import bounds, epoch_ends
+from sources.kafka.cleanup import is_compacted
 from sources.kafka.connection import Cluster, connected
 from sources.kafka.epochs import check_history
 from sources.kafka.group import ConsumerGroup
@@ -85,6 +86,10 @@ class KafkaTopic:
     def committed(self) -> dict[int, Offset]:
         """Of each partition what the group has committed; nothing without a group. Raises as `bounds` does."""
         return {} if self.group is None else self._ask(self._committed)
+
+    def is_compacted(self) -> bool:
+        """As its cleanup.policy says now. Raises as `bounds` does."""
+        return self._ask(partial(is_compacted, topic=self.topic))
 
     @property
     def role(self) -> str:

@@ -240,6 +240,9 @@ class RocketMQLog:
             else:
                 yield from self._raw_ha(broker, wanted, committed)
 
+    def drops_records(self) -> bool:
+        return False
+
     @property
     def restored_from(self) -> Sequence[str]:
         return restore.COLUMNS

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from kafka.admin import ConfigResource
 from pyspark.sql import SparkSession
 
 from pipeline.backfill import run_backfill
@@ -22,9 +24,21 @@ from pipeline.wanted import Wanted
 from sinks.proof.verdicts import Verdict
 from sources.datasource import register
 from sources.errors import Recreated
+from sources.kafka.isolation import Isolation
 from sources.offsets import Offset, OffsetRange
+from tests.patience import wait_until
 from tests.peers.kafka import VERSIONS, KafkaBroker
-from tests.peers.kafka_traffic import Record, create_topic, delete_records, delete_topic, producer, send, transaction
+from tests.peers.kafka_reading import consumed
+from tests.peers.kafka_traffic import (
+    Record,
+    admin,
+    create_topic,
+    delete_records,
+    delete_topic,
+    producer,
+    send,
+    transaction,
+)
 from tests.peers.kafka_twin import assert_accounted, state_of
 from tests.peers.spark_kafka import assert_equal, consumed_by_spark, replicated
 from tests.peers.test_kafka_replication import config_of
@@ -168,3 +182,59 @@ def test_what_retention_took_at_the_brokers_stays_proven_by_the_ledger(
     assert found.problem is None
     assert 0 < found.without_master_bytes < found.bytes
     assert_accounted(spark, tmp_path, "old")
+
+
+def test_what_compaction_took_at_the_broker_is_counted_and_no_difference(
+    spark: SparkSession, broker: KafkaBroker, tmp_path: Path
+) -> None:
+    """All records are replicated before the cleaner may take any."""
+    topic, a_year_ms = "compacted", 365 * 24 * 3600 * 1000
+    create_topic(
+        broker, topic, cleanup_policy="compact", segment_ms=300, min_cleanable_dirty_ratio="0.01",
+        delete_retention_ms=100, min_compaction_lag_ms=a_year_ms, max_compaction_lag_ms=2 * a_year_ms,
+    )  # fmt: skip
+    with producer(broker, batch_size=2000) as through:
+        send(through, topic, [Record(b"%d " % number * 50, b"%d" % (number % 7)) for number in range(600)])
+    config = config_of(broker, tmp_path, topic, max_offsets_per_trigger=200, split_offsets=70)
+    replicate_now(spark, config)
+    (before,) = verified(spark, config).values()
+    assert (before.problem, before.compacted) == (None, 0)
+
+    set_config(broker, topic, "min.compaction.lag.ms", 0)
+    with producer(broker) as through:
+
+        def is_cleaned() -> bool:
+            send(through, topic, [Record(b"rolls the segment", b"roll")])
+            return len(_left(broker, topic, before.position)) < 100
+
+        wait_until(is_cleaned, "a compacted topic")
+    set_config(broker, topic, "min.compaction.lag.ms", a_year_ms)
+    wait_until(lambda: _is_at_rest(broker, topic, before.position), "the end of the compaction")
+    (after,) = verified(spark, config).values()
+    assert after.problem is None
+    assert after.compacted == 600 - len(_left(broker, topic, before.position))
+    assert after.claims == before.claims
+    said = list(repair_logs(config, "test", accept_master=False, take_over=False, dry_run=False))
+    assert any("nothing that can be compared differs" in line for line in said)
+    assert spark.read.format("delta").load(f"{tmp_path}/kafka_log").count() == 600
+
+    replicate_now(spark, config)
+    assert_accounted(spark, tmp_path, topic)
+    set_config(broker, topic, "cleanup.policy", "delete")  # now nobody says any more why records are gone
+    (unexplained,) = verified(spark, config).values()
+    assert unexplained.differences[0].verdict is Verdict.REWRITTEN
+
+
+def set_config(broker: KafkaBroker, topic: str, key: str, value: str | int) -> None:
+    with admin(broker) as client:
+        client.alter_configs([ConfigResource("topic", topic, {key: str(value)})])
+
+
+def _left(broker: KafkaBroker, topic: str, below: Offset) -> list[int]:
+    return [row[0] for row in consumed(broker, topic, Isolation.READ_COMMITTED) if row[0] < below]
+
+
+def _is_at_rest(broker: KafkaBroker, topic: str, below: Offset) -> bool:
+    before = _left(broker, topic, below)
+    time.sleep(1)  # the broker's cleaner looks for work twice as often
+    return _left(broker, topic, below) == before

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.rebuild import Rebuild
+from pipeline.rebuild_commit_log import CommitLogRebuild
 from sources.options import ReadOptions
 from tests.patience import wait_until
 from tests.peers.rocketmq import Broker
@@ -26,8 +26,8 @@ def rebuilt(spark: SparkSession, fixture_550: Fixture, tmp_path_factory: pytest.
     """The commit log of a broker that is gone, out of the tables. Not to be changed."""
     home = tmp_path_factory.mktemp("restore")
     replicate_now(spark, job_config(home / "lake", path=str(fixture_550.commitlog_path)))
-    source = Rebuild(spark, str(home / "lake"), ReadOptions(id="rocketmq/test", path="/gone/with/the/broker"))
-    source.write(home / "commitlog", source.file_size_bytes(None), zero_holes=False)
+    source = CommitLogRebuild(spark, str(home / "lake"), ReadOptions(id="rocketmq/test", path="/gone/with/the/broker"))
+    source.write(home / "commitlog", None, zero_holes=False)
     return home / "commitlog"
 
 

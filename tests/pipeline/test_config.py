@@ -163,30 +163,15 @@ def test_a_topic_is_chosen_as_a_log_is() -> None:
     assert ([one.id for one in topic.logs], [one.names for one in topic.topics]) == ([], [("kafka/east/orders",)])
     assert ([one.id for one in log.logs], log.topics) == (["rocketmq/a"], ())
     assert BOTH.only(None, "x") is BOTH
+    assert BOTH.only("kafka/east/orders/0", "x") == topic  # which partitions there are is in no configuration
 
 
-@pytest.mark.parametrize("other", ["kafka/west/orders", "kafka/east/orders/0", "rocketmq/b", "nonsense"])
+@pytest.mark.parametrize(
+    "other", ["kafka/west/orders", "kafka/east/orders/0/1", "kafka/west/orders/0", "rocketmq/b", "nonsense"]
+)
 def test_what_is_not_listed_is_not_chosen(other: str) -> None:
     with pytest.raises(ConfigurationError, match=r"there is no log .* one of rocketmq/a, kafka/east/orders"):
         BOTH.only(other, "x")
-
-
-def test_a_verb_for_logs_leaves_topics_out_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    left = BOTH.without_topics("verify", "x")
-    assert ([one.id for one in left.logs], left.topics) == (["rocketmq/a"], ())
-    assert [word for word in ("verify", "kafka/east/orders") if word in caplog.text] == ["verify", "kafka/east/orders"]
-    assert len(caplog.records) == 1
-
-
-def test_a_verb_for_logs_refuses_a_job_of_topics_only() -> None:
-    with pytest.raises(ConfigurationError, match="logtwin verify does not serve Kafka topics yet"):
-        TOPICS.without_topics("verify", "x")
-
-
-def test_without_topics_a_verb_for_logs_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    config = BOTH.only("rocketmq/a", "x")
-    assert config.without_topics("verify", "x") is config
-    assert not caplog.text
 
 
 def test_a_pattern_means_the_topics_of_its_cluster_that_are_there() -> None:

@@ -19,7 +19,7 @@ from pipeline.cli import main
 from pipeline.config import Config
 from pipeline.coverage import coverages
 from pipeline.maintain import Maintenance
-from pipeline.rebuild import Rebuild
+from pipeline.rebuild_commit_log import CommitLogRebuild
 from pipeline.subjects import OneLog
 from pipeline.verify import Scope, verify_log
 from pipeline.wanted import Wanted
@@ -229,7 +229,7 @@ def test_what_exceeds_so_many_bytes_goes(spark: SparkSession, leader: Path, lake
 def test_segment_files_are_not_made_of_it(spark: SparkSession, replicated: Path, leader: Path) -> None:
     config = job(replicated, leader)
     with pytest.raises(ConfigurationError, match="a dister master cannot be rebuilt"):
-        Rebuild(spark, config.warehouse, config.logs[0])
+        CommitLogRebuild(spark, config.warehouse, config.logs[0])
 
 
 def test_nothing_is_deleted_of_a_log_whose_map_is_made_of_all_of_it(

@@ -12,7 +12,7 @@ from delta.tables import DeltaTable as SparkDeltaTable
 from pyspark.sql import SparkSession
 
 from pipeline.cli import main
-from pipeline.rebuild import Rebuild, Rebuilt
+from pipeline.rebuild_commit_log import CommitLogRebuild, RebuiltCommitLog
 from sinks.healing.ledger_rows import LedgerRows
 from sinks.holes import Holes
 from sinks.kernel import KernelTable
@@ -40,9 +40,9 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
-def rebuild(spark: SparkSession, warehouse: Path, to: Path, *, zero_holes: bool = False) -> Rebuilt:
-    source = Rebuild(spark, str(warehouse), OPTIONS)
-    return source.write(to, source.file_size_bytes(None), zero_holes=zero_holes)
+def rebuild(spark: SparkSession, warehouse: Path, to: Path, *, zero_holes: bool = False) -> RebuiltCommitLog:
+    (made,) = CommitLogRebuild(spark, str(warehouse), OPTIONS).write(to, None, zero_holes=zero_holes)
+    return made
 
 
 def replicate(spark: SparkSession, fixture: Fixture, warehouse: Path) -> None:
@@ -163,11 +163,11 @@ def test_a_replica_that_begins_inside_a_file_lacks_its_front(spark: SparkSession
 
 def test_without_a_replica_there_is_nothing_to_rebuild(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="nothing to rebuild"):
-        Rebuild(spark, str(tmp_path), OPTIONS)
+        CommitLogRebuild(spark, str(tmp_path), OPTIONS)
 
 
 def test_the_size_of_files_is_the_tables(spark: SparkSession, replica_550: Path) -> None:
-    source = Rebuild(spark, str(replica_550), OPTIONS)
+    source = CommitLogRebuild(spark, str(replica_550), OPTIONS)
     assert source.file_size_bytes(None) == source.file_size_bytes(MIB) == MIB
     with pytest.raises(ConfigurationError, match="expected 1048576 bytes, found 1000"):
         source.file_size_bytes(1000)

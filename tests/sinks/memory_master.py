@@ -62,6 +62,9 @@ class MemoryMaster:
     def counted_for_s(self) -> float | None:
         return None
 
+    def drops_records(self) -> bool:
+        return False
+
     def bounds(self, known: Offset | None = None) -> OffsetRange:
         return OffsetRange(Offset(self.start), Offset(self.start + sum(self.sizes)))
 

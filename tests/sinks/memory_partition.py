@@ -128,6 +128,9 @@ class MemoryPartition:
     def identity(self) -> str:
         return self.topic_id
 
+    def drops_records(self) -> bool:
+        return False
+
     def continuing(self, known: Known) -> Self:
         return replace(self, known=known)
 

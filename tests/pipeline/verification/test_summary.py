@@ -36,6 +36,7 @@ SUMMARY = Summary(
     claims=2,
     earlier_bytes=0,
     without_master_bytes=0,
+    compacted=0,
     holes=0,
     differing=0,
     differences=(),
@@ -55,6 +56,17 @@ def test_an_entry_is_named_by_its_id_too() -> None:
     found = replace(DAMAGED, differences=(Difference(Offset(1100), Kind.CHANGED, 1999),), differing=1)
     assert describe(found).endswith("1 differ: 1100 (id 1999) changed")
     assert found.as_json()["differences"] == [{"offset": 1100, "kind": "changed", "id": 1999}]
+
+
+def test_what_compaction_took_is_counted_and_no_difference() -> None:
+    tally = Tally()
+    tally.add([replace(EQUAL, compacted=3), replace(EQUAL, compacted=4)])
+    found = replace(SUMMARY, compacted=tally.compacted)
+    assert (tally.differing, found.problem, found.as_json()["compacted"]) == (0, None, 7)
+    said = [line for line, _ in lines(found) if "compaction" in line]
+    assert len(said) == 1
+    assert said[0].strip().startswith("7 records with the ledger alone")
+    assert not [line for line, _ in lines(SUMMARY) if "compaction" in line]
 
 
 def test_holes_are_told_in_what_offsets_count() -> None:

@@ -16,7 +16,7 @@ from sinks.ledger import LedgerRow
 from sinks.proof.stored_log import Record, StoredLog
 from sources.loss import Condition
 from sources.master import MasterLog
-from sources.offsets import Offset, OffsetRange
+from sources.offsets import LogId, Offset, OffsetRange
 
 Rows = Sequence[Sequence[Record]]
 """The records of each row of a ledger."""
@@ -30,8 +30,15 @@ class Bytes:
     minimum: int
 
     @property
+    def log_id(self) -> LogId:
+        return LogId("rocketmq", "test")
+
+    @property
     def bounds(self) -> OffsetRange:
         return OffsetRange(Offset(self.minimum), Offset(len(self.log)))
+
+    def drops_records(self) -> bool:
+        return False
 
     def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Iterator[memoryview]:
         assert self.minimum <= wanted.start <= wanted.end <= len(self.log)

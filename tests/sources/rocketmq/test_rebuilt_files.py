@@ -98,7 +98,7 @@ def killed_while(place: Path, write: Callable[[RebuiltFiles], None], calls: int 
             patch.setattr(os, name, while_any(left, getattr(os, name)))
         files.__enter__()
         write(files)
-    files._lock.close()  # as the end of a process does
+    files._folder._lock.close()  # as the end of a process does
 
 
 def while_any(left: Iterator[int], call: Callable[..., object]) -> Callable[..., object]:

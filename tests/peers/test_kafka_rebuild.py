@@ -1,0 +1,352 @@
+"""The files of a topic's partitions, out of the tables: what Kafka's own tool says of them, and a broker on them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from delta.tables import DeltaTable as SparkDeltaTable
+from pyspark.sql import SparkSession
+
+from pipeline.cli import main
+from pipeline.config import Config
+from pipeline.jars import java, resolve
+from pipeline.rebuild_topic import RebuiltTopicLog, TopicRebuild
+from pipeline.subjects import subjects
+from sinks.holes import Holes
+from sinks.kernel import KernelTable
+from sources.errors import ConfigurationError, Divergent, ReplicaError
+from sources.kafka.batches import decode
+from sources.kafka.columns import canonical
+from sources.kafka.isolation import Isolation
+from sources.kafka.rebuilt_partitions import OWN, RebuiltPartition, folder_name
+from sources.master import Chunk
+from sources.master_topic import KAFKA_SCHEMA
+from sources.offsets import END, LogId, Offset, OffsetRange
+from sources.rebuilt_folder import RebuiltFolder
+from tests.peers.kafka import VERSIONS, KafkaBroker
+from tests.peers.kafka_compaction import compacted_topic
+from tests.peers.kafka_reading import Row, consumed, partition_of, rows
+from tests.peers.kafka_traffic import Record, create_topic, delete_records, producer, send, transaction
+from tests.peers.kafka_twin import state_of
+from tests.peers.test_kafka_replication import config_of
+from tests.pipeline.running import replicate_now
+from tests.sources.kafka.test_batch_encoding import records, row
+
+pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.timeout(600)]
+
+TOPIC = "mixed"
+PARTITIONS = 3
+ALL = OffsetRange(Offset(0), END)
+_ENTRY = re.compile(r"^baseOffset: (\d+) lastOffset: (\d+) count: (\d+) .* isvalid: (\w+)$", re.MULTILINE)
+_RECORD = re.compile(r"^\| offset: (\d+) ", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Replica:
+    """Of topics of a broker that goes on without us."""
+
+    lake: Path
+    config: Config
+
+    def log(self, partition: int, topic: str = TOPIC) -> LogId:
+        return LogId("kafka", f"test/{topic}/{partition}")
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    with KafkaBroker(VERSIONS[-1], tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def replica(spark: SparkSession, broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Replica:
+    """Of a topic with records of every kind, and of a compacted one. Not to be changed."""
+    create_topic(broker, TOPIC, PARTITIONS)
+    _send_mixed(broker)
+    broker.stop()
+    broker.start()  # what follows is of another leader epoch
+    _send_mixed(broker)
+    delete_records(broker, TOPIC, 1, 25)
+    compacted_topic(broker, "compacted")
+    lake = tmp_path_factory.mktemp("rebuilt-lake")
+    config = config_of(broker, lake, TOPIC, "compacted", on_loss="record", split_offsets=60)
+    replicate_now(spark, config)
+    return Replica(lake, config)
+
+
+def _send_mixed(broker: KafkaBroker) -> None:
+    """To the partitions 0 and 1; partition 2 stays empty. Both end with what has no record: an aborted transaction."""
+    with producer(broker, batch_size=2000) as plain, producer(broker, transactional_id="mixed") as in_turn:
+        for partition in range(2):
+            for number in range(12):
+                send(plain, TOPIC, _records(number), partition)
+                with transaction(in_turn, commit=number % 3 != 2):
+                    send(in_turn, TOPIC, [Record(b"in a transaction", b"t")] * 3, partition)
+
+
+def _records(number: int) -> Iterator[Record]:
+    yield Record(b"", None, timestamp_ms=1_700_000_000_000 + number)
+    yield Record(None, b"a tombstone", timestamp_ms=1)
+    yield Record(b"large " * 1000 * number, b"", [("h", b""), ("h", b"v"), ("größe", b"\xff" * 200)])
+    yield Record(b"now", b"\0")
+
+
+def rebuild(spark: SparkSession, lake: Path, config: Config, to: Path) -> list[RebuiltTopicLog]:
+    """All partitions, in files of 30 kB."""
+    log_ids = [one.log_id for one in subjects(spark, config)]
+    return list(TopicRebuild(spark, str(lake), log_ids).write(to, 30_000, zero_holes=False))
+
+
+@pytest.fixture(scope="module")
+def rebuilt(spark: SparkSession, replica: Replica, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Not to be changed."""
+    to = tmp_path_factory.mktemp("rebuilt") / "logs"
+    made = rebuild(spark, replica.lake, replica.config, to)
+    assert {one.folder for one in made} == {path.name for path in to.iterdir()}
+    assert sum(one.files for one in made) == len(list(to.glob("*/*.log")))
+    return to
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir())
+
+
+def stored_rows(spark: SparkSession, replica: Replica, log_id: LogId) -> pa.Table:
+    table = spark.read.format("delta").load(f"{replica.lake}/kafka_log").where(f"log_id = '{log_id}'")
+    return table.orderBy("offset").toArrow().select(KAFKA_SCHEMA.names).cast(KAFKA_SCHEMA)
+
+
+def all_logs(replica: Replica) -> list[LogId]:
+    return [*(replica.log(number) for number in range(PARTITIONS)), replica.log(0, "compacted")]
+
+
+def dumped(paths: list[Path]) -> str:
+    """What ``kafka-dump-log`` says of segment files. That of 4.3 is in no jar that a broker needs."""
+    jars = resolve("org.apache.kafka", "kafka_2.13", VERSIONS[0])
+    tool = [java(), "-Xmx256m", "-cp", f"{jars}/*", "kafka.tools.DumpLogSegments"]
+    arguments = ["--deep-iteration", "--print-data-log", "--files", ",".join(map(str, paths))]
+    done = subprocess.run([*tool, *arguments], capture_output=True, text=True, check=True, timeout=120)
+    return done.stdout
+
+
+def test_every_partition_has_the_rows_of_the_table_and_ends_at_the_position(
+    spark: SparkSession, replica: Replica, rebuilt: Path
+) -> None:
+    for log_id in all_logs(replica):
+        log = b"".join(path.read_bytes() for path in files(rebuilt / folder_name(log_id)))
+        found = decode(log, ALL, (), Isolation.READ_UNCOMMITTED)
+        expected = stored_rows(spark, replica, log_id)
+        assert canonical(found.records) == b"".join(map(canonical, expected.combine_chunks().to_batches()))
+        position = state_of(spark, replica.lake, log_id.name.split("/")[1]).partitions[int(log_id.name[-1])]
+        assert (found.reached, found.epoch) == (position.offset, position.leader_epoch)
+        assert int(files(rebuilt / folder_name(log_id))[0].stem) == position.first
+    mixed = stored_rows(spark, replica, replica.log(0))
+    assert len(mixed) == 2 * 12 * 4 + 2 * 8 * 3
+    assert len(files(rebuilt / f"{TOPIC}-0")) > 5
+    assert len(set(mixed["leader_epoch"].to_pylist())) == 2
+    assert mixed["offset"][-1].as_py() + 1 < state_of(spark, replica.lake, TOPIC).partitions[0].offset
+    assert files(rebuilt / f"{TOPIC}-1")[0].stem == f"{25:020d}"
+    assert files(rebuilt / f"{TOPIC}-2") == [rebuilt / f"{TOPIC}-2" / f"{0:020d}.log"]
+
+
+def test_kafkas_own_tool_finds_every_batch_valid(spark: SparkSession, replica: Replica, rebuilt: Path) -> None:
+    for log_id in [*all_logs(replica)[:2], all_logs(replica)[-1]]:
+        said = dumped(files(rebuilt / folder_name(log_id)))
+        batches = [tuple(map(int, one[:3])) for one in _ENTRY.findall(said)]
+        assert {one[3] for one in _ENTRY.findall(said)} == {"true"}
+        assert "isvalid: false" not in said
+        offsets = stored_rows(spark, replica, log_id)["offset"].to_pylist()
+        assert list(map(int, _RECORD.findall(said))) == offsets
+        assert sum(count for _, _, count in batches) == len(offsets)
+        end = state_of(spark, replica.lake, log_id.name.split("/")[1]).partitions[int(log_id.name[-1])].offset
+        assert batches[-1][1] == end - 1
+        assert (batches[-1][2] == 0) == (offsets[-1] < end - 1)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_new_broker_serves_every_record_and_goes_on_at_the_position(
+    spark: SparkSession, replica: Replica, rebuilt: Path, tmp_path: Path, version: str
+) -> None:
+    with KafkaBroker(version, tmp_path / "new") as new:
+        create_topic(new, TOPIC, PARTITIONS)
+        new.stop()
+        for number in range(PARTITIONS):
+            _replace(new.partition_folder(TOPIC, number), rebuilt / f"{TOPIC}-{number}")
+        new.start()
+        for number, one in state_of(spark, replica.lake, TOPIC).partitions.items():
+            expected = stored_rows(spark, replica, replica.log(number))
+            assert consumed(new, TOPIC, Isolation.READ_COMMITTED, number) == _as_consumed(expected)
+            with producer(new) as through:
+                assert send(through, TOPIC, [Record(b"the next one")], number) == [one.offset]
+            assert len(consumed(new, TOPIC, Isolation.READ_COMMITTED, number)) == len(expected) + 1
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_topic_of_many_elections_goes_to_a_new_one_without_its_epochs(tmp_path: Path, version: str) -> None:
+    """With them clients would be told that the log was cut: no leader of the new topic knows of epoch 57."""
+    log_id, rows_written = LogId.parse("kafka/test/elected/0"), range(60)
+    with RebuiltFolder(tmp_path / "to", OWN) as folder:
+        made = RebuiltPartition(folder, log_id, Offset(0), 10_000, with_epochs=False)
+        for at in rows_written:
+            made.write(records([row(at, value=bytes(500), leader_epoch=0 if at < 20 else 57)]))
+        made.finish(Offset(65), 57)
+        folder.finish()
+    with KafkaBroker(version, tmp_path / "new") as new:
+        create_topic(new, "elected")
+        new.stop()
+        _replace(new.partition_folder("elected", 0), tmp_path / "to/elected-0")
+        new.start()
+        with producer(new) as through:
+            assert send(through, "elected", [Record(b"the next one")]) == [65]
+        assert [one[0] for one in consumed(new, "elected", Isolation.READ_COMMITTED)] == [*rows_written, 65]
+        partition = partition_of(new, "elected", chunk_bytes=2000)
+        ours = [piece for piece in partition.read(partition.bounds()) if isinstance(piece, Chunk)]
+        assert [at for one in ours for at in one.records.column("offset").to_pylist()] == [*rows_written, 65]
+
+
+def _replace(folder: Path, with_files: Path) -> None:
+    """As docs/trust.md says: the broker's segments, indexes and checkpoints go, the topic's id stays."""
+    for path in folder.iterdir():
+        if path.name != "partition.metadata":
+            path.unlink()
+    for path in with_files.iterdir():
+        shutil.copy(path, folder)
+
+
+def _as_consumed(expected: pa.Table) -> list[Row]:
+    return [one for batch in expected.combine_chunks().to_batches() for one in rows(batch)]
+
+
+def job(replica: Replica, folder: Path) -> Path:
+    """A configuration with brokers that are gone."""
+    path = folder / "job.toml"
+    path.write_text(
+        f'warehouse = "{replica.lake}"\n[[topics]]\ncluster = "test"\ntopics = ["{TOPIC}"]\nservers = "127.0.0.1:1"\n'
+    )
+    return path
+
+
+@pytest.mark.parametrize(
+    ("log", "folders"),
+    [(f"kafka/test/{TOPIC}", {"mixed-0", "mixed-1", "mixed-2"}), (f"kafka/test/{TOPIC}/1", {"mixed-1"})],
+)
+def test_the_verb_takes_a_topic_or_a_partition_and_no_broker(
+    replica: Replica, rebuilt: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], log: str, folders: set[str]
+) -> None:
+    to = tmp_path / "logs"
+    arguments = ["rebuild", "--config", str(job(replica, tmp_path)), "--log", log, "--to", str(to)]
+    with pytest.raises(SystemExit) as ended:
+        main([*arguments, "--file-size-bytes", "30000"])
+    assert not ended.value.code
+    assert {path.name for path in to.iterdir()} == folders
+    for path in to.glob("*/*"):
+        assert path.read_bytes() == (rebuilt / path.relative_to(to)).read_bytes()
+    said = capsys.readouterr().out
+    assert "kafka/test/mixed/1: " in said
+    assert f"in {to}/mixed-1, the log from 25 to " in said
+    assert "; leader epochs up to " in said
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)  # what is there now is not overwritten
+    assert ended.value.code == 2
+
+
+def test_what_was_never_replicated_cannot_be_rebuilt(replica: Replica, tmp_path: Path) -> None:
+    arguments = ["rebuild", "--config", str(job(replica, tmp_path)), "--to", str(tmp_path / "logs")]
+    with pytest.raises(SystemExit) as ended:
+        main([*arguments, "--log", f"kafka/test/{TOPIC}/7"])
+    assert ended.value.code == 2
+    assert not (tmp_path / "logs").exists()
+
+
+@pytest.fixture
+def copied(replica: Replica, tmp_path: Path) -> Replica:
+    return Replica(shutil.copytree(replica.lake, tmp_path / "lake"), replica.config)
+
+
+def test_a_kill_in_the_middle_leaves_nothing(spark: SparkSession, replica: Replica, tmp_path: Path) -> None:
+    log_ids = [replica.log(number) for number in range(PARTITIONS)]
+    written: list[int] = []
+
+    def killed(size: int) -> None:
+        written.append(size)
+        if len(written) == 3:
+            raise KeyboardInterrupt
+
+    source = TopicRebuild(spark, str(replica.lake), log_ids)
+    with pytest.raises(KeyboardInterrupt):
+        source.write(tmp_path / "logs", None, zero_holes=False, on_written=killed)
+    assert list(tmp_path.iterdir()) == []
+    written.clear()
+    source.write(tmp_path / "logs", None, zero_holes=False, on_written=written.append)
+    assert sum(written) == source.size_bytes
+    assert [path.name for path in tmp_path.iterdir()] == ["logs"]
+
+
+def test_a_changed_row_stops_it_and_names_the_offset(spark: SparkSession, copied: Replica, tmp_path: Path) -> None:
+    log_id = copied.log(1)
+    damaged = next(
+        path
+        for path in sorted((copied.lake / "kafka_log").glob("*.parquet"))
+        if str(log_id) in pq.read_table(path, partitioning=None)["log_id"].to_pylist()
+    )
+    found = pq.read_table(damaged, partitioning=None)
+    at = found["log_id"].to_pylist().index(str(log_id))
+    values = found["value"].to_pylist()
+    values[at] = b"another"
+    field = found.schema.get_field_index("value")
+    pq.write_table(found.set_column(field, found.schema.field(field), pa.array(values, pa.binary())), damaged)
+    with pytest.raises(Divergent, match="do not give the bytes") as caught:
+        rebuild(spark, copied.lake, copied.config, tmp_path / "logs")
+    assert caught.value.log == str(log_id)
+    assert caught.value.offset is not None
+    assert caught.value.offset <= found["offset"][at].as_py()
+    assert [path.name for path in tmp_path.iterdir()] == ["lake"]
+
+
+def make_hole(spark: SparkSession, lake: Path, log_id: LogId) -> OffsetRange:
+    """Take a range of the ledger out of the middle, and its rows; the table says that it is a hole."""
+    mine = f"log_id = '{log_id}'"
+    ledger = SparkDeltaTable.forPath(spark, f"{lake}/ledger")
+    middle = ledger.toDF().where(mine).orderBy("start").collect()[1]
+    hole = OffsetRange(Offset(middle["start"]), Offset(middle["end"]))
+    ledger.delete(f"{mine} AND start = {hole.start}")
+    inside = f"{mine} AND offset >= {hole.start} AND offset < {hole.end}"
+    SparkDeltaTable.forPath(spark, f"{lake}/kafka_log").delete(inside)
+    table = KernelTable(spark, f"{lake}/kafka_log")
+    snapshot = table.snapshot()
+    assert snapshot is not None
+    table.commit(snapshot, domains={f"logtwin.holes.{log_id}": Holes(ranges=(hole,)).as_json()})
+    return hole
+
+
+def test_a_hole_is_refused_or_left_out(spark: SparkSession, copied: Replica, tmp_path: Path) -> None:
+    log_id = copied.log(0)
+    hole = make_hole(spark, copied.lake, log_id)
+    source = TopicRebuild(spark, str(copied.lake), [log_id])
+    with pytest.raises(ReplicaError, match="would have holes") as caught:
+        source.write(tmp_path / "logs", None, zero_holes=False)
+    assert str(hole) in str(caught.value)
+    assert "--zero-holes" in str(caught.value)
+    assert not (tmp_path / "logs").exists()
+    (made,) = source.write(tmp_path / "logs", None, zero_holes=True)
+    assert made.left_out == (hole,)
+    assert f"none in {hole}" in made.text(tmp_path)
+    (file,) = files(tmp_path / "logs" / f"{TOPIC}-0")
+    found = decode(file.read_bytes(), ALL, (), Isolation.READ_UNCOMMITTED)
+    expected = stored_rows(spark, copied, log_id)["offset"].to_pylist()
+    assert found.records.column("offset").to_pylist() == expected
+    assert not any(offset in hole for offset in expected)
+    assert found.reached == made.log.end
+
+
+def test_without_a_replica_there_is_nothing_to_rebuild(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="nothing to rebuild"):
+        TopicRebuild(spark, str(tmp_path), [LogId.parse("kafka/test/mixed/0")])

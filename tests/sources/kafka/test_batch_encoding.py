@@ -1,0 +1,200 @@
+"""Rows written as batches: what other readers, and ours, make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.record.memory_records import MemoryRecords
+
+from sources.kafka.batch_encoding import BATCH_BYTES, MAX_DELTA, EncodedBatch, empty_batch, encode
+from sources.kafka.columns import CREATE_TIME, LOG_APPEND_TIME, UNLOCATED_SCHEMA, canonical
+from sources.kafka.record_columns import NO_RECORDS
+from sources.offsets import END, Offset, OffsetRange
+from tests.sources.kafka.batches import (
+    NOW_MS,
+    TEXTS,
+    Row,
+    Written,
+    decoded,
+    headers,
+    log_of,
+    logs,
+    read_by_kafka_python,
+    rows_of,
+)
+from tests.sources.kafka.test_batches import BY_HAND
+
+FAR_MS = 60_000_000_000_000
+"""From 1970: years that Python knows. There are others."""
+LARGEST_MS = (2**63 - 1) // 1000
+
+
+def row(offset: int, **values: Any) -> Row:
+    """As `rows_of` gives it."""
+    defaults = {"leader_epoch": 0, "timestamp": NOW_MS, "timestamp_type": CREATE_TIME, "key": None, "value": b"v"}
+    return {"offset": offset, **defaults, "headers": [], **values}
+
+
+def records(rows: Sequence[Row]) -> pa.RecordBatch:
+    """The inverse of `rows_of`."""
+    values = [
+        one
+        | {
+            "timestamp": None if one["timestamp"] is None else one["timestamp"] * 1000,
+            "headers": [{"key": key, "value": value} for key, value in one["headers"]],
+        }
+        for one in rows
+    ]
+    return pa.RecordBatch.from_pylist(values, schema=UNLOCATED_SCHEMA)
+
+
+def log(batches: Sequence[EncodedBatch]) -> bytes:
+    return b"".join(one.whole for one in batches)
+
+
+def written(*rows: Row) -> list[EncodedBatch]:
+    """Their batches, which give them again."""
+    batches = list(encode(records(rows)))
+    assert rows_of(decoded(log(batches)).records) == list(rows)
+    assert list(read_by_kafka_python(log(batches))) == list(rows)
+    return batches
+
+
+@st.composite
+def many_rows(draw: st.DrawFn) -> list[Row]:
+    times = st.none() | st.integers(0, FAR_MS) | st.integers(NOW_MS, NOW_MS + 2) | st.integers(-FAR_MS, -2)
+    at, rows = draw(st.integers(0, 2**40)), []
+    for _ in range(draw(st.integers(0, 12))):
+        at += draw(st.sampled_from((1, 1, 1, 2, 300, 2**31, 2**33)))
+        rows.append(
+            row(
+                at,
+                leader_epoch=draw(st.sampled_from((None, 0, 7, 7, 7))),
+                timestamp=draw(times),
+                timestamp_type=draw(st.sampled_from((CREATE_TIME, CREATE_TIME, LOG_APPEND_TIME))),
+                key=draw(TEXTS),
+                value=draw(TEXTS),
+                headers=list(draw(headers())),
+            )
+        )
+    return rows
+
+
+@given(many_rows())
+def test_rows_come_back_as_they_were(rows: list[Row]) -> None:
+    batches = written(*rows)
+    assert canonical(decoded(log(batches)).records) == canonical(records(rows))
+    ends = [Offset(0), *(one.covered.end for one in batches)]
+    assert all(end <= one.covered.start for end, one in zip(ends, batches, strict=False))
+    assert [one.covered.end for one in batches][-1:] == [one["offset"] + 1 for one in rows[-1:]]
+
+
+@given(logs())
+def test_what_a_broker_wrote_comes_back_as_it_was(batches: list[Written]) -> None:
+    found = decoded(log_of(batches)).records
+    again = log(list(encode(found)))
+    assert decoded(again).records.equals(found)
+    assert list(read_by_kafka_python(again)) == list(read_by_kafka_python(log_of(batches)))
+
+
+@given(many_rows(), st.integers(0, 12), st.integers(0, 12))
+def test_a_part_of_rows_is_written_like_any(rows: list[Row], first: int, count: int) -> None:
+    part = records(rows).slice(first, count)
+    assert rows_of(decoded(log(list(encode(part)))).records) == rows_of(part)
+
+
+def test_the_bytes_of_a_batch_written_by_hand() -> None:
+    """But for the offset behind its record, which is in no row."""
+    (made,) = encode(decoded(BY_HAND).records)
+    (theirs,), (ours,) = MemoryRecords(BY_HAND), MemoryRecords(made.whole)
+    assert (theirs.last_offset_delta, ours.last_offset_delta) == (2, 0)
+    assert (ours.base_offset, ours.leader_epoch, ours.producer_id) == (200, 7, -1)
+    # the one record counts from its own time: its delta is 0 instead of 3
+    assert made.whole[61:] == BY_HAND[61:63] + b"\0" + BY_HAND[64:]
+    assert made.whole[:8] == BY_HAND[:8]
+
+
+def test_no_rows_are_no_batch() -> None:
+    assert list(encode(NO_RECORDS)) == []
+
+
+def test_rows_that_can_share_a_batch_do() -> None:
+    (batch,) = written(*(row(offset, timestamp=NOW_MS + offset % 10, key=b"k") for offset in (5, 6, 9, 400)))
+    assert (batch.covered, batch.epoch) == (OffsetRange(Offset(5), Offset(401)), 0)
+    (found,) = MemoryRecords(batch.whole)
+    assert (found.first_timestamp, found.max_timestamp) == (NOW_MS + 5, NOW_MS + 9)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"leader_epoch": 1},
+        {"leader_epoch": None},
+        {"timestamp_type": LOG_APPEND_TIME},
+    ],
+)
+def test_what_is_said_once_a_batch_begins_another(changes: dict[str, Any]) -> None:
+    batches = written(row(1), row(2), row(3, **changes), row(4, **changes), row(5))
+    assert [(one.covered.start, one.covered.end) for one in batches] == [(1, 3), (3, 5), (5, 6)]
+
+
+def test_the_brokers_own_time_is_one_a_batch() -> None:
+    times = (NOW_MS, NOW_MS, NOW_MS + 1, NOW_MS + 1, None)
+    batches = written(
+        *(row(at, timestamp=time, timestamp_type=LOG_APPEND_TIME) for at, time in enumerate(times))
+    )  # fmt: skip
+    assert [one.covered.start for one in batches] == [0, 2, 4]
+
+
+@pytest.mark.parametrize("times_ms", [(-LARGEST_MS, LARGEST_MS), (LARGEST_MS, None, -LARGEST_MS)])
+def test_the_times_that_are_farthest_apart(times_ms: tuple[int | None, ...]) -> None:
+    found = records([row(offset, timestamp=time_ms) for offset, time_ms in enumerate(times_ms)])
+    assert decoded(log(list(encode(found)))).records.equals(found)
+
+
+def test_a_batch_has_about_a_megabyte() -> None:
+    batches = written(*(row(offset, value=bytes(10_000)) for offset in range(1000)))
+    sizes = [len(one.whole) for one in batches]
+    assert all(BATCH_BYTES - 11_000 < size <= BATCH_BYTES for size in sizes[:-1])
+    assert len(batches) == 11
+
+
+def test_a_larger_record_has_one_of_its_own() -> None:
+    batches = written(row(0), row(1, value=bytes(3 * BATCH_BYTES)), row(2))
+    assert [one.covered.start for one in batches] == [0, 1, 2]
+
+
+def test_offsets_that_are_too_far_for_one_batch() -> None:
+    near, far = MAX_DELTA, MAX_DELTA + 1
+    assert len(written(row(0), row(near))) == 1
+    assert len(written(row(0), row(far))) == 2
+    assert len(written(row(0), row(3), row(near), row(far), row(far + 9))) == 2
+
+
+@pytest.mark.parametrize("epoch", [None, 0, 9])
+def test_an_empty_batch_leads_up_to_its_end(epoch: int | None) -> None:
+    last = list(encode(records([row(10)])))
+    batches = [*last, empty_batch(Offset(25), last[-1].covered.end, epoch)]
+    found = decoded(log(batches))
+    assert (rows_of(found.records), found.reached, found.epoch) == ([row(10)], 25, epoch)
+    assert list(read_by_kafka_python(log(batches))) == [row(10)]
+    assert batches[-1].covered == OffsetRange(Offset(11), Offset(25))
+
+
+def test_an_empty_batch_begins_as_near_as_it_has_to() -> None:
+    end = Offset(2**40)
+    made = empty_batch(end, Offset(0), 1)
+    assert made.covered == OffsetRange(Offset(end - MAX_DELTA), end)
+    assert decoded(made.whole, OffsetRange(Offset(0), END)).reached == end
+
+
+def test_batches_join_in_the_order_of_their_offsets() -> None:
+    batches = written(*(row(3 * at, leader_epoch=at // 2) for at in range(9)))
+    assert [one.epoch for one in batches] == [0, 1, 2, 3, 4]
+    assert all(one.covered.end <= next_one.covered.start for one, next_one in pairwise(batches))
