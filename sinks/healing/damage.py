@@ -1,69 +1,142 @@
 """Ranges of the replica that do not give the bytes that were replicated: what has to go with them. Driver only.
 
 A range goes as whole rows of the ledger, because the checksum of a part could not be proven. A data file that cannot be
-read goes as a whole, and with it every range that it may hold records of; where it may hold rows of another log
-(`owners.py`), it is left to a person.
+read goes as a whole, and may have rows of several logs (`owners.py`). What each of them loses its own ledger says: the
+rows that have offsets in the file, and of which the files that can be read do not hold as many records as they claim.
+A log whose ledger is whole without the file loses nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 
+from sinks.file_statistics import may_hold
 from sinks.healing.ledger_rows import LedgerRows
 from sinks.healing.owners import offsets_of, others_in
 from sinks.healing.rewrite import Rows, rows_of
+from sinks.holes import TakenOut, joined
 from sinks.kernel import KernelTable, Snapshot, StoredFile
 from sinks.ledger import LedgerRow
+from sinks.position import Held, LogTable
 from sinks.proof.stored_log import StoredLog
-from sinks.tables import log_table
+from sinks.tables import LOG_ID, log_table
 from sources.errors import ReplicaError, StorageUnreachable
 from sources.offsets import LogId, OffsetRange
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """What has to go: the records of `range`; those in `readable` files can be kept elsewhere."""
+    """What has to go: `taken` of the log itself, which may be nothing, what of `others`, and the files in `lost`."""
 
-    range: OffsetRange
-    readable: tuple[StoredFile, ...]
+    taken: TakenOut
+    others: tuple[TakenOut, ...] = ()
+    lost: tuple[StoredFile, ...] = ()
+
+    @property
+    def of_each(self) -> tuple[TakenOut, ...]:
+        return (self.taken, *self.others)
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """Where one log stands, and its ledger."""
+
+    table: LogTable
+    held: Held
+    ledger: LedgerRows
 
 
 @dataclass(frozen=True, slots=True)
 class DamageSearch:
-    """In the table log at version `on`, as far as one log is concerned."""
+    """In the table log at version `on`, by the log `log_id`. `books` gives those of any log, as of that version."""
 
     log_id: LogId
     table: KernelTable
     on: Snapshot
-    ledger: LedgerRows
     stored: StoredLog
+    books: Callable[[LogId], Books]
+    _can_be_read: dict[str, bool] = field(default_factory=dict)
 
     def damage_in(self, doubtful: OffsetRange) -> Damage | None:
         """What the rows of the ledger in `doubtful` come to; None where all are whole.
 
-        Raises ReplicaError where a file that cannot be read may hold rows of another log.
+        First the files that cannot be read; what is wrong without them shows once they are gone. Raises RepairPending
+        where a repair of another log that has rows in one of them is not done, ReplicaError where it cannot be told
+        which offsets such a file has.
         """
-        rows: Sequence[LedgerRow] = [row for row in self.ledger.overlapping(doubtful) if not self.stored.is_whole(row)]
-        if not rows:
-            return None
-        while True:
-            span = OffsetRange(rows[0].start, rows[-1].end)
-            files = self._files(span)
-            lost = [file for file in files if not self._is_readable(file)]
-            reach = [span, *map(self._owned, lost)]
-            rows = self.ledger.overlapping(OffsetRange(min(one.start for one in reach), max(one.end for one in reach)))
-            if (rows[0].start, rows[-1].end) == (span.start, span.end):
-                return Damage(span, tuple(file for file in files if file not in lost))
+        ledger = self.books(self.log_id).ledger
+        rows = [row for row in ledger.overlapping(doubtful) if not self.stored.is_whole(row)]
+        lost = [file for row in rows for file in self._lost(self.log_id, row.range)]
+        if lost:
+            return self._without(lost)
+        return Damage(self._taken(self.log_id, rows)) if rows else None
 
-    def unreadable(self, wanted: OffsetRange) -> list[OffsetRange]:
-        """The offsets of files that cannot be read and may have rows in `wanted`. Raises ReplicaError as above."""
-        return [self._owned(file) for file in self._files(wanted) if not self._is_readable(file)]
+    def unreadable(self, wanted: OffsetRange) -> Damage | None:
+        """What goes with the files that cannot be read and may have rows in `wanted`. Raises as `damage_in` does."""
+        lost = self._lost(self.log_id, wanted)
+        return self._without(lost) if lost else None
 
-    def _files(self, wanted: OffsetRange) -> list[StoredFile]:
-        return Rows.of_log(self.log_id, wanted).files(self.table, self.on)
+    def _without(self, lost: Sequence[StoredFile]) -> Damage:
+        """A row that goes may have records in further files that cannot be read: these go as well, and so on."""
+        gone: defaultdict[LogId, dict[OffsetRange, LedgerRow]] = defaultdict(dict)
+        files: dict[str, StoredFile] = {}
+        waiting = list(lost)
+        while waiting:
+            file = waiting.pop()
+            if file.path in files:
+                continue
+            files[file.path] = file
+            for log_id in self._logs(file):
+                new = [row for row in self._lacking(log_id, self._offsets(file)) if row.range not in gone[log_id]]
+                gone[log_id] |= {row.range: row for row in new}
+                waiting += [further for row in new for further in self._lost(log_id, row.range)]
+        others = sorted(log_id for log_id, rows in gone.items() if rows and log_id != self.log_id)
+        return Damage(
+            self._taken(self.log_id, gone[self.log_id].values()),
+            tuple(self._taken(log_id, gone[log_id].values()) for log_id in others),
+            tuple(files.values()),
+        )
+
+    def _taken(self, log_id: LogId, rows: Iterable[LedgerRow]) -> TakenOut:
+        return TakenOut(log_id, self.books(log_id).held.epoch, joined(row.range for row in rows))
+
+    def _logs(self, file: StoredFile) -> list[LogId]:
+        """Those that may have rows in a file that has to go. Raises RepairPending."""
+        others = others_in(file, self.on, self.log_id)
+        for log_id in others:
+            books = self.books(log_id)
+            books.table.refuse_repair(books.held.state)
+        is_mine = may_hold(file.statistics(), LOG_ID.name, str(self.log_id))
+        return [self.log_id, *others] if is_mine else others
+
+    def _lacking(self, log_id: LogId, wanted: OffsetRange) -> list[LedgerRow]:
+        """The rows of a log's ledger in `wanted` whose records are not all in files that can be read."""
+        books = self.books(log_id)
+        rows = [row for row in books.ledger.overlapping(wanted) if not books.held.holes.hold(row.range)]
+        return [row for row in rows if self._count(log_id, row.range) < row.records]
+
+    def _count(self, log_id: LogId, wanted: OffsetRange) -> int:
+        rows = Rows.of_log(log_id, wanted)
+        batches = (
+            batch.filter(rows.condition)
+            for file in rows.files(self.table, self.on)
+            if self._is_readable(file)
+            for batch in rows_of(self.table.path, log_table(log_id), file, log_id, rows.columns)
+        )
+        return sum(batch.num_rows for batch in batches)
+
+    def _lost(self, log_id: LogId, wanted: OffsetRange) -> list[StoredFile]:
+        files = Rows.of_log(log_id, wanted).files(self.table, self.on)
+        return [file for file in files if not self._is_readable(file)]
 
     def _is_readable(self, file: StoredFile) -> bool:
+        if file.path not in self._can_be_read:
+            self._can_be_read[file.path] = self._reads(file)
+        return self._can_be_read[file.path]
+
+    def _reads(self, file: StoredFile) -> bool:
         try:
             for _ in rows_of(self.table.path, log_table(self.log_id), file, self.log_id):
                 pass
@@ -73,17 +146,17 @@ class DamageSearch:
             return False
         return True
 
-    def _owned(self, file: StoredFile) -> OffsetRange:
-        """The offsets of a file that has to go, if it is the log's own."""
-        offsets, others = offsets_of(file), others_in(file, self.on, self.log_id)
-        if offsets is not None and not others:
+    def _offsets(self, file: StoredFile) -> OffsetRange:
+        """The offsets of a file that has to go. Raises ReplicaError where its statistics do not say."""
+        offsets = offsets_of(file)
+        if offsets is not None:
             return offsets
+        others = others_in(file, self.on, self.log_id)
         raise ReplicaError(
-            f"the data file {self.table.path}/{file.path} cannot be read, and it may hold rows of other logs",
+            f"the data file {self.table.path}/{file.path} cannot be read, and which offsets it has is not known",
             log=self.log_id,
-            offset=None if offsets is None else offsets.start,
-            expected=f"a file with rows of {self.log_id} alone, which can be read again from its master",
-            found=f"one that may have rows of {', '.join(map(str, others)) or 'any offset'}; {file.statistics()}",
+            expected="statistics that say which offsets a file has",
+            found=f"{file.statistics()}; it may have rows of {', '.join(map(str, others)) or 'this log alone'}",
             hint="Restore the file from a copy of the warehouse. Without one nobody can say what these logs have lost: "
             "replicate them anew, into another warehouse.",
         )
