@@ -22,7 +22,7 @@ from sinks.ledger import LedgerRow
 from sinks.position import Held, LogTable
 from sinks.proof.stored_log import StoredLog
 from sinks.tables import LOG_ID, log_table
-from sources.errors import ReplicaError, StorageUnreachable
+from sources.errors import RepairPending, ReplicaError, StorageUnreachable
 from sources.offsets import LogId, OffsetRange
 
 
@@ -105,9 +105,17 @@ class DamageSearch:
     def _logs(self, file: StoredFile) -> list[LogId]:
         """Those that may have rows in a file that has to go. Raises RepairPending."""
         others = others_in(file, self.on, self.log_id)
-        for log_id in others:
-            books = self.books(log_id)
-            books.table.refuse_repair(books.held.state)
+        in_repair = [log_id for log_id in others if self.books(log_id).held.is_in_repair]
+        if in_repair:
+            raise RepairPending(
+                f"the data file {self.table.path}/{file.path} cannot be read, and may hold rows of logs in repair",
+                log=self.log_id,
+                expected="other logs without a pending repair",
+                found=f"one that was begun and is not done, of {', '.join(map(str, in_repair))}",
+                hint="Take it to its end first: "
+                + "; ".join(f"logtwin repair --log {log_id}" for log_id in in_repair)
+                + ". Where that cannot read the file either, restore the file from a copy of the warehouse.",
+            )
         is_mine = may_hold(file.statistics(), LOG_ID.name, str(self.log_id))
         return [self.log_id, *others] if is_mine else others
 

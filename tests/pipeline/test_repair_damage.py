@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
@@ -16,7 +15,7 @@ from sinks.incidents import State
 from sinks.proof import stored
 from sources.errors import StorageUnreachable
 from sources.loss import Condition
-from sources.offsets import OffsetRange
+from sources.offsets import Offset, OffsetRange
 from tests.pipeline.repair_bench import Bench, newest_file, spoil
 from tests.pipeline.running import assert_complete
 
@@ -57,7 +56,7 @@ def test_a_damaged_file_of_the_replica_becomes_a_hole(bench: Bench, is_gone: boo
     assert bench.rows("ledger") == ledger[:-1]
     assert (bench.state().epoch, bench.state().offset, bench.state().repair) == (0, end, None)
     told = [(row.found.range, row.state) for row in bench.incidents().all()]
-    assert told == [(bench.holes()[0], State.OPEN), (OffsetRange(end - 10, end), State.OPEN)]
+    assert told == [(bench.holes()[0], State.OPEN), (OffsetRange(Offset(end - 10), end), State.OPEN)]
     again = bench.repair()
     assert (again.taken_out, again.missing) == ((), done.missing)
 
