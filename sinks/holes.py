@@ -4,8 +4,8 @@
 deleted, a repair) or fills one (a backfill). The stream's commits leave it alone, so a backfill and the stream step
 over each other, and of two backfills that fill one hole Kernel refuses the second: every byte comes in once.
 
-What the repair of another log took out along with it, because both had rows in one file that nobody can read, stands
-in `taken_out` until it is filled: no row of the ledger may claim it (`sinks/healing/owed.py`).
+What a repair took out as damaged, be it the repair of another log that had rows in the same file, stands in `taken_out`
+until it is filled: no row of the ledger may claim it (`sinks/healing/owed.py`).
 
 A hole at offset 0 is what lies before the replica's beginning: nobody lost it, and a backfill may bring it.
 """
@@ -37,7 +37,7 @@ class TakenOut:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> TakenOut:
-        """The inverse of `as_dict`. Raises KeyError, TypeError, ValueError, ConfigurationError for anything else."""
+        """The inverse of `as_dict`. Raises KeyError, TypeError or ValueError for what it did not give."""
         return cls(LogId.parse(values["log"]), values["epoch"], _ranges(values["ranges"]))
 
 
