@@ -9,8 +9,13 @@ A log whose ledger is whole without the file loses nothing.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
 
 from sinks.file_statistics import may_hold
 from sinks.healing.ledger_rows import LedgerRows
@@ -24,6 +29,9 @@ from sinks.proof.stored_log import StoredLog
 from sinks.tables import LOG_ID, log_table
 from sources.errors import RepairPending, ReplicaError, StorageUnreachable
 from sources.offsets import LogId, OffsetRange
+
+_ROWS_AT_ONCE: Final = 1000
+_START, _END = attrgetter("start"), attrgetter("end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +97,11 @@ class DamageSearch:
                 continue
             files[file.path] = file
             for log_id in self._logs(file):
-                new = [row for row in self._lacking(log_id, self._offsets(file)) if row.range not in gone[log_id]]
+                lacking = self._lacking(log_id, self._offsets(file), files)
+                new = [row for row in lacking if row.range not in gone[log_id]]
                 gone[log_id] |= {row.range: row for row in new}
-                waiting += [further for row in new for further in self._lost(log_id, row.range)]
+                ranges = joined(row.range for row in new)
+                waiting += [further for wanted in ranges for further in self._lost(log_id, wanted)]
         others = sorted(log_id for log_id, rows in gone.items() if rows and log_id != self.log_id)
         return Damage(
             self._taken(self.log_id, gone[self.log_id].values()),
@@ -119,21 +129,34 @@ class DamageSearch:
         is_mine = may_hold(file.statistics(), LOG_ID.name, str(self.log_id))
         return [self.log_id, *others] if is_mine else others
 
-    def _lacking(self, log_id: LogId, wanted: OffsetRange) -> list[LedgerRow]:
-        """The rows of a log's ledger in `wanted` whose records are not all in files that can be read."""
+    def _lacking(self, log_id: LogId, wanted: OffsetRange, lost: Collection[str]) -> list[LedgerRow]:
+        """The rows of a log's ledger in `wanted` whose records are not all in the other files that can be read."""
         books = self.books(log_id)
         rows = [row for row in books.ledger.overlapping(wanted) if not books.held.holes.hold(row.range)]
-        return [row for row in rows if self._count(log_id, row.range) < row.records]
+        found: list[LedgerRow] = []
+        for at in range(0, len(rows), _ROWS_AT_ONCE):
+            some = rows[at : at + _ROWS_AT_ONCE]
+            there = self._there(log_id, OffsetRange(some[0].start, some[-1].end), lost)
+            starts, ends = (np.searchsorted(there, [edge(row) for row in some]) for edge in (_START, _END))
+            found += [row for row, count in zip(some, ends - starts, strict=True) if count < row.records]
+        return found
 
-    def _count(self, log_id: LogId, wanted: OffsetRange) -> int:
+    def _there(self, log_id: LogId, wanted: OffsetRange, lost: Collection[str]) -> npt.NDArray[np.int64]:
+        """The offsets of a log's records in `wanted`, in order."""
         rows = Rows.of_log(log_id, wanted)
-        batches = (
-            batch.filter(rows.condition)
-            for file in rows.files(self.table, self.on)
-            if self._is_readable(file)
-            for batch in rows_of(self.table.path, log_table(log_id), file, log_id, rows.columns)
-        )
-        return sum(batch.num_rows for batch in batches)
+        files = [file for file in rows.files(self.table, self.on) if file.path not in lost]
+        found = [offsets for file in files for offsets in self._offsets_of(file, log_id, rows)]
+        return np.sort(np.concatenate(found)) if found else np.empty(0, np.int64)
+
+    def _offsets_of(self, file: StoredFile, log_id: LogId, rows: Rows) -> list[npt.NDArray[np.int64]]:
+        """None of a file that cannot be read. Raises StorageUnreachable."""
+        try:
+            batches = rows_of(self.table.path, log_table(log_id), file, log_id, rows.columns)
+            return [batch.filter(rows.condition).column("offset").to_numpy() for batch in batches]
+        except StorageUnreachable:
+            raise
+        except ReplicaError:
+            return []
 
     def _lost(self, log_id: LogId, wanted: OffsetRange) -> list[StoredFile]:
         files = Rows.of_log(log_id, wanted).files(self.table, self.on)

@@ -114,8 +114,8 @@ class TakingOut:
         """The exchange to commit on `snapshot`. Raises ReplicaError naming a file that cannot be read."""
         files = self._rows.files(self._table, snapshot)
         paths = frozenset(file.path for file in files)
+        self._check_lost(paths)
         if paths != self._looked_at:
-            self._check_lost(paths)
             self._exchange = _joined(self._without(file, snapshot) for file in files)
             self._looked_at = paths
         return self._exchange

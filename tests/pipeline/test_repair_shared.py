@@ -8,13 +8,13 @@ import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.backfill import run_backfill
+from pipeline.backfill import BackfillResult, run_backfill
 from pipeline.repair import repair_logs
 from pipeline.subjects import OneLog
 from pipeline.wanted import Wanted
 from sinks.healing.repair_steps import Step
 from sinks.incidents import Action
-from sources.errors import RepairPending
+from sources.errors import RepairPending, ReplicaError
 from sources.loss import Condition
 from sources.offsets import Offset, OffsetRange
 from tests.pipeline.repair_bench import Killed, dying_after, outcome, spoil
@@ -121,7 +121,7 @@ def test_a_backfill_of_another_log_may_come_before_the_end_of_the_repair(shared:
     _, (first, second, third) = damaged(shared)
     with pytest.raises(Killed):
         first.repair(dying_after(Step.CUT))
-    filled = run_backfill(shared.spark, second.config, OneLog(second.config.logs[0]), Wanted(None, None), is_alone=True)
+    filled = backfilled(second)
     assert len(filled.healed) == 1
     assert second.is_its_master_s()
     done = first.repair()
@@ -172,6 +172,54 @@ def test_what_can_be_read_of_a_range_goes_with_it(shared: Shared) -> None:
     assert gone.start not in second.offsets("log")
     shared.assert_explained()
     assert file not in set(shared.files()) - known
+
+
+def test_a_backfill_of_another_log_may_fill_another_hole_of_it_meanwhile(shared: Shared) -> None:
+    _, (first, second, _) = damaged(shared)
+    filled, lost = lost_of(second), OffsetRange(*(Offset(edge) for edge in second.claims()[2]))
+    first.repair()
+    newest, names = [(file, names) for file, names in shared.files().items() if second.log_id.name in names][2]
+    spoil(newest)
+    one = next(shared.of(name) for name in names if name != second.log_id.name)
+    one.found(Condition.REPLICA_DAMAGED, one.claims()[-1][0], one.claims()[-1][1])
+
+    def meanwhile(step: Step) -> None:
+        if step is Step.AUDIT:
+            assert second.holes() == (filled,)
+            backfilled(second)
+            assert second.holes() == ()
+
+    one.repair(meanwhile)
+    assert second.holes() == (lost,)
+    assert filled.start in [start for start, _ in second.claims()]
+    shared.assert_explained()
+
+
+def backfilled(member: Member) -> BackfillResult:
+    subject = OneLog(member.config.logs[0])
+    return run_backfill(member.spark, member.config, subject, Wanted(None, None), is_alone=True)
+
+
+def test_of_two_repairs_that_take_out_one_file_the_second_is_told(shared: Shared) -> None:
+    """What it has found to be lost may be there again by now."""
+    file, (first, second, _) = damaged(shared)
+    lost = lost_of(second)
+    second.found(Condition.REPLICA_DAMAGED, lost.start, lost.end)
+
+    def faster(step: Step) -> None:
+        if step is Step.AUDIT:
+            for _ in repair_logs(second.config, "job.toml", accept_master=False, take_over=False, dry_run=False):
+                pass
+            assert second.is_its_master_s()
+
+    with pytest.raises(ReplicaError, match=file.name):
+        first.repair(faster)
+    assert second.is_its_master_s()
+    shared.assert_explained()
+    assert first.repair().missing == (first.holes()[0],)
+    for _ in repair_logs(shared.config, "job.toml", accept_master=False, take_over=False, dry_run=False):
+        pass
+    assert all(shared.of(name).is_its_master_s() for name in NAMES)
 
 
 def test_a_log_that_is_in_a_repair_of_its_own_is_waited_for(shared: Shared) -> None:
