@@ -175,10 +175,12 @@ def test_what_can_be_read_of_a_range_goes_with_it(shared: Shared) -> None:
 
 
 def test_a_backfill_of_another_log_may_fill_another_hole_of_it_meanwhile(shared: Shared) -> None:
-    _, (first, second, _) = damaged(shared)
-    filled, lost = lost_of(second), OffsetRange(*(Offset(edge) for edge in second.claims()[2]))
-    first.repair()
-    newest, names = [(file, names) for file, names in shared.files().items() if second.log_id.name in names][2]
+    second = shared.of("b")
+    (oldest, _), _, (newest, names) = [(file, names) for file, names in shared.files().items() if "b" in names]
+    filled, _, lost = (OffsetRange(Offset(start), Offset(end)) for start, end in second.claims())
+    spoil(oldest)
+    second.found(Condition.REPLICA_DAMAGED, filled.start, filled.end)
+    second.repair()
     spoil(newest)
     one = next(shared.of(name) for name in names if name != second.log_id.name)
     one.found(Condition.REPLICA_DAMAGED, one.claims()[-1][0], one.claims()[-1][1])
