@@ -33,8 +33,13 @@ def mend(spark: SparkSession, warehouse: str, master: MasterLog, writer: Writer,
         )  # fmt: skip
     elif done.resumed is not None:
         log.warning("%s: a repair that had been begun was brought to its end, at %s", master.log_id, done.position)
-    elif not done.taken_out:
+    elif not (done.taken_out or done.others):
         raise _unstable(master, done)
+    for one in done.others:
+        log.warning(
+            "%s: rows of %s in %s were in the same damaged file, and taken out: logtwin repair --log %s",
+            master.log_id, one.log_id, ", ".join(map(str, one.ranges)), one.log_id,
+        )  # fmt: skip
     for hole in done.missing:
         log.warning("%s: %s was damaged in the replica itself: logtwin repair reads it again", master.log_id, hole)
 

@@ -105,6 +105,9 @@ def lines(found: Repaired, *, dry_run: bool) -> Iterator[str]:
     if found.taken_out:
         ranges = ", ".join(map(str, found.taken_out))
         yield f"damaged in the replica itself, {'to be' if dry_run else 'and'} taken out: {ranges}"
+    for one in found.others:
+        ranges, would = ", ".join(map(str, one.ranges)), "also to be taken out" if dry_run else "also taken out"
+        yield f"{would}: {one.log_id} {ranges}: run logtwin repair --log {one.log_id}, or logtwin backfill"
     if found.back is not None:
         yield from _way_back(found.back, dry_run=dry_run)
     if found.missing:
@@ -114,7 +117,7 @@ def lines(found: Repaired, *, dry_run: bool) -> Iterator[str]:
         yield f"{found.healed} incident{'s' if found.healed > 1 else ''} healed: the same on both sides by now"
     if found.back is not None and not dry_run:
         yield f"logtwin replicate goes on at {found.position}"
-    elif found.back is None and not (found.taken_out or (dry_run and found.resumed)):
+    elif found.back is None and not (found.taken_out or found.others or (dry_run and found.resumed)):
         yield f"nothing that can be compared differs from the master, up to {found.position}"
 
 

@@ -4,6 +4,9 @@
 deleted, a repair) or fills one (a backfill). The stream's commits leave it alone, so a backfill and the stream step
 over each other, and of two backfills that fill one hole Kernel refuses the second: every byte comes in once.
 
+What a repair took out as damaged, be it the repair of another log that had rows in the same file, stands in `taken_out`
+until it is filled: no row of the ledger may claim it (`sinks/healing/owed.py`).
+
 A hole at offset 0 is what lies before the replica's beginning: nobody lost it, and a backfill may bring it.
 """
 
@@ -13,25 +16,44 @@ import json
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from sinks.ledger import LedgerRow
-from sources.offsets import Offset, OffsetRange
+from sources.offsets import LogId, Offset, OffsetRange
 
 HOLES_DOMAIN: Final = "logtwin.holes."
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOut:
+    """Ranges of one log, in its history `epoch`, that a repair makes holes of: whole rows of the ledger."""
+
+    log_id: LogId
+    epoch: int
+    ranges: tuple[OffsetRange, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"log": str(self.log_id), "epoch": self.epoch, "ranges": _numbers(self.ranges)}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> TakenOut:
+        """The inverse of `as_dict`. Raises KeyError, TypeError or ValueError for what it did not give."""
+        return cls(LogId.parse(values["log"]), values["epoch"], _ranges(values["ranges"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holes:
     """`ranges` in order, apart from each other, none empty. `fills` counts the fills; `ledger` is of the newest one.
 
-    `commit` is a random id, by which its maker knows a commit again.
+    `taken_out` are the parts of them that a repair took out as damaged. `commit` is a random id, by which its maker
+    knows a commit again.
     """
 
     ranges: tuple[OffsetRange, ...] = ()
     fills: int = 0
     commit: str = ""
     ledger: tuple[LedgerRow, ...] = ()
+    taken_out: tuple[OffsetRange, ...] = ()
 
     @classmethod
     def before(cls, first: Offset) -> Holes:
@@ -40,10 +62,11 @@ class Holes:
 
     def as_json(self) -> str:
         values = {
-            "ranges": [[hole.start, hole.end] for hole in self.ranges],
+            "ranges": _numbers(self.ranges),
             "fills": self.fills,
             "commit": self.commit,
             "ledger": [asdict(row) for row in self.ledger],
+            "taken_out": _numbers(self.taken_out),
         }
         return json.dumps(values, separators=(",", ":"))
 
@@ -52,22 +75,27 @@ class Holes:
         """The inverse of `as_json`. Raises KeyError, TypeError or ValueError for what it did not write."""
         values = json.loads(text)
         return cls(
-            ranges=tuple(OffsetRange(start, end) for start, end in values["ranges"]),
+            ranges=_ranges(values["ranges"]),
             fills=values["fills"],
             commit=values["commit"],
             ledger=tuple(LedgerRow.from_dict(row) for row in values["ledger"]),
+            taken_out=_ranges(values.get("taken_out", ())),
         )
 
     def with_lost(self, lost: Iterable[OffsetRange]) -> Holes:
         """After a commit that passed over `lost`, or took it out."""
         return self._changed(joined([*self.ranges, *lost]))
 
+    def with_taken_out(self, out: Sequence[OffsetRange]) -> Holes:
+        """After a repair that took `out` out: the ledger has yet to follow."""
+        return replace(self.with_lost(out), taken_out=joined([*self.taken_out, *out]))
+
     def filled(self, ranges: Sequence[OffsetRange], ledger: Sequence[LedgerRow]) -> Holes:
         """After a commit of `ranges`. Raises ValueError where one of them does not lie in a hole."""
         left = self.ranges
         for filled in ranges:
             left = _without(left, filled)
-        return Holes(ranges=left, fills=self.fills + 1, commit=uuid.uuid4().hex, ledger=tuple(ledger))
+        return replace(self._changed(left), fills=self.fills + 1, ledger=tuple(ledger))
 
     def below(self, position: Offset) -> Holes:
         """After a repair that went back to `position`: nothing above it is missing, or owed to the ledger."""
@@ -89,7 +117,9 @@ class Holes:
         return any(hole.holds(wanted) for hole in self.ranges)
 
     def _changed(self, ranges: tuple[OffsetRange, ...]) -> Holes:
-        return Holes(ranges=ranges, fills=self.fills, commit=uuid.uuid4().hex, ledger=self.ledger)
+        left = Holes(ranges=ranges)
+        out = tuple(part for one in self.taken_out for part in left.within(one))
+        return replace(self, ranges=ranges, commit=uuid.uuid4().hex, taken_out=out)
 
 
 def joined(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
@@ -101,6 +131,14 @@ def joined(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
         else:
             found.append(one)
     return tuple(found)
+
+
+def _numbers(ranges: Sequence[OffsetRange]) -> list[list[int]]:
+    return [[one.start, one.end] for one in ranges]
+
+
+def _ranges(numbers: Iterable[Sequence[Any]]) -> tuple[OffsetRange, ...]:
+    return tuple(OffsetRange(start, end) for start, end in numbers)
 
 
 def _without(holes: Sequence[OffsetRange], filled: OffsetRange) -> tuple[OffsetRange, ...]:

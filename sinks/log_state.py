@@ -31,6 +31,7 @@ from typing import Any, TypeVar
 
 from sinks.continuity import Link
 from sinks.files import DataFile
+from sinks.holes import TakenOut
 from sinks.incidents import Incident
 from sinks.ledger import LedgerRow
 from sources.loss import Condition
@@ -63,12 +64,14 @@ class PendingRepair:
     """A repair that was decided and marked: the log goes back to `to`, and `epoch` begins there.
 
     Once that epoch is the log's own, the rows are out, and other tables have yet to follow. `found` is what it answers.
-    Where damage of the replica itself is taken out the log goes nowhere, and no epoch begins.
+    Where damage of the replica itself is taken out the log goes nowhere, and no epoch begins; `others` is what went of
+    other logs, which had rows in the same damaged files.
     """
 
     to: Offset
     epoch: int
     found: Incident | None = None
+    others: tuple[TakenOut, ...] = ()
 
     @property
     def goes_back(self) -> bool:
@@ -81,12 +84,14 @@ class PendingRepair:
 
     def as_dict(self) -> dict[str, Any]:
         found = None if self.found is None else self.found.as_dict()
-        return {"to": self.to, "epoch": self.epoch, "found": found}
+        others = [one.as_dict() for one in self.others]
+        return {"to": self.to, "epoch": self.epoch, "found": found, "others": others}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> PendingRepair:
         found = _optional(Incident.from_dict, values.get("found"))
-        return cls(to=values["to"], epoch=values["epoch"], found=found)
+        others = tuple(TakenOut.from_dict(one) for one in values.get("others", ()))
+        return cls(to=values["to"], epoch=values["epoch"], found=found, others=others)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ What stands there is a `sinks.log_state.LogState`, owned as `sinks/owned.py` say
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from sinks.files import DataFile
 from sinks.healing.rewrite import Rows, TakingOut
-from sinks.holes import HOLES_DOMAIN, Holes
-from sinks.kernel import KernelConflict, KernelTable, Partition, Snapshot
+from sinks.holes import HOLES_DOMAIN, Holes, TakenOut
+from sinks.kernel import KernelConflict, KernelTable, Partition, Snapshot, StoredFile
 from sinks.ledger import LedgerRow
 from sinks.log_state import LogState, Writer
 from sinks.own_chain import OwnChain
@@ -179,6 +179,10 @@ class LogTable:
         """A version that the Delta log still has. Raises as `read` does."""
         return self._with_holes(self._owned.read_at(version))
 
+    def held_in(self, snapshot: Snapshot) -> Held:
+        """What that version says. Raises as `read` does."""
+        return self._with_holes(self._owned.found(snapshot))
+
     def claim(self, writer: Writer) -> LogState:
         """Of this log alone, as `Positions.claim`."""
         return Positions(self._table).claim([self], writer)[self.log_id]
@@ -236,8 +240,37 @@ class LogTable:
         versions. Raises TakenOver as `commit` does, ReplicaError naming a file that cannot be read; nothing has changed
         then.
         """
+        rows = Rows.of_log(self.log_id, out)
+        self._exchange(held, state, rows, lambda on: {self._holes_domain: holes(on.holes).as_json()})
+
+    def take_out(
+        self, held: Held, state: LogState, taken: Mapping[LogTable, TakenOut], lost: Sequence[StoredFile]
+    ) -> None:
+        """Make holes of what is `taken` of each log, this one or another, and move this one from `held` to `state`.
+
+        One commit, which removes the files `lost`, too; the streams of the others go on. Raises as `cut` does, and
+        RepairPending or ReplicaError where another log or a lost file is not as it was found any more.
+        """
+
+        def domains(on: Held) -> dict[str, str]:
+            return dict(log.without(one, on.snapshot) for log, one in taken.items())
+
+        self._exchange(held, state, Rows.taken_out(list(taken.values()), lost), domains)
+
+    def without(self, taken: TakenOut, on: Snapshot) -> tuple[str, str]:
+        """The holes' metadata of this log after a commit on that version that takes out what is `taken` of it.
+
+        Raises RepairPending, ReplicaError.
+        """
+        held = self.held_in(on)
+        self.refuse_repair(held.state)
+        if held.epoch != taken.epoch:
+            self._owned.fail("the log went back while its damage was looked at", f"epoch {taken.epoch}", held.epoch)
+        return self._holes_domain, held.holes.with_taken_out(taken.ranges).as_json()
+
+    def _exchange(self, held: Held, state: LogState, rows: Rows, holes: Callable[[Held], dict[str, str]]) -> None:
         position = None if held.state is None or held.state.epoch == state.epoch else self.position_of(state)
-        taking = TakingOut(self._table, log_table(self.log_id), Rows.of_log(self.log_id, out))
+        taking = TakingOut(self._table, log_table(self.log_id), rows)
 
         def attempt(on: Held) -> None:
             exchange = taking.on(on.snapshot)
@@ -245,7 +278,7 @@ class LogTable:
                 on.snapshot,
                 exchange.removed,
                 [({}, file) for file in exchange.added],
-                domains={self.domain: state.as_json(), self._holes_domain: holes(on.holes).as_json()},
+                domains={self.domain: state.as_json(), **holes(on)},
                 transaction=None if position is None else (position.app_id, position.offset),
                 over_appends=True,  # nobody appends to this log without one of the two domains
             )
@@ -281,7 +314,7 @@ class LogTable:
         """`attempt` a commit that leads from `held` to `state`, again where only the table itself has changed."""
 
         def on(snapshot: Snapshot) -> None:
-            attempt(held if snapshot is held.snapshot else self._with_holes(self._owned.found(snapshot)))
+            attempt(held if snapshot is held.snapshot else self.held_in(snapshot))
 
         self._owned.move(Found(held.snapshot, held.state), state, on)
 

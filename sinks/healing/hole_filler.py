@@ -22,6 +22,8 @@ from pyspark.sql import SparkSession
 
 from sinks.batch_proof import ProvenBatch, prove_batch
 from sinks.continuity import Link
+from sinks.healing.ledger_rows import LedgerRows
+from sinks.healing.owed import settle_holes
 from sinks.holes import joined
 from sinks.ledger import BACKFILL, Ledger, LedgerRow
 from sinks.position import Held, LogTable
@@ -77,9 +79,10 @@ class HoleFiller:
         self._on_step = on_step
         self._table = LogTable(spark, log_table(log_id).path(self._warehouse), log_id)
         self._ledger = Ledger(spark, LEDGER.path(self._warehouse))
+        self._ledger_rows = LedgerRows(spark, self._warehouse, log_id)
 
     def look(self) -> Held:
-        """The log as it stands, once the ledger has the rows of its newest fill. Raises RepairPending, ReplicaError."""
+        """The log as it stands, once the ledger agrees with its holes. Raises RepairPending, ReplicaError."""
         held = self._table.read()
         self._table.refuse_repair(held.state)
         self._settle(held)
@@ -144,10 +147,7 @@ class HoleFiller:
         return True
 
     def _settle(self, held: Held) -> None:
-        """Write what the newest fill owes to the ledger, unless it is there."""
-        position = None if held.state is None else self._table.position_of(held.state)
-        if position is not None:
-            self._ledger.append_fill(position, held.holes.fills, held.holes.ledger)
+        settle_holes(self._ledger, self._ledger_rows, self._table, held)
 
 
 def _reaching_over(free: OffsetRange | None, rows: list[LedgerRow]) -> list[LedgerRow]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import or_
+
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
@@ -33,7 +37,7 @@ class LedgerRows:
         """
         if wanted.is_empty:
             return []
-        rows = self._rows(wanted, pc.field("deleted_at").is_null())
+        rows = self._rows((wanted,), pc.field("deleted_at").is_null())
         snapshot = self._table.existing(self._log_id)
         batches = (
             batch.filter(rows.condition)
@@ -48,21 +52,30 @@ class LedgerRows:
 
         Raises ReplicaError.
         """
-        taking = TakingOut(self._table, LEDGER, self._rows(wanted, condition))
+        return self._until_it_takes(lambda: ((wanted,), condition))
+
+    def take_out_of(self, holes: Callable[[], Sequence[OffsetRange]]) -> int:
+        """Remove the rows that claim offsets in what `holes` gives, and say nothing of a deletion; returns how many.
+
+        `holes` is asked after the ledger was looked at: what it still gives then no row that was seen has filled.
+        Raises ReplicaError.
+        """
+        return self._until_it_takes(lambda: (holes(), pc.field("deleted_at").is_null()))
+
+    def _until_it_takes(self, chosen: Callable[[], tuple[Sequence[OffsetRange], pc.Expression]]) -> int:
         try:
-            return until_it_takes(lambda: self._exchange(taking))
+            return until_it_takes(lambda: self._exchange(chosen))
         except KernelConflict as error:
             raise ReplicaError(
                 "the rows of removed ranges cannot be taken out of the ledger",
                 log=self._log_id,
-                offset=wanted.start,
                 found=f"a conflict at each of {ATTEMPTS} attempts",
                 hint="Run it again: it goes on where it stopped.",
             ) from error
 
-    def _exchange(self, taking: TakingOut) -> int:
+    def _exchange(self, chosen: Callable[[], tuple[Sequence[OffsetRange], pc.Expression]]) -> int:
         snapshot = self._table.existing(self._log_id)
-        exchange = taking.on(snapshot)
+        exchange = TakingOut(self._table, LEDGER, self._rows(*chosen())).on(snapshot)
         if exchange.removed:
             self._table.replace(
                 snapshot, exchange.removed, [({}, file) for file in exchange.added], domains={}, over_appends=True
@@ -70,11 +83,11 @@ class LedgerRows:
             self._table.run_hooks()
         return exchange.rows
 
-    def _rows(self, wanted: OffsetRange, condition: pc.Expression) -> Rows:
-        overlaps = (pc.field("start") < wanted.end) & (pc.field("end") > wanted.start)
+    def _rows(self, wanted: Sequence[OffsetRange], condition: pc.Expression) -> Rows:
+        each = ((pc.field("start") < one.end) & (pc.field("end") > one.start) for one in wanted)
+        overlaps = reduce(or_, each, pc.scalar(False))
         return Rows(
-            log_id=self._log_id,
-            overlap=Overlap(wanted, "start", "end"),
+            places=tuple((self._log_id, Overlap(one, "start", "end")) for one in wanted),
             columns=(LOG_ID.name, "epoch", "start", "end", "deleted_at"),
             condition=(pc.field(LOG_ID.name) == str(self._log_id)) & overlaps & condition,
             holds_all=lambda file: False,

@@ -15,7 +15,6 @@ from sinks.kernel import Snapshot, StoredFile
 from sinks.log_state import LogState
 from sinks.owned import DOMAIN
 from sinks.tables import LOG_ID
-from sources.errors import ConfigurationError
 from sources.offsets import LogId, Offset, OffsetRange
 
 
@@ -54,7 +53,7 @@ def _logs(domains: Mapping[str, str]) -> set[LogId]:
     for name in names:
         try:
             found.add(LogId.parse(name))
-        except ConfigurationError:  # of holes, or of a later version
+        except ValueError:  # of holes, or of a later version
             continue
     return found
 

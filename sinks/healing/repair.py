@@ -8,17 +8,18 @@ likely a wrong path than a lost log, and has to be accepted by whoever knows.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from pyspark.sql import SparkSession
 
-from sinks.healing.damage import DamageSearch
+from sinks.healing.damage import Books, Damage, DamageSearch
 from sinks.healing.divergence import Divergence
 from sinks.healing.ledger_rows import LedgerRows
 from sinks.healing.repair_steps import RepairSteps, Step
 from sinks.healing.rule import ComparisonByRule
-from sinks.holes import Holes, joined
+from sinks.holes import Holes, TakenOut, joined
 from sinks.incidents import IncidentRow, IncidentsTable, State
 from sinks.kernel import KernelTable
 from sinks.log_state import LogState, PendingRepair, Writer
@@ -29,7 +30,7 @@ from sinks.warehouse import absolute
 from sources.errors import Recreated
 from sources.loss import Condition
 from sources.master import MasterLog
-from sources.offsets import END, Offset, OffsetRange
+from sources.offsets import END, LogId, Offset, OffsetRange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,16 +47,30 @@ class WayBack:
 class Repaired:
     """What a repair of a log at `position` did, or would do.
 
-    `resumed` was pending. `taken_out` are damaged ranges, `missing` is what of such ranges is a hole now.
+    `resumed` was pending. `taken_out` are damaged ranges, `missing` is what of such ranges is a hole now; `others` is
+    what went of other logs, which had rows in the same damaged files.
     """
 
     position: Offset | None
     resumed: PendingRepair | None = None
     taken_out: tuple[OffsetRange, ...] = ()
+    others: tuple[TakenOut, ...] = ()
     missing: tuple[OffsetRange, ...] = ()
     back: WayBack | None = None
     healed: int = 0
     comparisons: int = 0
+
+
+def _taken_out(damages: Iterable[Damage]) -> tuple[OffsetRange, ...]:
+    return joined(one for damage in damages for one in damage.taken.ranges)
+
+
+def _others(taken: Iterable[TakenOut]) -> tuple[TakenOut, ...]:
+    """Each log once."""
+    found: dict[tuple[LogId, int], tuple[OffsetRange, ...]] = {}
+    for one in taken:
+        found[one.log_id, one.epoch] = joined([*found.get((one.log_id, one.epoch), ()), *one.ranges])
+    return tuple(TakenOut(*which, ranges) for which, ranges in sorted(found.items()))
 
 
 def _no_step(step: Step) -> None:
@@ -73,6 +88,7 @@ class Repair:
         writer: Writer | None = None,
         on_step: Callable[[Step], None] = _no_step,
     ) -> None:
+        self._spark = spark
         self._warehouse = absolute(warehouse)
         self._master = master
         self._writer = writer or Writer.of_this_process()
@@ -91,13 +107,14 @@ class Repair:
         if state.repair is not None:
             return Repaired(position=state.offset, resumed=state.repair)
         held = self._table.read()
-        search = self._search(held)
-        found = (search.damage_in(row.found.range) for row in self._damaged())
-        damaged = [damage.range for damage in found if damage is not None]
+        search = self._search(held, lambda table, held: None)
+        found = [damage for row in self._damaged() if (damage := search.damage_in(row.found.range)) is not None]
+        damaged = _taken_out(found)
         comparison, diverged = self._compare(state.offset, accept_master=accept_master)
         return Repaired(
             position=state.offset,
-            taken_out=joined(damaged),
+            taken_out=damaged,
+            others=_others(one for damage in found for one in damage.others),
             missing=self._missing(held, damaged),
             back=None if diverged is None else self._way_back(diverged, state.offset),
             comparisons=comparison.comparisons,
@@ -114,21 +131,23 @@ class Repair:
         take = self._table.held_by if is_owner else self._table.claim
         resumed = take(self._writer).repair
         self._steps.restore()
-        taken_out = self._take_out_damaged()
+        damages = self._take_out_damaged()
         since = self._position()
         comparison, diverged = self._compare(since, accept_master=accept_master)
         if diverged is not None and (unreadable := self._take_out_unreadable(diverged.common)):
-            taken_out += unreadable
+            damages.append(unreadable)
             comparison, diverged = self._compare(since, accept_master=accept_master)
         back = None if diverged is None else self._way_back(diverged, since)
         if diverged is not None:
             self._steps.mark(diverged)
             self._steps.complete()
-        held = self._table.read()
+        held, taken_out = self._table.read(), _taken_out(damages)
+        owed = () if resumed is None else resumed.others
         return Repaired(
             position=self._position(),
             resumed=resumed,
-            taken_out=joined(taken_out),
+            taken_out=taken_out,
+            others=_others([*owed, *(one for damage in damages for one in damage.others)]),
             missing=self._missing(held, taken_out),
             back=back,
             healed=self._heal(held, comparison, is_same=back is None),
@@ -150,29 +169,33 @@ class Repair:
         """The open incidents that say that the replica's own rows are wrong."""
         return [row for row in self._incidents.open() if row.found.condition is Condition.REPLICA_DAMAGED]
 
-    def _search(self, held: Held) -> DamageSearch:
-        return DamageSearch(self._master.log_id, self._files, held.snapshot, self._ledger, self._stored)
+    def _search(self, held: Held, settle: Callable[[LogTable, Held], None]) -> DamageSearch:
+        @cache
+        def books(log_id: LogId) -> Books:
+            if log_id == self._master.log_id:
+                return Books(self._table, held, self._ledger)
+            table = LogTable(self._spark, self._files.path, log_id)
+            found = table.held_in(held.snapshot)
+            settle(table, found)
+            return Books(table, found, LedgerRows(self._spark, self._warehouse, log_id))
 
-    def _take_out_damaged(self) -> list[OffsetRange]:
+        return DamageSearch(self._master.log_id, self._files, held.snapshot, self._stored, books)
+
+    def _take_out_damaged(self) -> list[Damage]:
         """What incidents say of the replica's own rows, and is still true."""
         taken_out = []
         for row in self._damaged():
-            damage = self._search(self._table.read()).damage_in(row.found.range)
-            if damage is not None:
-                # the same damage, found again, has a later moment
-                self._steps.take_out(damage, row.id, row.found.detected_at)
-                taken_out.append(damage.range)
+            while damage := self._search(self._table.read(), self._steps.settle).damage_in(row.found.range):
+                self._steps.take_out(damage)
+                taken_out.append(damage)
         return taken_out
 
-    def _take_out_unreadable(self, start: Offset) -> list[OffsetRange]:
+    def _take_out_unreadable(self, start: Offset) -> Damage | None:
         """Before it is decided to go back to `start`: what could not be copied or rewritten then."""
-        taken_out = []
-        for offsets in self._search(self._table.read()).unreadable(OffsetRange(start, END)):
-            damage = self._search(self._table.read()).damage_in(offsets)
-            if damage is not None:
-                self._steps.take_out(damage, f"{self._master.log_id} {damage.range}", time.time_ns() // 1000)
-                taken_out.append(damage.range)
-        return taken_out
+        damage = self._search(self._table.read(), self._steps.settle).unreadable(OffsetRange(start, END))
+        if damage is not None:
+            self._steps.take_out(damage)
+        return damage
 
     def _missing(self, held: Held, taken_out: Sequence[OffsetRange]) -> tuple[OffsetRange, ...]:
         """The holes in which damaged rows have been."""

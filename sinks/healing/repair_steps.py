@@ -11,14 +11,16 @@ repair that is started again goes on with what the mark says, whatever the maste
     LEDGER     no row of the ledger claims what is not in the table; the rest of the one that was cut is a row again
     INCIDENTS  what the repair answers, and what it took away with it, is open no more
 
-Damage goes by the same steps, with CUT as its mark: the rows become a hole, the position stays.
+Damage goes by the same steps, with CUT as its mark: the rows become a hole, the position stays. What other logs lose
+with it goes in the same commit, as holes in metadata of their own, which the ledger has to follow (`owed.py`); an
+incident says so before it, which is true whether the commit comes or not. The mark names these logs.
 """
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -30,10 +32,12 @@ from sinks.continuity import Link
 from sinks.healing.damage import Damage
 from sinks.healing.divergence import Divergence
 from sinks.healing.ledger_rows import LedgerRows
+from sinks.healing.owed import settle_holes
 from sinks.healing.removed import Removed
 from sinks.healing.rewrite import Rows
+from sinks.holes import Holes, TakenOut, joined
 from sinks.incidents import Action, Incident, IncidentRow, IncidentsTable, State
-from sinks.kernel import KernelTable
+from sinks.kernel import KernelTable, Snapshot
 from sinks.ledger import Ledger, LedgerRow
 from sinks.log_state import LogState, PendingRepair, Writer
 from sinks.position import Held, LogTable
@@ -41,7 +45,7 @@ from sinks.proof.stored_log import StoredLog
 from sinks.tables import LEDGER, log_table
 from sources.loss import Condition, Way
 from sources.master import MasterLog
-from sources.offsets import END, Offset, OffsetRange
+from sources.offsets import END, LogId, Offset, OffsetRange
 
 
 class Step(Enum):
@@ -91,8 +95,14 @@ class RepairSteps:
         held, state = self._held()
         if state.repair is None or state.repair.epoch > state.epoch:
             self._books.settle({self._log_id: state})
-            self._settle_fill(held, state)
+            self._settle_holes(held)
         self.complete()
+
+    def settle(self, table: LogTable, held: Held) -> None:
+        """Write what the newest commits of another log owe to its ledger, which is asked then what the log has lost."""
+        if held.state is not None and held.state.repair is None:
+            self._books.settle({table.log_id: held.state})
+            self._settle_holes_of(table, held)
 
     def mark(self, found: Divergence) -> None:
         """Decide: from here on the log goes back to the common point."""
@@ -110,29 +120,63 @@ class RepairSteps:
                 self._go_back(held, state, state.repair)
             self._follow()
 
-    def take_out(self, damage: Damage, name: str, version: int) -> None:
-        """Make a hole of `damage`. Rows that can be read are kept under `name` and a `version` that grows with it."""
+    def take_out(self, damage: Damage) -> None:
+        """Make holes of `damage`, in the logs that have it. Rows that can be read are kept. Raises RepairPending."""
         held, state = self._held()
-        rows = Rows.of_log(self._log_id, damage.range)
-        app_id = f"logtwin/removed/{name}"
-        self._removed.keep(damage.readable, rows.condition, epoch=state.epoch, app_id=app_id, version=version)
+        for one in damage.of_each:
+            self._keep(one, damage, held.snapshot)
         self._on_step(Step.AUDIT)
-        found = _repaired(Condition.REPLICA_DAMAGED, damage.range, "damaged rows were taken out")
-        pending = PendingRepair(to=Offset(state.offset or 0), epoch=state.epoch, found=found)
+        at = Offset(state.offset or 0)
+        out = _span(damage.taken.ranges) if damage.taken.ranges else OffsetRange(at, at)
+        found = _repaired(Condition.REPLICA_DAMAGED, out, "damaged rows were taken out")
+        pending = PendingRepair(to=at, epoch=state.epoch, found=found, others=damage.others)
         after = replace(state, repair=pending, commit=uuid.uuid4().hex)
-        self._table.cut(held, after, damage.range, lambda holes: holes.with_lost([damage.range]))
+        taken = {self._table_of(one.log_id): one for one in damage.of_each}
+        self._table.take_out(held, after, taken, damage.lost)
         self._on_step(Step.CUT)
         self._follow()
 
-    def _settle_fill(self, held: Held, state: LogState) -> None:
-        position = self._table.position_of(state)
-        if position is not None:
-            Ledger(self._spark, LEDGER.path(self._warehouse)).append_fill(position, held.holes.fills, held.holes.ledger)
+    def _keep(self, taken: TakenOut, damage: Damage, on: Snapshot) -> None:
+        """Tell of what goes of one log, and copy what can be read of it."""
+        if not taken.ranges:
+            return
+        lost, rows = {file.path for file in damage.lost}, Rows.taken_out([taken])
+        Removed(self._spark, self._warehouse, taken.log_id).keep(
+            [file for file in rows.files(self._files, on) if file.path not in lost],
+            rows.condition,
+            epoch=taken.epoch,
+            app_id=f"logtwin/removed/{taken.log_id} {_span(taken.ranges)}",
+            version=self._tell(taken, _cause(damage)),
+        )
+
+    def _tell(self, taken: TakenOut, cause: str) -> int:
+        """Put on record what no open incident tells of; the moment of the newest that does. The same after a kill."""
+        incidents = IncidentsTable(self._spark, self._warehouse, taken.log_id)
+        told = Holes(ranges=joined(row.found.range for row in _damaged(incidents)))
+        new = [one for one in taken.ranges if not told.hold(one)]
+        incidents.record(taken.epoch, [_repaired(Condition.REPLICA_DAMAGED, one, cause) for one in new])
+        moments = (
+            row.found.detected_at
+            for row in _damaged(incidents)
+            if any(one.overlaps(row.found.range) for one in taken.ranges)
+        )
+        return max(moments, default=time.time_ns() // 1000)  # none: whoever closed it knows of it
+
+    def _table_of(self, log_id: LogId) -> LogTable:
+        return self._table if log_id == self._log_id else LogTable(self._spark, self._files.path, log_id)
+
+    def _settle_holes(self, held: Held) -> None:
+        self._settle_holes_of(self._table, held)
+
+    def _settle_holes_of(self, table: LogTable, held: Held) -> None:
+        ledger = Ledger(self._spark, LEDGER.path(self._warehouse))
+        settle_holes(ledger, LedgerRows(self._spark, self._warehouse, table.log_id), table, held)
 
     def _go_back(self, held: Held, state: LogState, pending: PendingRepair) -> None:
-        self._settle_fill(held, state)  # one may have come in just before the mark, which keeps others out
+        self._settle_holes(held)  # one may have come in just before the mark, which keeps others out
         kept = self._kept_below(pending.out.start)
-        out = Rows.of_log(self._log_id, OffsetRange(kept.end, END))
+        above = OffsetRange(kept.end, END)
+        out = Rows.of_log(self._log_id, above)
         self._removed.keep(
             out.files(self._files, held.snapshot),
             out.condition,
@@ -156,7 +200,7 @@ class RepairSteps:
             commit=uuid.uuid4().hex,
         )
         lost = OffsetRange(kept.end, pending.to)
-        self._table.cut(held, after, out.overlap.range, lambda holes: holes.below(pending.to).with_lost([lost]))
+        self._table.cut(held, after, above, lambda holes: holes.below(pending.to).with_lost([lost]))
         self._on_step(Step.CUT)
 
     def _kept_below(self, to: Offset) -> _Kept:
@@ -177,11 +221,12 @@ class RepairSteps:
         held, state = self._held()
         if (pending := state.repair) is None:
             return
-        self._settle_fill(held, state)
+        self._settle_holes(held)
+        for one in pending.others:
+            table = self._table_of(one.log_id)
+            self._settle_holes_of(table, table.read())
         if pending.goes_back:
             self._ledger.take_out(pending.out, pc.field("epoch") < pending.epoch)
-        elif pending.found is not None:
-            self._ledger.take_out(pending.found.range, pc.field("deleted_at").is_null())
         self._books.settle({self._log_id: state})
         self._on_step(Step.LEDGER)
         if pending.goes_back:
@@ -203,6 +248,21 @@ class RepairSteps:
         held = self._table.read()
         self._table.check(held, mine)
         return held, mine
+
+
+def _damaged(incidents: IncidentsTable) -> list[IncidentRow]:
+    return [row for row in incidents.open() if row.found.condition is Condition.REPLICA_DAMAGED]
+
+
+def _span(ranges: Sequence[OffsetRange]) -> OffsetRange:
+    return OffsetRange(ranges[0].start, ranges[-1].end)
+
+
+def _cause(damage: Damage) -> str:
+    if not damage.lost:
+        return "the rows do not give the bytes that were replicated, and are taken out"
+    files = ", ".join(file.path for file in damage.lost)
+    return f"its rows in {files} cannot be read, and are taken out"
 
 
 def _repaired(condition: Condition, affected: OffsetRange, cause: str) -> Incident:

@@ -8,54 +8,84 @@ Files written here are named by no commit until the exchange is; what a kill lea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sinks.file_statistics import bounds
 from sinks.files import DataFile, FileWriter, new_name, open_parquet
-from sinks.healing.owners import is_of, lies_in, others_in
+from sinks.healing.owners import is_of, lies_in, offsets_of, others_in
+from sinks.holes import TakenOut
 from sinks.kernel import KernelTable, Overlap, Snapshot, StoredFile
 from sinks.storage_errors import failed_by
 from sinks.tables import LOG_ID, TableSpec
 from sources.errors import ReplicaError, StorageUnreachable
-from sources.offsets import LogId, OffsetRange
+from sources.offsets import LogId, Offset, OffsetRange
 
 _ROWS_AT_ONCE = 16_384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """Rows of one log in one table: which files may hold them, and which rows of a file they are.
+    """Rows of some logs in one table: which files may hold them, and which rows of a file they are.
 
     `condition` is on `columns`. `holds_all` says of a file's statistics whether nothing else can be in it, `owns` of
-    what a version says of each log, which reaches further and takes longer.
+    what a version says of each log, which reaches further and takes longer. `lost` are files that nobody can read.
     """
 
-    log_id: LogId
-    overlap: Overlap
+    places: tuple[tuple[LogId, Overlap], ...]
     columns: tuple[str, ...]
     condition: pc.Expression
     holds_all: Callable[[StoredFile], bool]
     owns: Callable[[StoredFile, Snapshot], bool]
+    lost: tuple[StoredFile, ...] = ()
 
     @classmethod
     def of_log(cls, log_id: LogId, wanted: OffsetRange) -> Rows:
         """The records of table `log` that start in `wanted`."""
-        offset = pc.field("offset")
         return cls(
-            log_id=log_id,
-            overlap=Overlap(wanted, "offset"),
+            places=((log_id, Overlap(wanted, "offset")),),
             columns=(LOG_ID.name, "offset"),
-            condition=(pc.field(LOG_ID.name) == str(log_id)) & (offset >= wanted.start) & (offset < wanted.end),
+            condition=_start_in(log_id, wanted),
             holds_all=lambda file: is_of(file, log_id) and lies_in(file, wanted),
             owns=lambda file, on: lies_in(file, wanted) and not others_in(file, on, log_id),
         )
 
+    @classmethod
+    def taken_out(cls, taken: Sequence[TakenOut], lost: Sequence[StoredFile] = ()) -> Rows:
+        """The records of table `log` that start in the ranges of `taken`, and all of `lost`, which has no others."""
+        places = [(one.log_id, wanted) for one in taken for wanted in one.ranges]
+        paths = {file.path for file in lost}
+        return cls(
+            places=tuple((log_id, Overlap(wanted, "offset")) for log_id, wanted in places),
+            columns=(LOG_ID.name, "offset"),
+            condition=reduce(or_, (_start_in(log_id, wanted) for log_id, wanted in places), pc.scalar(False)),
+            holds_all=lambda file: (
+                file.path in paths or any(is_of(file, log_id) and lies_in(file, wanted) for log_id, wanted in places)
+            ),
+            owns=lambda file, on: False,
+            lost=tuple(lost),
+        )
+
+    @property
+    def name(self) -> LogId | None:
+        """The log that an error names."""
+        return self.places[0][0] if self.places else None
+
+    @property
+    def start(self) -> Offset:
+        return self.places[0][1].range.start if self.places else Offset(0)
+
     def files(self, table: KernelTable, on: Snapshot) -> list[StoredFile]:
-        return table.files(on, {LOG_ID.name: str(self.log_id)}, self.overlap)
+        """Those of version `on`; what of `lost` is not there any more is not among them."""
+        of_logs = [table.files(on, {LOG_ID.name: str(log_id)}, overlap) for log_id, overlap in self.places]
+        still = [_again(file, table, on) for file in self.lost]
+        return list({file.path: file for files in (*of_logs, *still) for file in files}.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +114,23 @@ class TakingOut:
         """The exchange to commit on `snapshot`. Raises ReplicaError naming a file that cannot be read."""
         files = self._rows.files(self._table, snapshot)
         paths = frozenset(file.path for file in files)
+        self._check_lost(paths)
         if paths != self._looked_at:
             self._exchange = _joined(self._without(file, snapshot) for file in files)
             self._looked_at = paths
         return self._exchange
+
+    def _check_lost(self, paths: Collection[str]) -> None:
+        gone = [file.path for file in self._rows.lost if file.path not in paths]
+        if gone:
+            raise ReplicaError(
+                f"the damaged file {self._table.path}/{gone[0]} is not in the table any more",
+                log=self._rows.name,
+                offset=self._rows.start,
+                expected="a file that this repair takes out",
+                found="a table without it: another repair was faster",
+                hint="Nothing was committed. Run it again.",
+            )
 
     def _without(self, file: StoredFile, on: Snapshot) -> Exchange:
         if self._rows.holds_all(file):
@@ -114,7 +157,7 @@ class TakingOut:
     def _rest(self, file: StoredFile) -> DataFile:
         """The other rows of a file, in a file of their own."""
         try:
-            with FileWriter(self._spec, self._table.path, new_name(self._rows.overlap.range.start)) as writer:
+            with FileWriter(self._spec, self._table.path, new_name(self._rows.start)) as writer:
                 for batch in self._read(file, self._spec.schema.names):
                     if (rest := batch.filter(~self._rows.condition)).num_rows:
                         writer.write(rest)
@@ -122,13 +165,26 @@ class TakingOut:
         except OSError as error:
             raise failed_by(error)(
                 f"a file of the table {self._table.path} cannot be written",
-                log=self._rows.log_id,
+                log=self._rows.name,
                 found=error,
                 hint="Nothing was committed. Check that the table's storage can be written, then run it again.",
             ) from error
 
     def _read(self, file: StoredFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        return rows_of(self._table.path, self._spec, file, self._rows.log_id, columns)
+        return rows_of(self._table.path, self._spec, file, self._rows.name, columns)
+
+
+def _start_in(log_id: LogId, wanted: OffsetRange) -> pc.Expression:
+    offset = pc.field("offset")
+    return (pc.field(LOG_ID.name) == str(log_id)) & (offset >= wanted.start) & (offset < wanted.end)
+
+
+def _again(file: StoredFile, table: KernelTable, on: Snapshot) -> list[StoredFile]:
+    """The same file of version `on`, found by its own statistics."""
+    least, offsets = bounds(file.statistics(), LOG_ID.name)[0], offsets_of(file)
+    overlap = None if offsets is None else Overlap(offsets, "offset")
+    # a bound that is missing excludes nothing
+    return [one for one in table.files(on, {LOG_ID.name: least or ""}, overlap) if one.path == file.path]
 
 
 def _all_of(file: StoredFile) -> Exchange:
@@ -143,7 +199,7 @@ def _joined(exchanges: Iterator[Exchange]) -> Exchange:
 
 
 def rows_of(
-    folder: str, spec: TableSpec, file: StoredFile, log_id: LogId, columns: Sequence[str] | None = None
+    folder: str, spec: TableSpec, file: StoredFile, log_id: LogId | None, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """All rows of a data file, of whatever log, as they lie there. Raises ReplicaError where it cannot be read."""
     schema = pa.schema([spec.schema.field(name) for name in columns or spec.schema.names]).remove_metadata()
@@ -153,7 +209,7 @@ def rows_of(
 
 
 @contextmanager
-def _naming(file: StoredFile, folder: str, log_id: LogId) -> Iterator[None]:
+def _naming(file: StoredFile, folder: str, log_id: LogId | None) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, pa.ArrowException) as error:

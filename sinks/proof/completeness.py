@@ -9,7 +9,8 @@ nothing else can be:
 
 A hole has a reason: it lies before the replica's beginning, an incident tells of its loss, or the ledger says that the
 replica's own retention deleted it. Different parts of one hole may have different ones. A row within the hole at the
-front was deleted, too, and does not say so yet: a retention takes the records first (`sinks/upkeep/retention.py`).
+front was deleted, too, and does not say so yet: a retention takes the records first (`sinks/upkeep/retention.py`). So
+does a repair of damage: a row that lies in what it took out (`Holes.taken_out`) is on its way out, and claims nothing.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class Completeness:
     def of(cls, accounts: Accounts) -> Completeness:
         """The accounts, compared."""
         position = accounts.position
-        rows = accounts.ledger.filter(pc.less(accounts.ledger["start"], position))
+        rows = _of_no_repair(accounts.ledger.filter(pc.less(accounts.ledger["start"], position)), accounts.holes)
         is_there = pc.and_(pc.is_null(rows["deleted_at"]), pc.greater(rows["end"], accounts.holes.front))
         whole, doubled = stretches(rows.filter(is_there))
         deleted, _ = stretches(rows.filter(pc.invert(is_there)))
@@ -134,6 +135,14 @@ class Completeness:
             expected=f"every offset below {self.position}, and no other, once: in the ledger or in an explained hole",
             hint=_HINT,
         )
+
+
+def _of_no_repair(rows: pa.Table, holes: Holes) -> pa.Table:
+    """Without those whose records a repair took out, which the ledger may claim until that has followed."""
+    for out in holes.taken_out:
+        claims = pc.and_(pc.less(rows["start"], out.end), pc.greater(rows["end"], out.start))
+        rows = rows.filter(pc.invert(pc.and_(claims, pc.is_null(rows["deleted_at"]))))
+    return rows
 
 
 def stretches(rows: pa.Table) -> tuple[list[Stretch], list[OffsetRange]]:

@@ -16,9 +16,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from pipeline.maintain import Maintenance
-from sources.errors import ReplicaError
 from sources.loss import Condition
-from sources.offsets import LogId, OffsetRange
+from sources.offsets import LogId, Offset, OffsetRange
 from tests.pipeline.cut_statistics import CHARACTERS, cut_statistics
 from tests.pipeline.faulty_log import FaultyLog
 from tests.pipeline.repair_bench import Bench, spoil
@@ -107,21 +106,23 @@ def test_a_damaged_file_above_the_sister_s_position_is_the_log_s_own(
 
 
 @pytest.mark.parametrize("written", WRITTEN)
-def test_a_damaged_file_that_may_be_the_sister_s_is_hers_to_lose_as_well(
+def test_a_damaged_file_that_may_be_the_sister_s_costs_her_what_she_had_in_it(
     spark: SparkSession, made: Path, tmp_path: Path, written: str
 ) -> None:
+    """Which is all in the one file that OPTIMIZE makes, and nothing where her own can be read."""
     bench = bench_of(spark, made, tmp_path, written)
-    first = bench.rows("ledger")[0]
+    theirs, first = of_the_sister(bench), bench.rows("ledger")[0]
     spoil(file_of(bench, 0))
     bench.found(Condition.REPLICA_DAMAGED, first["start"], first["end"])
-    if written == "whole":
-        assert bench.repair().taken_out == (OffsetRange(first["start"], first["end"]),)
+    done = bench.repair()
+    if written != "optimized":
+        assert (done.taken_out, done.others) == ((OffsetRange(first["start"], first["end"]),), ())
+        assert of_the_sister(bench) == theirs
         return
-    with pytest.raises(ReplicaError, match="may hold rows of other logs") as caught:
-        bench.repair()
-    assert str(SISTER) in str(caught.value.found)
-    assert "into another warehouse" in str(caught.value.hint)
-    assert bench.holes() == ()
+    (hers,) = done.others
+    assert (hers.log_id, hers.ranges) == (SISTER, (OffsetRange(Offset(0), bench.state(SISTER).offset or Offset(0)),))
+    assert done.taken_out == bench.holes() == (OffsetRange(Offset(0), bench.log.end),)
+    assert (bench.rows("log", SISTER), bench.rows("ledger", SISTER)) == ([], [])
 
 
 @pytest.mark.parametrize("written", WRITTEN)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import errno
-import random
-from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
@@ -15,12 +13,11 @@ from pipeline.repair import repair_logs
 from sinks.healing import rewrite
 from sinks.incidents import State
 from sinks.proof import stored
-from sources.errors import ReplicaError, StorageUnreachable
+from sources.errors import StorageUnreachable
 from sources.loss import Condition
-from sources.offsets import OffsetRange
-from tests.pipeline.faulty_log import FaultyLog
-from tests.pipeline.repair_bench import OTHER, Bench, newest_file, spoil
-from tests.pipeline.running import assert_complete, job_config, replicate_now
+from sources.offsets import Offset, OffsetRange
+from tests.pipeline.repair_bench import Bench, newest_file, spoil
+from tests.pipeline.running import assert_complete
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -58,7 +55,8 @@ def test_a_damaged_file_of_the_replica_becomes_a_hole(bench: Bench, is_gone: boo
     assert bench.rows("log") == [row for row in before if row["offset"] < lost["start"]]
     assert bench.rows("ledger") == ledger[:-1]
     assert (bench.state().epoch, bench.state().offset, bench.state().repair) == (0, end, None)
-    assert [row.state for row in bench.incidents().all()] == [State.OPEN]
+    told = [(row.found.range, row.state) for row in bench.incidents().all()]
+    assert told == [(bench.holes()[0], State.OPEN), (OffsetRange(Offset(end - 10), end), State.OPEN)]
     again = bench.repair()
     assert (again.taken_out, again.missing) == ((), done.missing)
 
@@ -103,16 +101,3 @@ def test_what_cannot_be_read_is_no_obstacle_to_going_back(bench: Bench) -> None:
     assert bench.rows("log") == [row for row in before if row["offset"] < common]
     assert bench.offsets("removed") == [row["offset"] for row in before if common <= row["offset"] < lost["start"]]
     assert bench.rows("ledger")[-1]["end"] == common
-
-
-def test_a_damaged_file_that_another_log_shares_is_left_to_a_person(bench: Bench, tmp_path: Path) -> None:
-    other = FaultyLog(tmp_path / "other")
-    other.append(random.Random(9), 20)
-    replicate_now(bench.spark, job_config(bench.lake, id=str(OTHER), path=str(other.path)))
-    bench.spark.sql(f"OPTIMIZE delta.`{bench.lake}/log`")
-    spoil(newest_file(bench, OTHER))
-    bench.found(Condition.REPLICA_DAMAGED, 0, 100)
-    version = bench.versions()["log"]
-    with pytest.raises(ReplicaError, match="rows of other logs"):
-        bench.look()
-    assert bench.versions()["log"] == version

@@ -1,0 +1,22 @@
+"""What the holes of a log owe to its ledger. Driver only.
+
+Two things stand in the holes' metadata, written in the commit that made them true: the rows of the newest fill, and
+which ranges a repair took out, of this log or of another that had rows in the same damaged file. Whoever fills or
+repairs the log makes the ledger say the same first, and so does that repair itself, whatever was killed before.
+"""
+
+from __future__ import annotations
+
+from sinks.healing.ledger_rows import LedgerRows
+from sinks.ledger import Ledger
+from sinks.position import Held, LogTable
+
+
+def settle_holes(ledger: Ledger, rows: LedgerRows, table: LogTable, held: Held) -> None:
+    """Write what the holes of `held` owe, unless it is there. Raises ReplicaError."""
+    position = None if held.state is None else table.position_of(held.state)
+    if position is None:
+        return
+    ledger.append_fill(position, held.holes.fills, held.holes.ledger)
+    if held.holes.taken_out:
+        rows.take_out_of(lambda: table.read().holes.taken_out)

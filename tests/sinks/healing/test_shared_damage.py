@@ -1,0 +1,93 @@
+"""A damaged file with rows of several partitions of a topic, and what else may be wrong with such a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sinks.healing import damage
+from sinks.healing.repair import Repair, Repaired
+from sinks.holes import Holes, TakenOut
+from sinks.incidents import Action, Incident, IncidentsTable
+from sinks.position import LogTable
+from sinks.tables import KAFKA_LOG
+from sources.errors import ReplicaError
+from sources.loss import Condition
+from sources.master_topic import partition_log
+from sources.offsets import Offset, OffsetRange
+from tests.pipeline.repair_bench import spoil
+from tests.sinks.groups import span
+from tests.sinks.memory_partition import ORDERS, MemoryPartition, partitions
+from tests.sinks.topic_batches import Twin
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+OFFSETS = (0, 2, 3, 7, 9, 12)
+
+
+@pytest.fixture
+def topic(spark: SparkSession, tmp_path: Path) -> dict[int, MemoryPartition]:
+    """Of three partitions, of which [0, 5) and [5, 15) were committed; the files of the first batch are damaged."""
+    made = partitions(OFFSETS, OFFSETS, OFFSETS, end=15)
+    twin = Twin(spark, tmp_path, made).opened()
+    twin.takes(dict.fromkeys(made, (0, 5)))
+    first = list((tmp_path / "kafka_log").glob("*.parquet"))
+    assert len(first) < len(made)
+    twin.takes(dict.fromkeys(made, (5, 15)))
+    for file in first:
+        spoil(file)
+    return made
+
+
+def repaired(spark: SparkSession, lake: Path, master: MemoryPartition) -> Repaired:
+    found = Incident(
+        condition=Condition.REPLICA_DAMAGED,
+        start=Offset(0),
+        end=Offset(5),
+        cause="other bytes",
+        action=Action.REPORTED,
+        detected_at=1,
+    )
+    IncidentsTable(spark, str(lake), master.log_id).record(0, [found])
+    return Repair(spark, str(lake), master).run()
+
+
+def holes_of(spark: SparkSession, lake: Path, number: int) -> tuple[OffsetRange, ...]:
+    return LogTable(spark, KAFKA_LOG.path(str(lake)), partition_log(ORDERS, number)).read().holes.ranges
+
+
+def test_each_partition_with_rows_in_it_has_a_hole(
+    spark: SparkSession, tmp_path: Path, topic: dict[int, MemoryPartition]
+) -> None:
+    for master in topic.values():
+        repaired(spark, tmp_path, master)
+    assert [holes_of(spark, tmp_path, number) for number in topic] == [(span(0, 5),)] * 3
+    twin = Twin(spark, tmp_path, topic)
+    assert twin.rows() == {number: [7, 9, 12] for number in topic}
+    assert twin.ledger() == [(number, 5, 15, 3) for number in topic]
+
+
+def test_a_file_of_which_nobody_knows_the_offsets_is_left_to_a_person(
+    spark: SparkSession, tmp_path: Path, topic: dict[int, MemoryPartition], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(damage, "offsets_of", lambda file: None)
+    with pytest.raises(ReplicaError, match="which offsets it has is not known") as caught:
+        repaired(spark, tmp_path, topic[0])
+    assert "Restore the file" in str(caught.value.hint)
+    assert holes_of(spark, tmp_path, 0) == ()
+
+
+def test_what_was_taken_out_is_written_and_read_back() -> None:
+    holes = Holes().with_taken_out([span(10, 20), span(30, 40)])
+    assert Holes.from_json(holes.as_json()) == holes
+    taken = TakenOut(partition_log(ORDERS, 1), 2, holes.ranges)
+    assert TakenOut.from_dict(taken.as_dict()) == taken
+
+
+def test_what_is_filled_or_gone_back_over_was_not_taken_out_any_more() -> None:
+    holes = Holes().with_taken_out([span(10, 20), span(30, 40)])
+    assert holes.with_lost([span(0, 10)]).taken_out == holes.taken_out
+    assert holes.filled([span(10, 15)], ()).taken_out == (span(15, 20), span(30, 40))
+    assert holes.below(Offset(33)).taken_out == (span(10, 20), span(30, 33))
