@@ -50,7 +50,7 @@ class Query:
 class Batches:
     """`sinks.group.Group`: says of each log what the test says."""
 
-    def __init__(self, *_: object, patience_s: float | None = None) -> None:
+    def __init__(self, *_: object, patience_s: float | None = None, **__: object) -> None:
         self.patience_s = patience_s
         self.outcomes: dict[str, BatchResult | LogtwinError] = {}
 

@@ -57,7 +57,7 @@ def test_a_commit_whose_answer_is_lost_is_found_in_the_table(
             r"(rename|list) .*/log/_delta_log.*", "java.net.SocketTimeoutException", True, -1, id="answer lost"
         ),
         pytest.param(A_COMMIT, "org.apache.hadoop.ipc.StandbyException", False, -1, id="fail-over"),
-        pytest.param(r"rename .*/checkpoint-.*/offsets/2", "java.net.ConnectException", False, 1, id="Spark's mark"),
+        pytest.param(r"rename .*/checkpoint-.*/offsets/1", "java.net.ConnectException", False, 1, id="Spark's mark"),
     ],
 )
 def test_a_job_waits_for_the_storage_and_writes_everything_once(

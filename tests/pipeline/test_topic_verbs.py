@@ -144,31 +144,12 @@ def test_a_report_has_a_line_a_partition(operator: Operator, tmp_path: Path) -> 
     assert "kafka/east/orders/1" in page.read_text()
 
 
-def test_maintain_serves_topics_but_deletes_nothing_of_them(
-    operator: Operator, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_maintain_serves_each_partition_and_the_files_they_share(operator: Operator) -> None:
     said = operator.must("maintain", "--json", "--keep-days", "1")
     steps = {(one["table"], one["step"], one["log"]) for one in json.loads(said.out)["steps"]}
     assert {("kafka_log", step, None) for step in ("checkpoint", "vacuum", "log")} <= steps
-    assert {(table, "merge", "kafka/east/orders") for table in ("kafka_log", "ledger")} <= steps
-    assert "retain" not in {step for _, step, _ in steps}
-    assert "not deleted yet" in caplog.text
+    partitions = {"kafka/east/orders/0", "kafka/east/orders/1"}
+    for table in ("kafka_log", "ledger"):
+        assert {log for name, step, log in steps if (name, step) == (table, "merge")} == {*partitions, None}
+    assert {log for _, step, log in steps if step == "retain"} == partitions
     assert json.loads(operator.must("coverage", "--json").out)["logs"][0]["position"] == 150
-
-
-@pytest.mark.parametrize(
-    ("verb", "arguments"),
-    [
-        ("verify", ()),
-        ("repair", ()),
-        ("backfill", ("--log", "kafka/east/orders")),
-        ("rebuild", ("--log", "kafka/east/orders", "--to", "x")),
-    ],
-)
-def test_other_verbs_say_that_they_do_not_serve_topics(
-    verb: str, arguments: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    operator = Operator(tmp_path, capsys)
-    operator.job.write_text(f'[[topics]]\n{PATTERN}\nservers = "127.0.0.1:1"\n')
-    said = operator.does(verb, *arguments)
-    assert (said.code, f"logtwin {verb} does not serve Kafka topics yet" in said.err) == (2, True)
