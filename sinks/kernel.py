@@ -382,6 +382,7 @@ class KernelTable:
             found, stamp = result.getPostCommitSnapshot(), self._versions.stamp(version)
             if not found.isPresent() or stamp is None or age > _LISTED_EVERY:
                 return None
+            found.get().getActiveDomainMetadataMap()  # the next commit wants it; `maintain` may take files before
             return _OwnCommit(Snapshot(version, found.get(), self._engine), stamp, age, time.monotonic())
         except (PySparkException, Py4JError, OSError) as error:
             # %r: the text of a Java exception is a question to a JVM that may be gone
