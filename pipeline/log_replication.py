@@ -8,7 +8,7 @@ is lost, and what is done about it, `pipeline/loss_policy.py` decides.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from pyspark.sql import SparkSession
 
@@ -21,7 +21,6 @@ from pipeline.mending import mend
 from pipeline.progress import Progress
 from pipeline.replication import Replication
 from sinks.replica import Replica
-from sinks.steps import BatchResult
 from sources.bounds import check_within
 from sources.errors import LogtwinError
 from sources.master import MasterLog, Session
@@ -114,10 +113,6 @@ class LogReplication(Replication):
         end = self._log.end_of_batch(start, bounds.end, self._options.max_bytes_per_trigger)
         if start < end:
             self.took([self._replica.bring(OffsetRange(start, end))])
-
-    def took(self, results: Sequence[BatchResult]) -> None:
-        self._losses.count(incident.condition for result in results for incident in result.incidents)
-        super().took(results)
 
     def _ask_master(self, now_s: float) -> None:
         self._watch.poll(self._position(), now_s)

@@ -32,6 +32,7 @@ from pydantic import BaseModel
 from pyspark.sql import SparkSession
 
 from pipeline.config import Config
+from pipeline.loss_record import LossRecord
 from pipeline.metadata_sync import MetadataSync
 from pipeline.progress import ENDED, Phase, Progress
 from pipeline.run_state import Publisher, RunFile
@@ -74,8 +75,10 @@ class _Totals:
 class Replication(ABC):
     """Driver only. `start`, then `poll` now and then until the phase is one of ENDED, then `stop`.
 
-    A subclass knows the replica, the session with its master, and what its master is asked.
+    A subclass knows the replica, the session with its master, what its master is asked, and what it has lost.
     """
+
+    _losses: LossRecord
 
     def __init__(
         self, spark: SparkSession, config: Config, log_id: LogId, *, available_now: bool, take_over: bool
@@ -235,6 +238,7 @@ class Replication(ABC):
         if not results:
             return
         result = in_all(results)
+        self._losses.count(incident.condition for incident in result.incidents)
         self._retries = 0
         self._totals = self._totals.plus(result)
         if self._first is None:

@@ -23,7 +23,6 @@ from pipeline.progress import PartitionProgress, Progress
 from pipeline.replication import Replication
 from pipeline.topic_watch import WatchedTopic
 from sinks.replica import Replica, begin_together, open_together
-from sinks.steps import BatchResult
 from sinks.topic_states import take_apart, topics_held
 from sources.errors import LogtwinError, OffsetOutOfRange, Recreated
 from sources.kafka.held import check_held
@@ -96,11 +95,6 @@ class TopicReplication(Replication):
             incidents=self._losses.counts,
             partitions=_partitions(held, offsets, acknowledged),
         )
-
-    def took(self, results: Iterable[BatchResult]) -> None:
-        results = list(results)
-        self._losses.count(incident.condition for result in results for incident in result.incidents)
-        super().took(results)
 
     def _claim(self) -> Offset | None:
         self._topic.check()
@@ -225,8 +219,7 @@ class TopicReplication(Replication):
 
     def _offsets(self) -> dict[int, Offset]:
         """The position of each partition that has one."""
-        states = {number: one.state for number, one in self._replicas.items()}
-        return {number: one.offset for number, one in states.items() if one is not None and one.offset is not None}
+        return {number: at.offset for number, at in self._positions().items()}
 
     def _positions(self) -> dict[int, PartitionPosition]:
         states = {number: one.state for number, one in self._replicas.items()}

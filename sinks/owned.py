@@ -10,7 +10,7 @@ The state is JSON in domain metadata of the table, and holds who writes it. Two 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, NoReturn, TypeVar
 
@@ -30,6 +30,17 @@ DOMAIN: Final = "logtwin."
 
 
 T = TypeVar("T")
+
+
+def state_texts(domains: Mapping[str, str]) -> dict[LogId, str]:
+    """The states among the metadata of a table, as they were written, by what has them."""
+    found = {}
+    for name, text in domains.items():
+        try:
+            found[LogId.parse(name.removeprefix(DOMAIN))] = text
+        except ValueError:
+            continue  # of a log's holes, Delta's own, or of a later version
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ An error travels in the report, so that it is one log's: the next batch asks aga
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from sinks.shared_file import SharedFile
 from sinks.split_files import Pending, SplitFiles
 from sinks.split_report import SplitReport
 from sinks.tables import log_table
-from sources.errors import BelowMinimum, LogtwinError, MasterSilent, across_processes
+from sources.errors import BelowMinimum, MasterSilent, across_processes, of_log
 from sources.master import Chunk, Damage, MasterLog, PlannedSplit, TimeIsUp
 from sources.offsets import Offset, OffsetRange
 from sources.splits import WORTH_A_TASK_BYTES
@@ -100,12 +99,11 @@ class LogWriter:
         split, batch = planned.owned, planned.batch
         try:
             return self._write(split, batch, shared)
-        except LogtwinError as error:
-            found = error.at(self.master.log_id)
         except (OSError, pa.ArrowException):
             raise  # the tables' storage: every log has the same
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this log's
-            found = _defect(self.master, owned=split, error=error)
+            problem = "reading or writing a part of the log failed"
+            found = of_log(error, self.master.log_id, problem, offset=split.start)
         return partial(SplitReport, planned.log_id, split, batch, error=found)
 
     def _write(self, split: OffsetRange, batch: OffsetRange, shared: SharedFile) -> Pending:
@@ -147,16 +145,6 @@ class LogWriter:
     @property
     def _hurried(self) -> MasterLog:
         return self.master if self.patience_s is None else self.master.hurried(self.patience_s)
-
-
-def _defect(master: MasterLog, owned: OffsetRange, error: Exception) -> LogtwinError:
-    return LogtwinError(
-        "reading or writing a part of the log failed",
-        log=master.log_id,
-        offset=owned.start,
-        found="".join(traceback.format_exception(error))[-2000:].strip(),
-        hint="This is a defect: please report it.",
-    )
 
 
 def _nothing_came(master: MasterLog, owned: OffsetRange, patience_s: float | None) -> MasterSilent:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from sinks.holes import Holes
+from sinks.holes import HOLES_DOMAIN, Holes
 from sinks.incidents import Incident, IncidentsTable
 from sinks.kernel import KernelConflict, KernelTable, Snapshot
 from sinks.ledger import Entry, Ledger, LedgerRow
@@ -125,7 +125,7 @@ class _Whole:
         for number, state in self.states().items():
             log_id, offset = partition_log(self.topic, number), state.offset or Offset(0)
             domains[f"{DOMAIN}{log_id}"] = state.as_json()
-            domains[f"{DOMAIN}holes.{log_id}"] = self._holes(number, state).as_json()
+            domains[f"{HOLES_DOMAIN}{log_id}"] = self._holes(number, state).as_json()
             transactions[Position(log_id, state.epoch, offset).app_id] = offset
         try:
             table.commit(on, transactions=transactions, domains=domains)

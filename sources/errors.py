@@ -270,12 +270,14 @@ def error_from(facts: dict[str, Any]) -> LogtwinError:
     return kind(facts.pop("problem"), **facts)
 
 
-def of_log(error: Exception, log: object) -> LogtwinError:
+def of_log(
+    error: Exception, log: object, problem: str = "something unforeseen failed", *, offset: int | None = None
+) -> LogtwinError:
     """`error`, met with one of several logs, as that log's alone: also what nobody thought of ends no other one."""
     if isinstance(error, LogtwinError):
         return error.at(log)
     found = "".join(traceback.format_exception(error))[-2000:].strip()
-    return LogtwinError("something unforeseen failed", log=log, found=found, hint="This is a defect: please report it.")
+    return LogtwinError(problem, log=log, offset=offset, found=found, hint="This is a defect: please report it.")
 
 
 @contextmanager

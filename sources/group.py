@@ -37,7 +37,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from sources.errors import ConfigurationError, across_processes, of_log
 from sources.group_offsets import GroupOffset
 from sources.group_watch import GroupWatch, Pace
-from sources.lookout import Lookout, OneLog
+from sources.lookout import LogLookout, Lookout
 from sources.master import RANGES_SCHEMA, MasterLog, PlanFailed, Planned, PlannedSplit, as_batch
 from sources.offsets import OffsetRange
 from sources.options import ReadOptions, parse_options
@@ -96,7 +96,7 @@ class GroupOptions(BaseModel):
     @property
     def lookouts(self) -> tuple[Lookout, ...]:
         """All masters. Raises ConfigurationError; connects to nothing."""
-        logs: list[Lookout] = [OneLog(open_log(one), one.starting_offset) for one in self.logs]
+        logs: list[Lookout] = [LogLookout(open_log(one), one.starting_offset) for one in self.logs]
         if self.topics:
             # Here, so that those who read other logs need not import it: 0.2 s in each process of Spark's.
             from sources.kafka.lookout import lookouts
@@ -171,6 +171,7 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._lookouts = lookouts
         self._options = options
         self._watch: GroupWatch | None = None
+        self._found: dict[str, MasterLog | None] = {}
 
     def initialOffset(self) -> dict[str, Any]:
         return GroupOffset(0).to_json()
@@ -208,8 +209,10 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _known(self, log_ids: Iterable[str]) -> Iterator[tuple[str, MasterLog]]:
         for log_id in log_ids:
-            found = (lookout.log(log_id) for lookout in self._lookouts)
-            if (log := next((one for one in found if one is not None), None)) is not None:
+            if log_id not in self._found:
+                found = (lookout.log(log_id) for lookout in self._lookouts)
+                self._found[log_id] = next((one for one in found if one is not None), None)
+            if (log := self._found[log_id]) is not None:
                 yield log_id, log
 
     def _cores(self, logs: Mapping[str, MasterLog], batches: Mapping[str, OffsetRange]) -> dict[str, int]:

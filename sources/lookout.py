@@ -55,7 +55,7 @@ class Lookout(Protocol):
         """Whether a log that was never read begins at whatever is oldest then; else the first look says where."""
 
 
-class OneLog:
+class LogLookout:
     """The lookout of a master with one log, which is read from `starting_offset` where nothing was read before."""
 
     def __init__(self, log: MasterLog, starting_offset: StartingOffset) -> None:

@@ -13,7 +13,7 @@ from sinks.file_statistics import bounds, holds_only, may_hold
 from sinks.holes import HOLES_DOMAIN, Holes
 from sinks.kernel import Snapshot, StoredFile
 from sinks.log_state import LogState
-from sinks.owned import DOMAIN
+from sinks.owned import state_texts
 from sinks.tables import LOG_ID
 from sources.offsets import LogId, Offset, OffsetRange
 
@@ -42,25 +42,15 @@ def others_in(file: StoredFile, on: Snapshot, log_id: LogId) -> list[LogId]:
     domains, statistics, offsets = on.domains(), file.statistics(), offsets_of(file)
     return [
         one
-        for one in sorted(_logs(domains))
-        if one != log_id and may_hold(statistics, LOG_ID.name, str(one)) and _may_have_rows(one, domains, offsets)
+        for one, text in sorted(state_texts(domains).items())
+        if one != log_id
+        and may_hold(statistics, LOG_ID.name, str(one))
+        and _may_have_rows(one, LogState.from_json(text), domains, offsets)
     ]
 
 
-def _logs(domains: Mapping[str, str]) -> set[LogId]:
-    names = {name.removeprefix(DOMAIN) for name in domains if name.startswith(DOMAIN)}
-    found = set()
-    for name in names:
-        try:
-            found.add(LogId.parse(name))
-        except ValueError:  # of holes, or of a later version
-            continue
-    return found
-
-
-def _may_have_rows(log_id: LogId, domains: Mapping[str, str], offsets: OffsetRange | None) -> bool:
+def _may_have_rows(log_id: LogId, state: LogState, domains: Mapping[str, str], offsets: OffsetRange | None) -> bool:
     """Whether some of `offsets` (None: of any) lie below the log's position and in no hole of it."""
-    state = LogState.from_json(domains[f"{DOMAIN}{log_id}"])
     if state.repair is not None:  # on its way to another position
         return True
     if state.offset is None or offsets is None:

@@ -17,10 +17,10 @@ from pyspark.sql import SparkSession
 from sinks.healing.damage import Books, Damage, DamageSearch
 from sinks.healing.divergence import Divergence
 from sinks.healing.ledger_rows import LedgerRows
-from sinks.healing.repair_steps import RepairSteps, Step
+from sinks.healing.repair_steps import RepairSteps, Step, damaged_in
 from sinks.healing.rule import ComparisonByRule
 from sinks.holes import Holes, TakenOut, joined
-from sinks.incidents import IncidentRow, IncidentsTable, State
+from sinks.incidents import IncidentsTable, State
 from sinks.kernel import KernelTable
 from sinks.log_state import LogState, PendingRepair, Writer
 from sinks.position import Held, LogTable
@@ -108,7 +108,9 @@ class Repair:
             return Repaired(position=state.offset, resumed=state.repair)
         held = self._table.read()
         search = self._search(held, lambda table, held: None)
-        found = [damage for row in self._damaged() if (damage := search.damage_in(row.found.range)) is not None]
+        found = [
+            damage for row in damaged_in(self._incidents) if (damage := search.damage_in(row.found.range)) is not None
+        ]
         damaged = _taken_out(found)
         comparison, diverged = self._compare(state.offset, accept_master=accept_master)
         return Repaired(
@@ -165,10 +167,6 @@ class Repair:
             raise ValueError("a position does not go away")
         return position
 
-    def _damaged(self) -> list[IncidentRow]:
-        """The open incidents that say that the replica's own rows are wrong."""
-        return [row for row in self._incidents.open() if row.found.condition is Condition.REPLICA_DAMAGED]
-
     def _search(self, held: Held, settle: Callable[[LogTable, Held], None]) -> DamageSearch:
         @cache
         def books(log_id: LogId) -> Books:
@@ -184,7 +182,7 @@ class Repair:
     def _take_out_damaged(self) -> list[Damage]:
         """What incidents say of the replica's own rows, and is still true."""
         taken_out = []
-        for row in self._damaged():
+        for row in damaged_in(self._incidents):
             while damage := self._search(self._table.read(), self._steps.settle).damage_in(row.found.range):
                 self._steps.take_out(damage)
                 taken_out.append(damage)
@@ -199,7 +197,7 @@ class Repair:
 
     def _missing(self, held: Held, taken_out: Sequence[OffsetRange]) -> tuple[OffsetRange, ...]:
         """The holes in which damaged rows have been."""
-        damaged = [row.found.range for row in self._damaged()] + list(taken_out)
+        damaged = [row.found.range for row in damaged_in(self._incidents)] + list(taken_out)
         return tuple(hole for hole in held.holes.ranges if any(Holes(ranges=(hole,)).within(one) for one in damaged))
 
     def _compare(self, position: Offset, *, accept_master: bool) -> tuple[ComparisonByRule, Divergence | None]:

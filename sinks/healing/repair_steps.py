@@ -95,14 +95,14 @@ class RepairSteps:
         held, state = self._held()
         if state.repair is None or state.repair.epoch > state.epoch:
             self._books.settle({self._log_id: state})
-            self._settle_holes(held)
+            self._settle_holes(self._table, held)
         self.complete()
 
     def settle(self, table: LogTable, held: Held) -> None:
         """Write what the newest commits of another log owe to its ledger, which is asked then what the log has lost."""
         if held.state is not None and held.state.repair is None:
             self._books.settle({table.log_id: held.state})
-            self._settle_holes_of(table, held)
+            self._settle_holes(table, held)
 
     def mark(self, found: Divergence) -> None:
         """Decide: from here on the log goes back to the common point."""
@@ -152,12 +152,12 @@ class RepairSteps:
     def _tell(self, taken: TakenOut, cause: str) -> int:
         """Put on record what no open incident tells of; the moment of the newest that does. The same after a kill."""
         incidents = IncidentsTable(self._spark, self._warehouse, taken.log_id)
-        told = Holes(ranges=joined(row.found.range for row in _damaged(incidents)))
+        told = Holes(ranges=joined(row.found.range for row in damaged_in(incidents)))
         new = [one for one in taken.ranges if not told.hold(one)]
         incidents.record(taken.epoch, [_repaired(Condition.REPLICA_DAMAGED, one, cause) for one in new])
         moments = (
             row.found.detected_at
-            for row in _damaged(incidents)
+            for row in damaged_in(incidents)
             if any(one.overlaps(row.found.range) for one in taken.ranges)
         )
         return max(moments, default=time.time_ns() // 1000)  # none: whoever closed it knows of it
@@ -165,15 +165,12 @@ class RepairSteps:
     def _table_of(self, log_id: LogId) -> LogTable:
         return self._table if log_id == self._log_id else LogTable(self._spark, self._files.path, log_id)
 
-    def _settle_holes(self, held: Held) -> None:
-        self._settle_holes_of(self._table, held)
-
-    def _settle_holes_of(self, table: LogTable, held: Held) -> None:
+    def _settle_holes(self, table: LogTable, held: Held) -> None:
         ledger = Ledger(self._spark, LEDGER.path(self._warehouse))
         settle_holes(ledger, LedgerRows(self._spark, self._warehouse, table.log_id), table, held)
 
     def _go_back(self, held: Held, state: LogState, pending: PendingRepair) -> None:
-        self._settle_holes(held)  # one may have come in just before the mark, which keeps others out
+        self._settle_holes(self._table, held)  # one may have come in just before the mark, which keeps others out
         kept = self._kept_below(pending.out.start)
         above = OffsetRange(kept.end, END)
         out = Rows.of_log(self._log_id, above)
@@ -221,10 +218,10 @@ class RepairSteps:
         held, state = self._held()
         if (pending := state.repair) is None:
             return
-        self._settle_holes(held)
+        self._settle_holes(self._table, held)
         for one in pending.others:
             table = self._table_of(one.log_id)
-            self._settle_holes_of(table, table.read())
+            self._settle_holes(table, table.read())
         if pending.goes_back:
             self._ledger.take_out(pending.out, pc.field("epoch") < pending.epoch)
         self._books.settle({self._log_id: state})
@@ -250,7 +247,8 @@ class RepairSteps:
         return held, mine
 
 
-def _damaged(incidents: IncidentsTable) -> list[IncidentRow]:
+def damaged_in(incidents: IncidentsTable) -> list[IncidentRow]:
+    """The open ones that say that the replica's own rows are wrong."""
     return [row for row in incidents.open() if row.found.condition is Condition.REPLICA_DAMAGED]
 
 

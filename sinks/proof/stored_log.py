@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import repeat
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -109,6 +108,8 @@ class StoredLog:
         at = 0
         offsets, *sizes = (batch.column(name).to_pylist() for name in self._placed_by)
         stored = batch.column(self._stored_at).cast(pa.int64()).to_pylist()
-        for offset, size, stored_us, length in zip(offsets, *(sizes or [repeat(1)]), stored, lengths, strict=False):
+        for offset, size, stored_us, length in zip(
+            offsets, *(sizes or [[1] * len(offsets)]), stored, lengths, strict=True
+        ):
             yield Record(OffsetRange(offset, Offset(offset + size)), raw[at : at + length], stored_us)
             at += length

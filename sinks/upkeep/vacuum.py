@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from sinks.files import discard
 from sinks.kernel import KernelTable, Snapshot
 from sinks.log_state import LogState
+from sinks.owned import state_texts
 from sinks.place import open_folder
 from sinks.quarantine import Quarantine
 from sinks.spark_jobs import first_line
@@ -29,7 +30,6 @@ from sinks.topic_states import is_whole
 from sinks.warehouse import absolute
 from sources.offsets import LogId, Position
 
-_STATE = "logtwin."
 _SETTINGS = {
     # the horizon is ours to judge: the table's property is what anybody's VACUUM goes by
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
@@ -92,11 +92,7 @@ def commit_owed(spark: SparkSession, warehouse: str) -> int:
 
 
 def _states(snapshot: Snapshot) -> Iterator[tuple[LogId, LogState]]:
-    for name, text in snapshot.domains().items():
-        try:
-            log_id = LogId.parse(name.removeprefix(_STATE))
-        except ValueError:
-            continue  # of a log's holes, or Delta's own
+    for log_id, text in state_texts(snapshot.domains()).items():
         if not is_whole(log_id):
             yield log_id, LogState.from_json(text)
 

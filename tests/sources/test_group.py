@@ -20,7 +20,7 @@ from sources.datasource import LogtwinDataSource, register
 from sources.errors import AboveMaximum, ConfigurationError, LogtwinError, SegmentError, find_error
 from sources.group import GroupOptions, GroupReader, GroupSource, logs_options
 from sources.group_offsets import GroupOffset
-from sources.lookout import OneLog
+from sources.lookout import LogLookout
 from sources.master import RANGES_SCHEMA, PlanFailed, Planned, PlannedSplit, from_row
 from sources.offsets import Offset
 from sources.options import EARLIEST, ReadOptions, parse_options
@@ -137,7 +137,7 @@ def test_the_cores_are_for_the_logs_with_the_most_to_read(tmp_path: Path) -> Non
     logs = {log_id: ScriptedLog(log_id) for log_id in (A, B, C, "dister/d")}
     given = options_of([{"id": log_id, "path": "there"} for log_id in logs], tmp_path, cores=4)
     options = parse_options(GroupOptions, given, where="test")
-    reader = GroupReader([OneLog(log.log, EARLIEST) for log in logs.values()], options)
+    reader = GroupReader([LogLookout(log.log, EARLIEST) for log in logs.values()], options)
     batches = {A: span(0, 700), B: span(0, 200), C: span(0, 100), "dister/d": span(0, 10**9)}
     found = [row.log_id for row in rows(reader, GroupOffset(1, batches))]
     assert {log_id: found.count(log_id) for log_id in logs} == {A: 3, B: 1, C: 1, "dister/d": 1}

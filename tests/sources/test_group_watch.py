@@ -13,7 +13,7 @@ import pytest
 from sources import standing
 from sources.errors import AboveMaximum, BelowMinimum, CorruptRecord, LogtwinError, MasterSilent, MasterUnreachable
 from sources.group_watch import Batch, GroupWatch, Pace
-from sources.lookout import Found, Looking, Lookout, OneLog, Seen
+from sources.lookout import Found, LogLookout, Looking, Lookout, Seen
 from sources.master import MasterLog
 from sources.offsets import Offset, OffsetRange
 from sources.options import EARLIEST, LATEST, StartingOffset
@@ -42,7 +42,7 @@ class Group:
     ) -> None:
         self._path = folder / "standing"
         times = {"interval_s": LONG_S, "look_deadline_s": LONG_S, "last_look_deadline_s": LONG_S} | pace
-        each = [OneLog(log.log, starting) for log in logs]
+        each = [LogLookout(log.log, starting) for log in logs]
         self.watch = GroupWatch([*each, *lookouts], self._path, Pace(**times))
 
     def say(self, places: Mapping[str, Where], *, budget: int = 10**9, is_stopping: bool = False) -> None:
