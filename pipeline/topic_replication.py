@@ -24,7 +24,7 @@ from pipeline.replication import Replication
 from pipeline.topic_watch import WatchedTopic
 from sinks.replica import Replica, begin_together, open_together
 from sinks.topic_states import take_apart, topics_held
-from sources.errors import LogtwinError, OffsetOutOfRange, Recreated
+from sources.errors import LogtwinError, OffsetOutOfRange, Recreated, RepairPending
 from sources.kafka.held import check_held
 from sources.kafka.log import RECORD_BYTES, KafkaLog
 from sources.kafka.metadata import fetched
@@ -105,9 +105,22 @@ class TopicReplication(Replication):
             held = topics_held(self._spark, self._config.warehouse).get(self._log_id, {})
             # One that was claimed and has not begun is as good as one that nobody knows: `_add` lets it begin.
             self._replicas = self._opened(number for number, one in held.items() if one.offset is not None)
-        identity = next((one.state.identity for one in self._replicas.values() if one.state is not None), None)
-        self._watched.topic_id = None if identity is None else uuid.UUID(identity)
+        self._watched.topic_id = self._identity()
         return _sum(self._offsets())
+
+    def _identity(self) -> uuid.UUID | None:
+        """Of the topic that is replicated. Raises RepairPending where its partitions are of several."""
+        states = (one.state for one in self._replicas.values())
+        found = sorted({one.identity for one in states if one is not None and one.identity is not None})
+        if len(found) > 1:  # the session has one topic: it would promise of the new what is held of the old
+            raise RepairPending(
+                "a repair has come to some of the topic's partitions, and not to all",
+                log=self._log_id,
+                expected="partitions of one topic",
+                found=f"partitions of topics {', '.join(found)}",
+                hint=f"logtwin repair --log {self._log_id} --accept-master takes it to its end.",
+            )
+        return uuid.UUID(found[0]) if found else None
 
     def _resume(self) -> None:
         self._watch.ask(_sum(self._offsets()), time.monotonic())

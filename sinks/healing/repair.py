@@ -143,6 +143,8 @@ class Repair:
         if diverged is not None:
             self._steps.mark(diverged)
             self._steps.complete()
+        elif accept_master:
+            self._steps.accept()
         held, taken_out = self._table.read(), _taken_out(damages)
         owed = () if resumed is None else resumed.others
         return Repaired(

@@ -112,6 +112,13 @@ class RepairSteps:
         self._table.mark(held, replace(state, repair=pending, commit=uuid.uuid4().hex))
         self._on_step(Step.MARK)
 
+    def accept(self) -> None:
+        """Follow the log that has the name now: it has all that the replica holds, which may be nothing."""
+        held, state = self._held()
+        identity = self._master.identity()
+        if identity != state.identity:
+            self._table.mark(held, replace(state, identity=identity, mark=None, commit=uuid.uuid4().hex))
+
     def complete(self) -> None:
         """Take what is marked to its end, from wherever it stopped."""
         held, state = self._held()

@@ -23,7 +23,7 @@ from pipeline.verify import Scope, verify_log
 from pipeline.wanted import Wanted
 from sinks.proof.verdicts import Verdict
 from sources.datasource import register
-from sources.errors import Recreated
+from sources.errors import LogtwinError, Recreated
 from sources.kafka.isolation import Isolation
 from sources.offsets import Offset, OffsetRange
 from tests.patience import wait_until
@@ -41,7 +41,7 @@ from tests.peers.kafka_traffic import (
 )
 from tests.peers.kafka_twin import assert_accounted, state_of
 from tests.peers.spark_kafka import assert_equal, consumed_by_spark, replicated
-from tests.peers.test_kafka_replication import config_of
+from tests.peers.test_kafka_replication import config_of, group_offsets
 from tests.pipeline.running import replicate_now
 
 pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.timeout(600)]
@@ -150,6 +150,29 @@ def test_a_topic_that_was_created_anew_begins_a_new_epoch(
     assert {row["removed_by_epoch"] for row in removed.select("removed_by_epoch").collect()} == {1}
     assert all(one.problem is None for one in verified(spark, config).values())
     assert all(one.problem is None for one in coverages(spark, config))
+
+
+def test_an_empty_partition_of_a_topic_that_was_created_anew_goes_on_with_the_others(
+    spark: SparkSession, broker: KafkaBroker, tmp_path: Path
+) -> None:
+    """And nothing is promised as long as a repair has not come to all partitions."""
+    create_topic(broker, "partly", 3)
+    sent(broker, "partly", 20)  # to 0 and 1
+    config = config_of(broker, tmp_path, "partly")
+    replicate_now(spark, config)
+    delete_topic(broker, "partly")
+    wait_until(lambda: group_offsets(broker, "partly") == {}, "the broker to forget the group's offsets")
+    create_topic(broker, "partly", 3)
+    sent(broker, "partly", 30, partitions=3)
+    first = "kafka/test/partly/0"
+    list(repair_logs(config, "test", log_id=first, accept_master=True, take_over=False, dry_run=False))
+    with pytest.raises(LogtwinError):
+        replicate_now(spark, config)
+    assert group_offsets(broker, "partly") == {}
+    list(repair_logs(config, "test", accept_master=True, take_over=False, dry_run=False))
+    replicate_now(spark, config)
+    assert assert_equal(replicated(spark, tmp_path), consumed_by_spark(spark, broker, ["partly"])) == 90
+    assert all(one.problem is None for one in verified(spark, config).values())
 
 
 def test_the_oldest_records_go_when_told_how_much_to_keep(
