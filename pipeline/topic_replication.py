@@ -25,14 +25,13 @@ from pipeline.topic_watch import WatchedTopic
 from sinks.replica import Replica, begin_together, open_together
 from sinks.topic_states import take_apart, topics_held
 from sources.errors import LogtwinError, OffsetOutOfRange, Recreated, RepairPending
-from sources.kafka.held import check_held
 from sources.kafka.log import RECORD_BYTES, KafkaLog
 from sources.kafka.metadata import fetched
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.kafka.session import PartitionSession
 from sources.kafka.topic import KafkaTopic, open_topic
-from sources.kafka.topic_offsets import TopicBounds
-from sources.master_topic import PartitionPosition, TopicSession, partition_log
+from sources.kafka.topic_offsets import TopicBounds, TopicOffsets
+from sources.master_topic import PartitionPosition, TopicSession
 from sources.metadata import Fetched
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import LATEST
@@ -205,16 +204,11 @@ class TopicReplication(Replication):
         return dict.fromkeys(self._holding(), error) if named is None else {named: error}
 
     def _not_held(self) -> dict[int, LogtwinError]:
-        held = None if self._watched.newest is None else self._watched.newest.held
-        found: dict[int, LogtwinError] = {}
-        for number, offset in self._offsets().items():
-            if held is None or number not in held:
-                continue
-            try:
-                check_held(OffsetRange(offset, offset), held[number], log=partition_log(self._log_id, number))
-            except OffsetOutOfRange as error:
-                found[number] = error
-        return found
+        held = self._watched.newest
+        if held is None:
+            return {}
+        found = TopicOffsets(held.topic_id, self._offsets()).not_held(held, self._log_id)
+        return {number: error for number, error in found.items() if number in self._replicas}
 
     def _holding(self) -> list[int]:
         """The partitions that the replica has something of."""

@@ -6,8 +6,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sources.errors import AboveMaximum, LogtwinError
-from sources.kafka.held import check_held
+from sources.errors import LogtwinError
+from sources.kafka.held import check_position
 from sources.kafka.log import KafkaLog
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.kafka.topic import KafkaTopic, open_topic
@@ -44,17 +44,8 @@ class TopicLookout:
 
     def _seen(self, log_id: str, wanted: Looking, held: Mapping[int, OffsetRange]) -> Seen | LogtwinError:
         number, at = topic_and_number(LogId.parse(log_id))[1], wanted.place.position or Offset(0)
-        if number not in held:
-            return AboveMaximum(
-                "the topic has no such partition any more",
-                log=log_id,
-                offset=at,
-                expected=f"partition {number}",
-                found=f"{len(held)} partitions, counted from 0",
-                hint="Kafka takes no partition away: a broker may lag behind, so try again; or it lost its disk.",
-            )
         try:
-            check_held(OffsetRange(at, at), held[number], log=log_id)
+            check_position(number, at, held, log=log_id)
         except LogtwinError as error:
             return error
         return Seen(held[number], at)

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sources.errors import AboveMaximum, ConfigurationError, OffsetOutOfRange
-from sources.kafka.held import check_held
+from sources.errors import ConfigurationError, OffsetOutOfRange
+from sources.kafka.held import check_position
 from sources.master_topic import partition_log
 from sources.offsets import LogId, Offset, OffsetRange
 
@@ -92,23 +92,10 @@ class TopicOffsets:
         found: dict[int, OffsetOutOfRange] = {}
         for number in sorted({*self.next, *bounds.held}):
             try:
-                self._check_held(number, bounds, partition_log(log, number))
+                check_position(number, self.at(number), bounds.held, log=partition_log(log, number))
             except OffsetOutOfRange as error:
                 found[number] = error
         return found
-
-    def _check_held(self, number: int, bounds: TopicBounds, of_partition: LogId) -> None:
-        at = self.at(number)
-        if number not in bounds.held:
-            raise AboveMaximum(
-                "the topic has no such partition any more",
-                log=of_partition,
-                offset=at,
-                expected=f"partition {number}",
-                found=f"{len(bounds.held)} partitions, counted from 0",
-                hint="Kafka takes no partition away: a broker may lag behind, so try again; or it lost its disk.",
-            )
-        check_held(OffsetRange(at, at), bounds.held[number], log=of_partition)
 
 
 def spread(backlogs: Mapping[int, int], most: int) -> dict[int, int]:
