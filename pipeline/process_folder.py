@@ -6,7 +6,8 @@ the planner of its stream tell each other. Each process has a folder, ``<tempora
 and holds a lock on a file in it: whoever finds one whose lock is free knows that its process is dead, whatever it was
 called and in whichever container, and removes it.
 
-The address of a Unix domain socket has 108 bytes with the zero at its end (sun_path of unix(7)).
+The address of a Unix domain socket has 108 bytes with the zero at its end on Linux (sun_path of unix(7)), 104 on macOS:
+Spark takes no folder of more than 61 for them (spark.python.unix.domain.socket.dir).
 """
 
 from __future__ import annotations
@@ -21,8 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Final
 
-LONGEST_ADDRESS_BYTES: Final = 107
-_NAME_BYTES: Final = len("/.") + 36 + len(".sock")  # what Spark adds: a UUID
+LONGEST_FOLDER_BYTES: Final = 61
 _LOCK: Final = "lock"
 
 
@@ -40,7 +40,7 @@ def process_folder() -> Path:
 def _root() -> Path:
     """Of this user alone: who may write there could speak to the workers."""
     base = Path(tempfile.gettempdir())
-    if len(os.fsencode(base / f"logtwin-{os.getuid()}" / "12345678")) + _NAME_BYTES > LONGEST_ADDRESS_BYTES:
+    if len(os.fsencode(base / f"logtwin-{os.getuid()}" / "12345678")) > LONGEST_FOLDER_BYTES:
         base = Path("/tmp")  # noqa: S108 - the folder below it is checked
     root = base / f"logtwin-{os.getuid()}"
     root.mkdir(mode=0o700, exist_ok=True)

@@ -23,6 +23,7 @@ IN_ORDER = [
     "commits",
     "memory",
     "many_logs",
+    "waiting",
     "cluster",
 ]
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -54,10 +56,13 @@ def test_what_a_killed_process_left_goes_and_what_a_living_one_uses_stays(
     assert not its.exists()
 
 
-def test_a_folder_that_is_too_deep_is_not_used(tmp_path: Path) -> None:
-    deep = tmp_path / ("d" * 80)
-    deep.mkdir()
-    process, folder = a_process(deep)
-    process.communicate(timeout=20)
-    assert len(str(folder)) + len("/.01234567-0123-0123-0123-0123456789ab.sock") <= 107
-    assert not folder.is_relative_to(deep)
+@pytest.mark.parametrize(("room_bytes", "is_used"), [(0, True), (-1, False), (-80, False)])
+def test_a_folder_that_is_too_deep_for_spark_is_not_used(room_bytes: int, *, is_used: bool) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:
+        own_bytes = len(f"/logtwin-{os.getuid()}/12345678")
+        tmp = Path(short) / ("d" * (61 - own_bytes - room_bytes - len(short) - 1))
+        tmp.mkdir()
+        process, folder = a_process(tmp)
+        process.communicate(timeout=20)
+    assert folder.is_relative_to(tmp) == is_used
+    assert len(str(folder)) <= 61

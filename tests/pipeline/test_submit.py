@@ -6,6 +6,8 @@ import contextlib
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -54,20 +56,25 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.fixture
+def short_tmp() -> Iterator[Path]:
+    """A folder for temporary files with a path that is short enough for Spark's sockets."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:
+        yield Path(short)
+
+
 @pytest.mark.spark
 @pytest.mark.timeout(300)
-def test_a_submitted_driver_that_is_killed_leaves_no_socket_behind_the_next_start(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    tmp = tmp_path_factory.mktemp("k")
+def test_a_submitted_driver_that_is_killed_leaves_no_socket_behind_the_next_start(short_tmp: Path) -> None:
+    tmp = short_tmp
     script = tmp / "job.py"
     script.write_text(_KILLED)
     environment = {**os.environ, "TMPDIR": str(tmp), "PYTHONPATH": str(PROJECT), "SPARK_HOME": str(SPARK)}
     command = [str(SPARK / "bin" / "spark-submit"), "--master", "local[1]", "--driver-memory", "512m"]
     command += ["--jars", ",".join(map(str, delta_jars())), "--driver-java-options", f"-Djava.io.tmpdir={tmp}"]
     command += ["--conf", f"spark.pyspark.python={sys.executable}", str(script), str(tmp / "done")]
-    said = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200).stderr
-    assert (tmp / "done").exists(), said[-3000:]
+    ended = subprocess.run(command, env=environment, stdout=-1, stderr=subprocess.STDOUT, text=True, timeout=200)
+    assert (tmp / "done").exists(), ended.stdout[-3000:]
     assert (tmp / "done").read_text() == "read 5"
     wait_until(lambda: not [one for one in psutil.process_iter() if tmp_is_of(one, tmp)], "the end of its workers")
     folders = tmp / f"logtwin-{os.getuid()}"

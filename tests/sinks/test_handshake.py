@@ -44,7 +44,7 @@ def test_a_gap_says_what_is_missing_and_what_to_do() -> None:
     assert caught.value.offset == 100
     assert caught.value.expected == "a batch that starts at or below 100"
     assert caught.value.found == "one that starts at 101, 1 further"
-    assert "checkpoint" in (caught.value.hint or "")
+    assert "goes on at the table's position" in (caught.value.hint or "")
 
 
 @given(few, spans)
