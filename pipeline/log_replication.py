@@ -20,6 +20,7 @@ from pipeline.master_watch import MasterWatch
 from pipeline.mending import mend
 from pipeline.progress import Progress
 from pipeline.replication import Replication
+from sinks.opening import Opening
 from sinks.replica import Replica
 from sources.bounds import check_within
 from sources.errors import LogtwinError
@@ -42,8 +43,11 @@ class LogReplication(Replication):
         *,
         available_now: bool,
         take_over: bool = False,
+        opening: Opening | None = None,
     ) -> None:
-        super().__init__(spark, config, options.log_id, available_now=available_now, take_over=take_over)
+        super().__init__(
+            spark, config, options.log_id, available_now=available_now, take_over=take_over, opening=opening
+        )
         self._options = options
         self._log: MasterLog = open_log(options)
         self._watch = MasterWatch(self._log)
@@ -92,7 +96,9 @@ class LogReplication(Replication):
         if counted_for_s is not None:
             check_alone(self._config.warehouse, self._log_id, self._writer.run, counted_for_s, self._publisher.before)
         self._watch.ask(self._position(), time.monotonic())
-        return self._replica.open()
+        self._opening.open(self._replica)
+        self._replica.follow()
+        return self._replica.position()
 
     def _resume(self) -> None:
         position = self._replica.position()

@@ -16,6 +16,7 @@ from pipeline.log_group import LogGroup
 from pipeline.log_replication import LogReplication
 from pipeline.progress import ENDED, Phase, Progress
 from pipeline.replication import Replication
+from sinks.opening import Opening
 from sinks.steps import Step
 from sinks.tables import KAFKA_LOG, LOG, TableSpec
 from sources.errors import ConfigurationError, NotAlone, of_log
@@ -40,6 +41,7 @@ class _Ways(TypedDict):
 
     available_now: bool
     take_over: bool
+    opening: Opening
 
 
 class Job:
@@ -59,7 +61,7 @@ class Job:
         on_step: Callable[[Step], None] | None = None,
     ) -> None:
         self.available_now = available_now
-        ways: _Ways = {"available_now": available_now, "take_over": take_over}
+        ways: _Ways = {"available_now": available_now, "take_over": take_over, "opening": Opening()}
         members: dict[TableSpec, list[Replication]] = {
             LOG: [LogReplication(spark, config, options, **ways) for options in config.logs]
         }

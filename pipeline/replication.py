@@ -36,7 +36,7 @@ from pipeline.loss_record import LossRecord
 from pipeline.metadata_sync import MetadataSync
 from pipeline.progress import ENDED, Phase, Progress
 from pipeline.run_state import Publisher, RunFile
-from sinks.log_state import Writer
+from sinks.opening import Opening
 from sinks.replica import Replica
 from sinks.steps import BatchResult, Step, in_all
 from sources.errors import LogtwinError, WorkerLost
@@ -81,14 +81,22 @@ class Replication(ABC):
     _losses: LossRecord
 
     def __init__(
-        self, spark: SparkSession, config: Config, log_id: LogId, *, available_now: bool, take_over: bool
+        self,
+        spark: SparkSession,
+        config: Config,
+        log_id: LogId,
+        *,
+        available_now: bool,
+        take_over: bool,
+        opening: Opening | None,
     ) -> None:
         self._spark = spark
         self._config = config
         self._log_id = log_id
         self._available_now = available_now
         self._take_over = take_over
-        self._writer = Writer.of_this_process()
+        self._opening = opening or Opening()
+        self._writer = self._opening.writer
         self._publisher = Publisher(RunFile(config.warehouse, str(log_id)), str(log_id), self._writer, self.progress)
         self._metadata: MetadataSync | None = None
         self._is_open = False
@@ -243,7 +251,6 @@ class Replication(ABC):
         self._totals = self._totals.plus(result)
         if self._first is None:
             self._first = result.range.start
-        self._publisher.changed()
 
     def end(self) -> None:
         """It is not read any more, and nothing is wrong: who does not replicate must not count as a replica."""

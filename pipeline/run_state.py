@@ -206,7 +206,8 @@ def _replace(path: Path, state: RunState) -> None:
 class Publisher:
     """Keeps the file of one log up to date for one run, in a thread of its own: a job that waits still lives.
 
-    It is renewed every PUBLISH_EVERY_S, and at once when something has `changed`.
+    It is renewed every PUBLISH_EVERY_S, and at once when something has `changed`. A commit is no such thing: many logs
+    would write many files a second, on an object store, too.
 
     `enter` once before the log is claimed; from then on until the phase of `progress` has ended. `progress` is asked
     from that thread.
@@ -237,7 +238,7 @@ class Publisher:
             self._thread.start()
 
     def changed(self) -> None:
-        """There is news: a phase, a commit. From any thread."""
+        """There is news: another phase. From any thread."""
         self._changed.set()
 
     def join(self) -> None:

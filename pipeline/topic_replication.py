@@ -22,7 +22,8 @@ from pipeline.master_watch import MasterWatch
 from pipeline.progress import PartitionProgress, Progress
 from pipeline.replication import Replication
 from pipeline.topic_watch import WatchedTopic
-from sinks.replica import Replica, begin_together, open_together
+from sinks.opening import Opening
+from sinks.replica import Replica, begin_together
 from sinks.topic_states import take_apart, topics_held
 from sources.errors import LogtwinError, OffsetOutOfRange, Recreated, RepairPending
 from sources.kafka.log import RECORD_BYTES, KafkaLog
@@ -50,8 +51,10 @@ class TopicReplication(Replication):
         *,
         available_now: bool,
         take_over: bool = False,
+        opening: Opening | None = None,
     ) -> None:
-        super().__init__(spark, config, LogId.parse(options.id), available_now=available_now, take_over=take_over)
+        log_id = LogId.parse(options.id)
+        super().__init__(spark, config, log_id, available_now=available_now, take_over=take_over, opening=opening)
         self._options = options
         self._topic: KafkaTopic = open_topic(options)
         self._watched = WatchedTopic(self._topic)
@@ -99,7 +102,7 @@ class TopicReplication(Replication):
         self._topic.check()
         take_apart(self._spark, self._config.warehouse, self._log_id)
         if self._replicas:
-            open_together(list(self._replicas.values()))
+            self._opening.open(*self._replicas.values())
         else:
             held = topics_held(self._spark, self._config.warehouse).get(self._log_id, {})
             # One that was claimed and has not begun is as good as one that nobody knows: `_add` lets it begin.
@@ -135,7 +138,7 @@ class TopicReplication(Replication):
         """Replicas of the partitions `numbers`, claimed in one commit."""
         found = {number: self._replica(number) for number in sorted(numbers)}
         if found:
-            open_together(list(found.values()))
+            self._opening.open(*found.values())
         return found
 
     def _replica(self, number: int) -> Replica:

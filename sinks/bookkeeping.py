@@ -27,9 +27,9 @@ class Bookkeeping:
         self._ledger = Ledger(spark, LEDGER.path(warehouse))
         self._quarantine = Quarantine(spark, QUARANTINE.path(warehouse))
 
-    def check(self, log: LogId, state: LogState) -> None:
+    def check(self, states: Mapping[LogId, LogState]) -> None:
         """Raises ReplicaError where the ledger is ahead of the table log."""
-        self._ledger.check_below(Position(log, state.epoch, state.offset or Offset(0)))
+        self._ledger.check_below(Position(log, one.epoch, one.offset or Offset(0)) for log, one in states.items())
 
     def settle(self, states: Mapping[LogId, LogState]) -> set[LogId]:
         """Write what the commit of each of `states` owes and is not there yet; of which logs that was anything.

@@ -7,7 +7,7 @@ append is idempotent by a transaction version, which grows with every commit tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
@@ -35,9 +35,10 @@ class FollowingTable:
         """Make it unless it is there. Raises ConfigurationError where it is not ours."""
         ensure_table(self._table, self._spec)
 
-    def version(self, app_id: str) -> int | None:
-        """How far `app_id` is in this table. Raises ReplicaError."""
-        return self._table.existing().transaction_version(app_id)
+    def versions(self, apps: Iterable[str]) -> dict[str, int]:
+        """How far each of `apps` is in this table, 0 before its first row. Raises ReplicaError."""
+        snapshot = self._table.existing()
+        return {app: self._version_on(snapshot, app) or 0 for app in apps}
 
     def append(self, app_id: str, version: int, files: Callable[[], Sequence[DataFile]]) -> bool:
         """Add what `files` gives in one commit with `app_id`'s transaction `version`, unless it is that far already.

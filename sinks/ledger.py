@@ -5,7 +5,7 @@ The rows follow that commit (`sinks/following.py`); the transaction version is t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -77,18 +77,20 @@ class Ledger:
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._table = FollowingTable(spark, LEDGER, path)
 
-    def check_below(self, position: Position) -> None:
-        """Raises ReplicaError where the ledger has ranges above `position`: then it is the table log that went back."""
-        found = self._table.version(app_id(position)) or 0
-        if found > position.offset:
-            raise ReplicaError(
-                "the table log has lost its newest commits, which its ledger knows",
-                log=position.log_id,
-                offset=position.offset,
-                expected=f"the position {found}, as in the ledger",
-                found=position.offset,
-                hint=f"{_WENT_BACK} Restore what is missing, or go on from here: logtwin repair.",
-            )
+    def check_below(self, positions: Iterable[Position]) -> None:
+        """Raises ReplicaError where the ledger is above one of them: then it is the table log that went back."""
+        wanted = {app_id(position): position for position in positions}
+        for app, found in self._table.versions(wanted).items():
+            position = wanted[app]
+            if found > position.offset:
+                raise ReplicaError(
+                    "the table log has lost its newest commits, which its ledger knows",
+                    log=position.log_id,
+                    offset=position.offset,
+                    expected=f"the position {found}, as in the ledger",
+                    found=position.offset,
+                    hint=f"{_WENT_BACK} Restore what is missing, or go on from here: logtwin repair.",
+                )
 
     def append(self, position: Position, rows: Sequence[LedgerRow]) -> bool:
         """Add the rows of the commit that led to `position`, unless they are there. Returns whether it added them."""

@@ -78,6 +78,7 @@ class Replica:
         log to the repair then.
         """
         open_together([self])
+        self.follow()
         return self.position()
 
     def prove_master(self) -> None:
@@ -117,6 +118,11 @@ class Replica:
     def position(self) -> Offset | None:
         """Up to where this run has committed, or found committed when it opened."""
         return self._opened().offset
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was opened, this run."""
+        return self._state is not None
 
     @property
     def state(self) -> LogState | None:
@@ -264,7 +270,7 @@ class Replica:
 def open_together(replicas: Sequence[Replica]) -> None:
     """`Replica.open` of several, which have one table, one writer and are all fresh or all opened before: one commit.
 
-    Raises as that does; nothing is opened then.
+    Their maps may take long, and do not follow yet. Raises as that does; nothing is opened then.
     """
     first = replicas[0]
     ensure_tables(first._spark, first._warehouse, log_table(first.log_id))
@@ -274,12 +280,10 @@ def open_together(replicas: Sequence[Replica]) -> None:
     take = positions.claim if first._state is None else positions.held_by
     states = take(tables, first._writer)
     _refuse_repairs(tables, states)
-    for one in replicas:
-        books.check(one.log_id, states[one.log_id])
+    books.check(states)
     restored = books.settle(states)
     for one in replicas:
         one._take(states)
-        one.follow()
     if restored:
         _log.info("%s: restored what the newest commit owes to other tables", ", ".join(map(str, restored)))
     first._run_hooks()

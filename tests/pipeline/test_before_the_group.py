@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -29,6 +28,7 @@ from tests.pipeline.before_the_group import ARCHIVE, MESSAGES
 from tests.pipeline.faulty_log import FaultyLog
 from tests.pipeline.operator_at_work import Operator
 from tests.pipeline.running import replicate_now
+from tests.truth import unpack
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -40,8 +40,7 @@ class Found:
     """What was unpacked, and is replicated on."""
 
     def __init__(self, spark: SparkSession, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        with tarfile.open(ARCHIVE) as archive:
-            archive.extractall(folder, filter="data")
+        unpack(ARCHIVE, folder)
         self.spark = spark
         self.folder = folder
         self.lake = folder / "lake"

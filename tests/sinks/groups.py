@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from sinks.group import Group, Outcome
+from sinks.opening import Opening
 from sinks.position import Held, LogTable
 from sinks.replica import Replica
 from sinks.steps import BatchResult, Step, no_step
@@ -63,13 +64,14 @@ class Members:
     ) -> None:
         self._spark = spark
         self.sessions = {name: RecordingSession() for name in masters} | dict(sessions or {})
+        opening = Opening()
         self.replicas = {
-            name: Replica(spark, str(warehouse), master, self.sessions[name]) for name, master in masters.items()
+            name: Replica(spark, str(warehouse), master, self.sessions[name], opening.writer)
+            for name, master in masters.items()
         }
         self._group = Group(spark, str(warehouse), on_step, patience_s=patience_s)
         self._outcomes: dict[str, Outcome] = {}
-        for replica in self.replicas.values():
-            replica.open()
+        opening.open(*self.replicas.values())
 
     def apply(self, *planned: Planned) -> None:
         members = {str(replica.log_id): replica for replica in self.replicas.values()}

@@ -57,7 +57,7 @@ def following(spark: SparkSession, tmp_path: Path) -> Following:
 def test_what_several_owe_is_one_commit_and_each_has_its_version(following: Following) -> None:
     assert following.append(a=5, b=7) == {"a", "b"}
     assert (following.rows, following.version) == (["a", "b"], 1)
-    assert (following.table.version("a"), following.table.version("b")) == (5, 7)
+    assert following.table.versions(["a", "b", "c"]) == {"a": 5, "b": 7, "c": 0}
 
 
 def test_who_is_that_far_already_is_left_out(following: Following) -> None:

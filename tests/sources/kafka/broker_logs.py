@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import struct
-import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from sources.kafka.isolation import Isolation
 from sources.offsets import Offset, OffsetRange
 from tests.peers.kafka_fixture import FIXTURES
 from tests.sources.kafka.batches import Row
+from tests.truth import unpack
 
 _ABORTED = struct.Struct(
     ">"
@@ -54,8 +54,7 @@ class BrokerLog:
 
 def extract(version: str, folder: Path) -> Path:
     """A folder for each topic."""
-    with tarfile.open(FIXTURES / f"kafka-{version}" / f"kafka-{version}.tar.gz") as files:
-        files.extractall(folder, filter="data")
+    unpack(FIXTURES / f"kafka-{version}" / f"kafka-{version}.tar.gz", folder)
     return folder
 
 

@@ -1,0 +1,126 @@
+"""Replicas that are opened at the same time: one claim for all, and what is wrong with one is its own."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sinks import opening as module
+from sinks.log_state import PendingRepair, Writer
+from sinks.opening import Opening
+from sinks.position import LogTable
+from sinks.replica import Replica, open_together
+from sinks.tables import LOG
+from sources.errors import RepairPending, ReplicaError, TakenOver
+from sources.offsets import Offset
+from tests.patience import wait_until
+from tests.sinks.groups import Tables, named
+from tests.sinks.memory_master import MemoryMaster, RecordingSession
+
+pytestmark = pytest.mark.spark
+
+NAMES = ("a", "b", "c", "d")
+
+
+class Job:
+    """A run whose logs each begin in a thread of their own."""
+
+    def __init__(self, spark: SparkSession, warehouse: Path) -> None:
+        self.tables = Tables(spark, warehouse)
+        self._opening = Opening()
+        self.replicas = {
+            name: Replica(
+                spark,
+                str(warehouse),
+                MemoryMaster((10, 20), log_id=named(name)),
+                RecordingSession(),
+                self._opening.writer,
+            )
+            for name in NAMES
+        }
+
+    def open(self) -> dict[str, type[Exception] | None]:
+        """What kept each from it."""
+        together = Barrier(len(NAMES))
+
+        def one(name: str) -> type[Exception] | None:
+            together.wait(10)
+            try:
+                self._opening.open(self.replicas[name])
+            except ReplicaError as error:
+                return type(error)
+            return None
+
+        with ThreadPoolExecutor(len(NAMES)) as pool:
+            return dict(zip(NAMES, pool.map(one, NAMES), strict=True))
+
+    def owners(self) -> dict[str, str | None]:
+        held = {name: self.tables.held(name).state for name in NAMES}
+        return {name: None if state is None else state.writer.run for name, state in held.items()}
+
+    @property
+    def run(self) -> str:
+        return self._opening.writer.run
+
+
+@pytest.fixture
+def job(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    """Whose first opening begins when all others wait."""
+    found = Job(spark, tmp_path)
+    waiting = found._opening._waiting
+    counts: list[int] = []
+
+    def slow(replicas: list[Replica]) -> None:
+        if not counts:
+            wait_until(lambda: len(waiting) == len(NAMES), "all of them")
+        counts.append(len(replicas))
+        open_together(replicas)
+
+    monkeypatch.setattr(module, "open_together", slow)
+    return found
+
+
+def test_all_that_wait_for_the_first_are_claimed_in_one_commit(job: Job) -> None:
+    assert job.open() == dict.fromkeys(NAMES)
+    assert job.owners() == dict.fromkeys(NAMES, job.run)
+    assert job.tables.version() == 2  # 0 is the table, 1 who came first
+
+
+def test_one_that_is_in_repair_keeps_no_other_from_being_opened(spark: SparkSession, tmp_path: Path, job: Job) -> None:
+    open_together([Replica(spark, str(tmp_path), MemoryMaster((10,), log_id=named("b")), RecordingSession())])
+    table = LogTable(spark, LOG.path(str(tmp_path)), named("b"))
+    held = table.read()
+    assert held.state is not None
+    table.mark(held, replace(held.state, repair=PendingRepair(to=Offset(0), epoch=1)))
+    assert job.open() == {"a": None, "b": RepairPending, "c": None, "d": None}
+    assert [name for name, run in job.owners().items() if run == job.run] == ["a", "c", "d"]
+
+
+def test_opened_again_one_that_another_run_has_taken_is_alone_with_it(
+    spark: SparkSession, tmp_path: Path, job: Job
+) -> None:
+    job.open()
+    theirs = Writer.of_this_process()
+    LogTable(spark, LOG.path(str(tmp_path)), named("c")).claim(theirs)
+    version = job.tables.version()
+    assert job.open() == {"a": None, "b": None, "c": TakenOver, "d": None}
+    assert job.owners() == {**dict.fromkeys(NAMES, job.run), "c": theirs.run}
+    assert job.tables.version() == version  # what this run has it need not claim
+
+
+def test_replicas_that_belong_together_are_opened_all_or_none(spark: SparkSession, tmp_path: Path) -> None:
+    opening = Opening()
+    lost, other = (
+        Replica(spark, str(tmp_path), MemoryMaster((10,), log_id=named(name)), RecordingSession(), opening.writer)
+        for name in ("x", "y")
+    )
+    opening.open(lost, other)
+    LogTable(spark, LOG.path(str(tmp_path)), named("x")).claim(Writer.of_this_process())
+    with pytest.raises(TakenOver):
+        opening.open(lost, other)
+    opening.open(other)
