@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from pipeline.config import Config
 from pipeline.process_folder import process_folder
@@ -30,6 +30,7 @@ from sinks.tables import TableSpec
 from sources import standing
 from sources.errors import LogtwinError, ReplicaError
 from sources.group import logs_options
+from sources.master import Planned
 from sources.standing import Standing
 
 log = logging.getLogger(__name__)
@@ -143,10 +144,10 @@ class LogGroup:
                 self._said = said
             return turns
 
-    def _apply(self, batch: DataFrame) -> None:
+    def _apply(self, planned: Sequence[Planned]) -> None:
         with _all_held(self._read()) as members:
             replicas = {log_id: replica for one in members for log_id, replica in one.replicas.items()}
-            outcomes = self._group.apply(batch, replicas)
+            outcomes = self._group.apply(planned, replicas)
             for one in members:
                 found = [outcomes[log_id] for log_id in one.replicas if log_id in outcomes]
                 one.took([outcome for outcome in found if isinstance(outcome, BatchResult)])

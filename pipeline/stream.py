@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from pipeline.batch_plan import planned_in
 from sinks.spark_jobs import lost_worker
 from sinks.storage_errors import passes, reason
 from sources.errors import LogtwinError, StorageUnreachable, find_error
+from sources.master import Planned
 
 CHECK_OWNERSHIP_EVERY_S = 5.0
 """How often a job looks whether what it reads is still its own, where no batch tells it."""
@@ -22,10 +24,11 @@ CHECK_OWNERSHIP_EVERY_S = 5.0
 class Stream:
     """Driver only. Started again after it has ended, it is another query. `name` is for errors and Spark's own words.
 
-    `apply` brings a batch into the tables; `in_batch` is held meanwhile, and may be by whoever else uses them.
+    `apply` brings what is planned of a batch into the tables; `in_batch` is held meanwhile, and may be by whoever else
+    uses them.
     """
 
-    def __init__(self, spark: SparkSession, name: str, apply: Callable[[DataFrame], None]) -> None:
+    def __init__(self, spark: SparkSession, name: str, apply: Callable[[Sequence[Planned]], None]) -> None:
         self._spark = spark
         self._name = name
         self._apply = apply
@@ -77,7 +80,7 @@ class Stream:
                 if self._stopping:
                     # Returning would tell Spark that the batch is done.
                     raise LogtwinError("a stop was asked for", log=self._name)
-                self._apply(batch)
+                self._apply(planned_in(batch))
             except LogtwinError as error:
                 error.add_note(error.token())
                 raise

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from sinks.batch_proof import ProvenBatch
 from sinks.bookkeeping import Bookkeeping
@@ -28,14 +28,14 @@ from sinks.position import Move, Positions
 from sinks.reading_turns import entered, leave
 from sinks.replica import Replica
 from sinks.shared_file import without
-from sinks.split_job import discard_files, planned, run_splits
+from sinks.split_job import discard_files, run_splits
 from sinks.split_report import SplitReport
 from sinks.steps import BatchResult, Clock, Step, no_step
 from sinks.tables import LOG, TableSpec
 from sinks.tasks import SplitWriter
 from sinks.warehouse import absolute
 from sources.errors import LogtwinError, of_log
-from sources.master import PlanFailed, PlannedSplit
+from sources.master import PlanFailed, Planned, PlannedSplit
 
 Outcome = BatchResult | LogtwinError
 """What a batch did for one log, or why it did nothing."""
@@ -57,6 +57,7 @@ class Group:
         table: TableSpec = LOG,
         patience_s: float | None = None,
     ) -> None:
+        self._spark = spark
         self._warehouse = absolute(warehouse)
         self._on_step = on_step
         self._patience_s = patience_s
@@ -64,12 +65,12 @@ class Group:
         self._positions = Positions(KernelTable(spark, table.path(self._warehouse)))
         self._bookkeeping = Bookkeeping(spark, self._warehouse)
 
-    def apply(self, batch: DataFrame, replicas: Mapping[str, Replica]) -> dict[str, Outcome]:
-        """Bring one batch of ranges (RANGES_SCHEMA) into the table, of the logs that `replicas` names; by log id.
+    def apply(self, planned: Sequence[Planned], replicas: Mapping[str, Replica]) -> dict[str, Outcome]:
+        """Bring one batch into the table, what is `planned` of the logs that `replicas` names; by log id.
 
         Raises LogtwinError where it came to nothing for all of them.
         """
-        parts = _parts(batch, replicas)
+        parts = _parts(planned, replicas)
         clock = Clock()
         on = self._positions.newest()
         for part in _open(parts):
@@ -78,7 +79,7 @@ class Group:
         reading = _open(parts)
         patience_s = self._patience_s if len(reading) > 1 else None
         with _turns(reading, patience_s) as inside:
-            self._read(batch.sparkSession, inside, patience_s)
+            self._read(inside, patience_s)
         for part in _open(parts):
             with part.owning():
                 part.prove()
@@ -104,12 +105,12 @@ class Group:
         on = self._positions.newest()
         return {str(one.log_id): error for one in replicas if (error := one.lost_in(self._positions, on)) is not None}
 
-    def _read(self, spark: SparkSession, parts: Sequence[_Part], patience_s: float | None) -> None:
+    def _read(self, parts: Sequence[_Part], patience_s: float | None) -> None:
         if not parts:
             return
         write = SplitWriter({part.log_id: part.replica.log_writer(patience_s) for part in parts})
         reports: dict[str, list[SplitReport]] = {part.log_id: [] for part in parts}
-        for report in run_splits(spark, [split for part in parts for split in part.splits], write):
+        for report in run_splits(self._spark, [split for part in parts for split in part.splits], write):
             reports[report.log_id].append(report)
         for part in parts:
             part.reports = reports[part.log_id]
@@ -213,9 +214,9 @@ class _Part:
         return proven.result(moved, clock.durations_s)
 
 
-def _parts(batch: DataFrame, replicas: Mapping[str, Replica]) -> list[_Part]:
+def _parts(planned: Iterable[Planned], replicas: Mapping[str, Replica]) -> list[_Part]:
     found: dict[str, _Part] = {}
-    for row in planned(batch, ", ".join(replicas)):
+    for row in planned:
         replica = replicas.get(row.log_id)
         if replica is None:  # it left the group since it was planned: it is planned anew when it is back
             continue

@@ -1,8 +1,4 @@
-"""The Spark jobs of one batch: what its splits are, and the one that reads, writes and reports them.
-
-They are two, though Spark could do both in one: each task would then have two Python workers, one of the data source
-and one of the sink, by turns either, and all of them would come to hold the memory that only half of them work with.
-"""
+"""The Spark job of one batch: it reads its splits, writes and reports them."""
 
 from __future__ import annotations
 
@@ -10,14 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from sinks.files import discard
-from sinks.spark_jobs import JobFacts, failing_as, run_shares
+from sinks.spark_jobs import JobFacts, run_shares
 from sinks.split_report import SplitReport
 from sinks.tables import QUARANTINE, log_table
 from sinks.tasks import SplitWriter
-from sources.master import Planned, PlannedSplit, from_row
+from sources.master import PlannedSplit
 from sources.offsets import LogId
 from sources.splits import longest
 
@@ -25,15 +21,13 @@ TASK_BYTES: Final = longest(256 * 1024 * 1024)
 """What a task reads at most of several splits; a single one may be longer."""
 
 
-def planned(batch: DataFrame, whose: str) -> list[Planned]:
-    """The rows of `batch` (RANGES_SCHEMA), in order; `whose` is for what Spark says."""
-    with failing_as(_facts("the Spark job that plans the batch failed", whose)):
-        return [from_row(row) for row in batch.collect()]
-
-
 def run_splits(spark: SparkSession, splits: Sequence[PlannedSplit], write: SplitWriter) -> list[SplitReport]:
     """`write` for each of `splits`. Raises what Spark says where it ends the job."""
-    facts = _facts("the Spark job that writes the batch failed", ", ".join(write.logs))
+    facts = JobFacts(
+        problem="the Spark job that writes the batch failed",
+        log=", ".join(write.logs),
+        hint="Nothing was committed; the batch is done again at the next start.",
+    )
     sized = [(split, write.logs[split.log_id].master.size_bytes(split.owned) or 0) for split in splits]
     shares = in_tasks(sized, cores=spark.sparkContext.defaultParallelism)
     return [SplitReport.from_json(report) for report in run_shares(spark, write, shares, facts)]
@@ -60,12 +54,6 @@ class _Task:
     def add(self, split: PlannedSplit, size_bytes: int) -> None:
         self.bytes += size_bytes
         self.splits.append(split)
-
-
-def _facts(problem: str, whose: object) -> JobFacts:
-    return JobFacts(
-        problem=problem, log=whose, hint="Nothing was committed; the batch is done again at the next start."
-    )
 
 
 def discard_files(warehouse: str, reports: Iterable[SplitReport]) -> None:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sources.errors import LogtwinError, find_error
+from sources.errors import LogtwinError
 from sources.keyed_state import KeyedState
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.retention import Retention
@@ -92,12 +92,6 @@ class PlannedSplit:
         """The values in the schema's order."""
         return (self.log_id, self.batch.start, self.batch.end, self.owned.start, self.owned.end, None)
 
-    @classmethod
-    def from_row(cls, row: Sequence[Any]) -> Self:
-        """Of the values in the schema's order; for who never plans an error."""
-        log_id, batch_start, batch_end, start, end, _ = row
-        return cls(log_id, OffsetRange(batch_start, batch_end), OffsetRange(start, end))
-
 
 @dataclass(frozen=True, slots=True)
 class PlanFailed:
@@ -118,17 +112,6 @@ def as_batch(planned: Iterable[Planned]) -> pa.RecordBatch:
     """Rows of RANGES_SCHEMA, in order, also none."""
     columns = list(zip(*(one.as_row() for one in planned), strict=True)) or [()] * len(RANGES_SCHEMA)
     return pa.record_batch([list(column) for column in columns], schema=RANGES_SCHEMA)
-
-
-def from_row(row: Sequence[Any]) -> Planned:
-    """The inverse of `as_row`, of either. Raises ValueError for an error that this version cannot read."""
-    log_id, token = row[0], row[-1]
-    if token is None:
-        return PlannedSplit.from_row(row)
-    error = find_error(token)
-    if error is None:
-        raise ValueError(f"{log_id}: no error of logtwin: {token!r}")
-    return PlanFailed(log_id, error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ class Twin:
         replica = opened(self.spark, self.lake, log, on_step=on_step)
         begin = (replica.position() or log.bounds().start) if start is None else start
         stop = log.bounds().end if end is None else end
-        replica(ranges(self.spark, begin, stop, split=10**18, log_id=str(self.log_id)), 0)
+        replica(ranges(begin, stop, split=10**18, log_id=str(self.log_id)))
 
     def open(self) -> None:
         """What a job does before its first batch."""

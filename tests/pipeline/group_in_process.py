@@ -17,22 +17,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from sinks.spark_jobs import JobFacts
 from sources.errors import LogtwinError
 from sources.group import GroupSource
-from sources.master import Planned, from_row
-
-
-class Rows:
-    """For a batch's DataFrame: its rows, and the session that it would be of."""
-
-    def __init__(self, spark: SparkSession, planned: list[Planned]) -> None:
-        self.sparkSession = spark
-        self.planned = planned
+from sources.master import Planned
 
 
 class InProcess:
     """`pipeline.stream.Stream`, in a thread of this process."""
 
-    def __init__(self, spark: SparkSession, name: str, apply: Callable[[Any], None]) -> None:
-        self._spark = spark
+    def __init__(self, spark: SparkSession, name: str, apply: Callable[[Sequence[Planned]], None]) -> None:
         self._apply = apply
         self._thread: threading.Thread | None = None
         self._failure: LogtwinError | None = None
@@ -78,10 +69,9 @@ class InProcess:
             self._failure = error
 
     def _process(self, reader: Any, at: object, then: object) -> None:
-        batches = [batch for partition in reader.partitions(at, then) for batch in reader.read(partition)]
-        rows = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+        planned = [one for partition in reader.partitions(at, then) for one in partition.planned]
         with self.in_batch:
-            self._apply(Rows(self._spark, [from_row(row) for row in rows]))
+            self._apply(planned)
 
 
 def run_shares(
@@ -97,5 +87,4 @@ def run_shares(
 def use(monkeypatch: pytest.MonkeyPatch) -> None:
     """From here on jobs run like this."""
     monkeypatch.setattr("pipeline.log_group.Stream", InProcess)
-    monkeypatch.setattr("sinks.group.planned", lambda batch, whose: batch.planned)
     monkeypatch.setattr("sinks.split_job.run_shares", run_shares)

@@ -22,7 +22,7 @@ from sources.registry import open_log
 from tests.pipeline.faulty_log import FaultyLog
 from tests.pipeline.repair_bench import Bench
 from tests.pipeline.running import job_config
-from tests.sinks.groups import batch_of, splits
+from tests.sinks.groups import splits
 from tests.sinks.memory_master import RecordingSession
 
 NAMES = ("a", "b", "c", "d", "e", "f")
@@ -81,7 +81,7 @@ class Shared:
             for one in splits(name, replica.position() or 0, self.of(name).log.end)
         ]
         group = Group(self.spark, str(self.lake), no_step)
-        outcomes = group.apply(batch_of(self.spark, planned), {str(one.log_id): one for one in replicas.values()})
+        outcomes = group.apply(planned, {str(one.log_id): one for one in replicas.values()})
         assert not [one for one in outcomes.values() if isinstance(one, Exception)]
 
     def append(self, seed: int, names: Sequence[str] = NAMES) -> None:

@@ -64,7 +64,7 @@ class Replicated:
 
     def replicate(self, spark: SparkSession, lake: Path) -> None:
         replica = self.opened(spark, lake)
-        replica(ranges(spark, self.first, self.hole.start, log_id=str(LOG)), 0)
+        replica(ranges(self.first, self.hole.start, log_id=str(LOG)))
         replica.skip(
             Incident(
                 condition=Condition.BELOW_MINIMUM,
@@ -75,7 +75,7 @@ class Replicated:
                 detected_at=1,
             )
         )
-        replica(ranges(spark, self.hole.end, self.upto, log_id=str(LOG)), 1)
+        replica(ranges(self.hole.end, self.upto, log_id=str(LOG)))
 
     def opened(self, spark: SparkSession, lake: Path) -> Solo:
         master = RocketMQLog(log_id=LOG, path=str(self.fixture.commitlog_path))
@@ -217,7 +217,7 @@ def test_the_stream_goes_on_meanwhile(spark: SparkSession, replicated: Replicate
 
     def stream(done: FillStep) -> None:
         if not steps:
-            replica(ranges(spark, replicated.upto, end, log_id=str(LOG)), 2)
+            replica(ranges(replicated.upto, end, log_id=str(LOG)))
         steps.append(done)
 
     result = backfill(spark, config, on_step=stream)
@@ -277,7 +277,7 @@ def test_another_log_is_refused(
     inside = archive_of(fixture_497, tmp_path / "archive", 0)
     shutil.rmtree(lake)
     replica = replicated.opened(spark, lake)
-    replica(ranges(spark, replicated.hole.end, replicated.upto, log_id=str(LOG)), 0)
+    replica(ranges(replicated.hole.end, replicated.upto, log_id=str(LOG)))
     with pytest.raises(ConfigurationError, match="nothing says that the source is this log"):
         backfill(spark, config, path=inside)
     assert before > version(lake)

@@ -177,7 +177,7 @@ class Follower:
         maximum = self.master.bounds().end
         while (at := self.replica.position() or Offset(0)) < maximum:
             end = self.master.end_of_batch(at, maximum, 10**9)
-            self.replica(ranges(self.bench.spark, at, end, split=10**18, log_id=f"dister/{self.name}"), 0)
+            self.replica(ranges(at, end, split=10**18, log_id=f"dister/{self.name}"))
 
     def mend(self) -> None:
         """What the job does when the proof failed."""

@@ -29,7 +29,7 @@ def operator(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[
     operator = Operator(tmp_path, capsys)
     operator.configure(path=str(tmp_path))
     replica = opened(spark, operator.lake, MASTER)
-    replica(ranges(spark, 100, 500, log_id=str(LOG)), 0)
+    replica(ranges(100, 500, log_id=str(LOG)))
     lost = Incident(
         condition=Condition.BELOW_MINIMUM,
         start=Offset(500),
@@ -39,7 +39,7 @@ def operator(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[
         detected_at=1,
     )
     replica.skip(lost)
-    replica(ranges(spark, 600, 1500, log_id=str(LOG)), 1)
+    replica(ranges(600, 1500, log_id=str(LOG)))
     return operator
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from pipeline import log_group, log_replication
 from pipeline.log_group import LogGroup
@@ -114,7 +114,7 @@ class Made:
 
     def batch(self, **outcomes: BatchResult | LogtwinError) -> None:
         self.batches.outcomes = {f"rocketmq/{name}": outcome for name, outcome in outcomes.items()}
-        self.group._apply(cast(DataFrame, None))
+        self.group._apply(())
 
     def listed(self) -> dict[str, int]:
         said = standing.read(self.query.started[0]["standing"])

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
@@ -16,7 +15,7 @@ from sinks.replica import Replica
 from sinks.steps import BatchResult, Step
 from sinks.tables import LEDGER, LOG
 from sources.errors import LogtwinError
-from sources.master import MasterLog, PlannedSplit, Session, as_batch
+from sources.master import MasterLog, Planned, PlannedSplit, Session
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.memory_master import RecordingSession
 
@@ -25,15 +24,10 @@ def no_step(step: Step) -> None:
     """Nothing happens between the steps."""
 
 
-def ranges(
-    spark: SparkSession, start: int, end: int, split: int = 10**9, log_id: str = "rocketmq/broker-a"
-) -> DataFrame:
-    """The batch [start, end) in splits of `split` offsets, one a partition."""
-    pieces = OffsetRange(Offset(start), Offset(end)).in_pieces(split)
-    table = pa.Table.from_batches(
-        [as_batch(PlannedSplit(log_id, OffsetRange(Offset(start), Offset(end)), piece) for piece in pieces)]
-    )
-    return spark.createDataFrame(table).repartition(max(1, len(pieces)))
+def ranges(start: int, end: int, split: int = 10**9, log_id: str = "rocketmq/broker-a") -> list[Planned]:
+    """The batch [start, end) in splits of `split` offsets."""
+    batch = OffsetRange(Offset(start), Offset(end))
+    return [PlannedSplit(log_id, batch, piece) for piece in batch.in_pieces(split)]
 
 
 class Solo(Replica):
@@ -52,9 +46,9 @@ class Solo(Replica):
         self._group = Group(spark, warehouse, on_step)
         self.last: BatchResult | None = None
 
-    def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """For `foreachBatch`. Raises what went wrong, with the token in its notes: py4j carries only text."""
-        outcome = self._group.apply(batch, {str(self.log_id): self}).get(str(self.log_id))
+    def __call__(self, planned: Sequence[Planned]) -> None:
+        """Raises what went wrong, with the token in its notes: py4j carries only text."""
+        outcome = self._group.apply(planned, {str(self.log_id): self}).get(str(self.log_id))
         if isinstance(outcome, LogtwinError):
             outcome.add_note(outcome.token())
             raise outcome

@@ -35,7 +35,7 @@ def bring(
     replica = opened(spark, lake, master, on_step=on_step)
     position, end = replica.position() or start, leader.last_id + 1
     if position < end:
-        replica(ranges(spark, position, end, log_id=str(master.log_id)), 0)
+        replica(ranges(position, end, log_id=str(master.log_id)))
     return replica
 
 

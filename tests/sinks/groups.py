@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from sinks.group import Group, Outcome
 from sinks.opening import Opening
@@ -20,7 +19,7 @@ from sinks.replica import Replica
 from sinks.steps import BatchResult, Step, no_step
 from sinks.tables import LEDGER, LOG
 from sources.errors import LogtwinError
-from sources.master import Chunk, Damage, Planned, PlannedSplit, TimeIsUp, as_batch
+from sources.master import Chunk, Damage, Planned, PlannedSplit, TimeIsUp
 from sources.offsets import LogId, Offset, OffsetRange, Position
 from tests.sinks.memory_master import MemoryMaster, RecordingSession, raw_bytes
 
@@ -36,11 +35,6 @@ def named(name: str) -> LogId:
 def sound(*names: str, sizes: Sequence[int]) -> dict[str, MemoryMaster]:
     """Masters of these names, of the same records."""
     return {name: MemoryMaster(tuple(sizes), log_id=named(name)) for name in names}
-
-
-def batch_of(spark: SparkSession, planned: Sequence[Planned]) -> DataFrame:
-    """Rows as the planner makes them."""
-    return spark.createDataFrame(pa.Table.from_batches([as_batch(planned)]))
 
 
 def splits(name: str, start: int, end: int, split: int = 10**9) -> list[Planned]:
@@ -75,7 +69,7 @@ class Members:
 
     def apply(self, *planned: Planned) -> None:
         members = {str(replica.log_id): replica for replica in self.replicas.values()}
-        self._outcomes = self._group.apply(batch_of(self._spark, planned), members)
+        self._outcomes = self._group.apply(planned, members)
 
     def bring(self, end: int, split: int = 10**9) -> None:
         """Each from its position to `end`, in one batch."""

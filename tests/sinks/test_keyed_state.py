@@ -57,7 +57,7 @@ def test_2_the_map_follows_the_log_batch_by_batch(spark: SparkSession, lake: Pat
     leader.set({"a": "2"}, rnd=1)
     leader.skip_to(9)
     leader.append_act(999, b'{"b":"an act that nobody knows"}', rnd=9)
-    replica(ranges(spark, start, leader.last_id + 1, log_id="dister/test"), 1)
+    replica(ranges(start, leader.last_id + 1, log_id="dister/test"))
     assert live(lake) == replayed(leader) == {"a": "2", "b": "1"}
     assert position(spark, lake) == MapPosition(epoch=0, offset=Offset(90010))
 

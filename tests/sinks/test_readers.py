@@ -35,7 +35,7 @@ def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     folder = tmp_path_factory.mktemp("warehouse")
     replica = opened(spark, folder, MASTER)
     for number in range(4):
-        replica(ranges(spark, number * 1500, number * 1500 + 1500, 500), number)
+        replica(ranges(number * 1500, number * 1500 + 1500, 500))
     return folder
 
 
@@ -116,7 +116,7 @@ def conditions(row: dict[str, Any], moment: datetime) -> list[tuple[str, Callabl
 
 def test_optimize_keeps_position_and_rows(spark: SparkSession, tmp_path: Path) -> None:
     replica = opened(spark, tmp_path, MASTER)
-    replica(ranges(spark, 0, 3000, 500), 0)
+    replica(ranges(0, 3000, 500))
     before = log(spark, tmp_path).collect()
     metrics = SparkDeltaTable.forPath(spark, LOG.path(str(tmp_path))).optimize().executeCompaction().collect()[0]
     assert metrics["metrics"]["numFilesRemoved"] == 6
@@ -124,5 +124,5 @@ def test_optimize_keeps_position_and_rows(spark: SparkSession, tmp_path: Path) -
     state = LogTable(spark, LOG.path(str(tmp_path)), BROKER_A).read().state
     assert state is not None
     assert state.offset == DeltaTable(LOG.path(str(tmp_path))).transaction_version(APP_ID) == 3000
-    replica(ranges(spark, 3000, 6000, 1000), 1)
+    replica(ranges(3000, 6000, 1000))
     assert offsets(tmp_path) == [row["offset"] for row in ROWS]

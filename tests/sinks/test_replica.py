@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 import traceback
 from collections.abc import Generator, Iterator
@@ -18,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from sinks.position import LogTable
 from sinks.steps import Step
-from sinks.tables import LOG, log_schema, spark_schema
+from sinks.tables import LOG, log_schema
 from sources.errors import (
     CorruptRecord,
     CoverageError,
@@ -29,7 +28,6 @@ from sources.errors import (
     TakenOver,
     find_error,
 )
-from sources.master import RANGES_SCHEMA
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.batches import Solo, ledger, log, offsets, opened, ranges
 from tests.sinks.memory_master import (
@@ -81,8 +79,8 @@ def check_ledger(warehouse: Path, end: int) -> None:
 
 def test_every_field_of_every_record_arrives(spark: SparkSession, tmp_path: Path) -> None:
     replica = opened(spark, tmp_path, MASTER)
-    replica(ranges(spark, 0, 1100, 250), 0)
-    replica(ranges(spark, 1100, 2000), 1)
+    replica(ranges(0, 1100, 250))
+    replica(ranges(1100, 2000))
     rows = [{"log_id": "rocketmq/broker-a", "epoch": 0, **row} for row in MASTER.records()]
     expected = spark.createDataFrame([tuple(row.values()) for row in rows], log_schema())
     assert_df_equality(log(spark, tmp_path), expected, ignore_metadata=True)
@@ -91,13 +89,13 @@ def test_every_field_of_every_record_arrives(spark: SparkSession, tmp_path: Path
 def test_append_overlap_replay(spark: SparkSession, tmp_path: Path) -> None:
     session = RecordingSession()
     replica = opened(spark, tmp_path, MASTER, session)
-    replica(ranges(spark, 0, 150, 40), 0)
+    replica(ranges(0, 150, 40))
     assert replica.position() == 400  # the record at 100 belongs to the batch and reaches past its end
     assert replica.last is not None
     assert (replica.last.range, replica.last.records, replica.last.is_overlap) == (span(0, 400), 3, False)
-    replica(ranges(spark, 150, 600, 100), 1)
+    replica(ranges(150, 600, 100))
     assert (replica.last.range, replica.last.is_overlap) == (span(400, 600), True)
-    replica(ranges(spark, 150, 600, 100), 1)
+    replica(ranges(150, 600, 100))
     assert (replica.last.range, replica.last.records) == (span(600, 600), 0)
     assert session.promises == [400, 600, 600]
     assert offsets(tmp_path) == [start for start in STARTS if start < 600]
@@ -107,7 +105,7 @@ def test_append_overlap_replay(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_a_warehouse_may_have_any_name(spark: SparkSession, tmp_path: Path) -> None:
     warehouse = tmp_path / "100% ä b#c"
-    opened(spark, warehouse, MASTER)(ranges(spark, 0, 2000), 0)
+    opened(spark, warehouse, MASTER)(ranges(0, 2000))
     assert [row["offset"] for row in log(spark, warehouse).select("offset").collect()] == STARTS
     assert len(ledger(warehouse)) == 1
 
@@ -119,7 +117,7 @@ def span(start: int, end: int) -> OffsetRange:
 def test_a_replica_may_begin_in_the_middle(spark: SparkSession, tmp_path: Path) -> None:
     """HA-40."""
     replica = opened(spark, tmp_path, MASTER)
-    replica(ranges(spark, 500, 1000), 0)
+    replica(ranges(500, 1000))
     state = LogTable(spark, LOG.path(str(tmp_path)), BROKER_A).read().state
     assert state is not None
     assert (state.first, state.offset) == (500, 1000)
@@ -130,8 +128,8 @@ def test_a_batch_of_nothing_but_a_blank(spark: SparkSession, tmp_path: Path) -> 
     blank = next(row for row in MASTER.records() if row["kind"] == "blank")
     start, end = blank["offset"], blank["offset"] + blank["size"]
     replica = opened(spark, tmp_path, MASTER)
-    replica(ranges(spark, 0, start), 0)
-    replica(ranges(spark, start, end), 1)
+    replica(ranges(0, start))
+    replica(ranges(start, end))
     assert offsets(tmp_path) == [offset for offset in STARTS if offset < end]
     (entry,) = [entry for entry in ledger(tmp_path) if entry["start"] == start]
     assert (entry["records"], entry["first_store_timestamp"], entry["last_store_timestamp"]) == (1, None, None)
@@ -139,7 +137,7 @@ def test_a_batch_of_nothing_but_a_blank(spark: SparkSession, tmp_path: Path) -> 
 
 def test_splits_that_are_cut_at_records(spark: SparkSession, tmp_path: Path) -> None:
     replica = opened(spark, tmp_path, MemoryMaster(SIZES, cuts_at_records=True))
-    replica(ranges(spark, 0, 2000, 500), 0)
+    replica(ranges(0, 2000, 500))
     assert offsets(tmp_path) == STARTS
     assert len(ledger(tmp_path)) == 4
 
@@ -147,10 +145,10 @@ def test_splits_that_are_cut_at_records(spark: SparkSession, tmp_path: Path) -> 
 def test_a_batch_without_rows_names_no_log_and_is_nothing(spark: SparkSession, tmp_path: Path) -> None:
     session = RecordingSession()
     replica = opened(spark, tmp_path, MASTER, session)
-    replica(ranges(spark, 0, 0), 0)
+    replica(ranges(0, 0))
     assert session.promises == []
-    replica(ranges(spark, 0, 100), 1)
-    replica(ranges(spark, 100, 100), 2)
+    replica(ranges(0, 100))
+    replica(ranges(100, 100))
     assert (session.promises, session.readings) == ([100], 1)
     assert table_position(spark, tmp_path) == 100
 
@@ -158,11 +156,11 @@ def test_a_batch_without_rows_names_no_log_and_is_nothing(spark: SparkSession, t
 def refused(spark: SparkSession, warehouse: Path, master: MemoryMaster, start: int, end: int) -> LogtwinError:
     """A batch after [0, 100) that must not become visible in any way."""
     session = RecordingSession()
-    opened(spark, warehouse, MASTER)(ranges(spark, 0, 100), 0)
+    opened(spark, warehouse, MASTER)(ranges(0, 100))
     replica = opened(spark, warehouse, master, session)
     files = data_files(warehouse)
     with pytest.raises(LogtwinError) as caught:
-        replica(ranges(spark, start, end, 500), 1)
+        replica(ranges(start, end, 500))
     assert session.promises == []
     assert table_position(spark, warehouse) == replica.position() == 100
     assert offsets(warehouse) == [0, 10]
@@ -219,7 +217,7 @@ def test_any_other_failure_of_a_task_is_a_defect_that_names_the_log(spark: Spark
 def test_splits_of_two_batches_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     replica = opened(spark, tmp_path, MASTER)
     with pytest.raises(CoverageError, match="several batches"):
-        replica(ranges(spark, 0, 100).union(ranges(spark, 0, 400)), 0)
+        replica(ranges(0, 100) + ranges(0, 400))
     assert offsets(tmp_path) == []
     assert data_files(tmp_path) == 0
 
@@ -235,8 +233,8 @@ def test_what_is_acknowledged_is_committed(spark: SparkSession, tmp_path: Path) 
 
     session = Checking()
     replica = opened(spark, tmp_path, MASTER, session)
-    replica(ranges(spark, 0, 500, 100), 0)
-    replica(ranges(spark, 500, 1000), 1)
+    replica(ranges(0, 500, 100))
+    replica(ranges(500, 1000))
     assert session.promises == [500, 1000]
 
 
@@ -262,7 +260,7 @@ def test_the_master_is_proven_when_the_session_has_given_way(spark: SparkSession
     master = Asked(MASTER.sizes)
     replica = opened(spark, tmp_path, master, session)
     replica.prove_master()  # of nothing there is no proof, and nobody connects
-    replica(ranges(spark, 0, 500), 0)
+    replica(ranges(0, 500))
     replica.prove_master()
     replica.prove_in_turn()  # the session's own
     assert seen == [True, False]
@@ -276,9 +274,9 @@ def killed_at(spark: SparkSession, warehouse: Path, step: Step, session: Recordi
             raise Killed
 
     replica = opened(spark, warehouse, MASTER, session, on_step=die)
-    replica(ranges(spark, 0, 500), 0)
+    replica(ranges(0, 500))
     with pytest.raises(Killed):
-        replica(ranges(spark, 500, 1000, 100), 1)
+        replica(ranges(500, 1000, 100))
 
 
 @pytest.mark.parametrize(
@@ -306,10 +304,10 @@ def test_a_crash_after_any_step_leaves_one_copy(
     position = replica.open()
     assert position == (500 if step is Step.FILES else 1000)
     if restart_at == "checkpoint":
-        replica(ranges(spark, 500, 1000, 100), 1)
+        replica(ranges(500, 1000, 100))
         assert session.promises[-1] == 1000
         position = Offset(1000)
-    replica(ranges(spark, position, 2000, 300), 2)
+    replica(ranges(position, 2000, 300))
     assert offsets(tmp_path) == STARTS
     assert session.promises[-1] == table_position(spark, tmp_path) == 2000
     check_ledger(tmp_path, 2000)
@@ -318,15 +316,15 @@ def test_a_crash_after_any_step_leaves_one_copy(
 def test_the_job_that_started_last_owns_the_log(spark: SparkSession, tmp_path: Path) -> None:
     sessions = RecordingSession(), RecordingSession()
     old = opened(spark, tmp_path, MASTER, sessions[0])
-    old(ranges(spark, 0, 500), 0)
+    old(ranges(0, 500))
     new = opened(spark, tmp_path, MASTER, sessions[1])
     with pytest.raises(TakenOver):
-        old(ranges(spark, 500, 1000), 1)
+        old(ranges(500, 1000))
     with pytest.raises(TakenOver):
         old.open()
-    new(ranges(spark, 500, 1500), 0)
+    new(ranges(500, 1500))
     with pytest.raises(TakenOver):
-        old(ranges(spark, 500, 1000), 1)
+        old(ranges(500, 1000))
     assert [session.promises for session in sessions] == [[500], [1500]]
     assert offsets(tmp_path) == [start for start in STARTS if start < 1500]
     check_ledger(tmp_path, 1500)
@@ -334,7 +332,7 @@ def test_the_job_that_started_last_owns_the_log(spark: SparkSession, tmp_path: P
 
 def test_a_replica_that_lost_its_log_finds_out_without_a_batch(spark: SparkSession, tmp_path: Path) -> None:
     old = opened(spark, tmp_path, MASTER)
-    old(ranges(spark, 0, 500), 0)
+    old(ranges(0, 500))
     assert old.lost() == {}
     new = opened(spark, tmp_path, MASTER)
     assert new.lost() == {}
@@ -363,12 +361,12 @@ def test_the_session_makes_way_while_the_tasks_read_and_only_then(spark: SparkSe
             seen.append("acknowledge")
 
     replica = opened(spark, tmp_path, MASTER, Watching(), on_step=lambda step: seen.append(step.value))
-    replica(ranges(spark, 0, 500), 0)
+    replica(ranges(0, 500))
     assert seen == ["reading", "read", "files", "commit", "acknowledge", "acknowledge", "ledger"]
     seen.clear()
     failing = opened(spark, tmp_path, Failing(SIZES), Watching())
     with pytest.raises(CorruptRecord):
-        failing(ranges(spark, 500, 1000), 1)
+        failing(ranges(500, 1000))
     assert seen == ["reading", "read"]
 
 
@@ -380,7 +378,7 @@ def test_received_is_what_is_proven_and_never_below_the_position(spark: SparkSes
 
     replica = opened(spark, tmp_path, MASTER, on_step=look)
     assert replica.received() is None
-    replica(ranges(spark, 0, 150), 0)
+    replica(ranges(0, 150))
     assert seen == [(None, 400), (400, 400), (400, 400), (400, 400)]
     assert opened(spark, tmp_path, MASTER).received() == 400
 
@@ -392,23 +390,23 @@ def test_a_job_that_starts_while_files_are_written_wins(spark: SparkSession, tmp
     def interfere(step: Step) -> None:
         if step is Step.FILES:
             newer.append(opened(spark, tmp_path, MASTER))
-            newer[0](ranges(spark, 0, 1000, 300), 0)
+            newer[0](ranges(0, 1000, 300))
 
     session = RecordingSession()
     old = opened(spark, tmp_path, MASTER, session, on_step=interfere)
     with pytest.raises(TakenOver):
-        old(ranges(spark, 0, 500), 0)
+        old(ranges(0, 500))
     assert session.promises == []
-    newer[0](ranges(spark, 1000, 2000), 1)
+    newer[0](ranges(1000, 2000))
     assert offsets(tmp_path) == STARTS
     check_ledger(tmp_path, 2000)
 
 
 def test_opening_again_goes_on(spark: SparkSession, tmp_path: Path) -> None:
     replica = opened(spark, tmp_path, MASTER)
-    replica(ranges(spark, 0, 500), 0)
+    replica(ranges(0, 500))
     assert replica.open() == 500
-    replica(ranges(spark, 500, 1000), 1)
+    replica(ranges(500, 1000))
     assert offsets(tmp_path) == [start for start in STARTS if start < 1000]
 
 
@@ -420,13 +418,9 @@ def test_a_replica_that_is_not_open_says_so(spark: SparkSession, tmp_path: Path)
 
 def test_an_error_leaves_foreach_batch_with_its_facts(spark: SparkSession, tmp_path: Path) -> None:
     """From the task through the report, the driver and py4j into the query's exception."""
-    folder = tmp_path / "ranges"
-    folder.mkdir()
-    row = dict(zip(RANGES_SCHEMA.names, ("rocketmq/broker-a", 0, 500, 0, 500, None), strict=True))
-    (folder / "0.json").write_text(json.dumps(row))
     replica = opened(spark, tmp_path / "warehouse", Failing(SIZES, error=CorruptRecord("bad checksum", offset=10)))
-    stream = spark.readStream.schema(spark_schema(RANGES_SCHEMA)).json(str(folder))
-    writer = stream.writeStream.foreachBatch(replica).trigger(availableNow=True)
+    stream = spark.readStream.format("rate").load()
+    writer = stream.writeStream.foreachBatch(lambda batch, number: replica(ranges(0, 500)))
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     with pytest.raises(StreamingQueryException) as caught:
         query.awaitTermination(60)
@@ -437,9 +431,9 @@ def test_an_error_leaves_foreach_batch_with_its_facts(spark: SparkSession, tmp_p
 
 def test_the_token_is_in_the_traceback(spark: SparkSession, tmp_path: Path) -> None:
     replica = opened(spark, tmp_path, MASTER)
-    replica(ranges(spark, 0, 500), 0)
+    replica(ranges(0, 500))
     with pytest.raises(Gap) as caught:
-        replica(ranges(spark, 1000, 1500), 1)
+        replica(ranges(1000, 1500))
     text = "".join(traceback.format_exception(caught.value))
     found: Any = find_error(text)
     assert found.facts() == caught.value.facts()
@@ -448,7 +442,7 @@ def test_the_token_is_in_the_traceback(spark: SparkSession, tmp_path: Path) -> N
 def test_each_step_is_timed(spark: SparkSession, tmp_path: Path) -> None:
     steps: list[Step] = []
     replica = opened(spark, tmp_path, MASTER, on_step=steps.append)
-    replica(ranges(spark, 0, 500), 0)
+    replica(ranges(0, 500))
     assert steps == list(Step)
     assert replica.last is not None
     assert list(replica.last.durations_s) == list(Step)

@@ -83,21 +83,21 @@ def test_a_commit_remembers_its_last_record_and_the_next_batch_is_read_from_ther
     spark: SparkSession, tmp_path: Path
 ) -> None:
     replica = opened(spark, tmp_path, MASTER)
-    replica(ranges(spark, 0, 450, 150), 0)
+    replica(ranges(0, 450, 150))
     link = state(spark, tmp_path).link
     assert link is not None
     assert link.range == span(410, 500)
     link.check(bytes_at(410))
-    replica(ranges(spark, 450, 1000, 200), 1)
+    replica(ranges(450, 1000, 200))
     assert offsets(tmp_path) == STARTS
 
 
 def test_a_log_rewritten_between_two_batches_commits_nothing_of_the_second(spark: SparkSession, tmp_path: Path) -> None:
     session = RecordingSession()
-    opened(spark, tmp_path, MASTER, session)(ranges(spark, 0, 500), 0)
+    opened(spark, tmp_path, MASTER, session)(ranges(0, 500))
     replica = opened(spark, tmp_path, Rewriting(SIZES, since=410), session)
     with pytest.raises(Rewritten) as caught:
-        replica(ranges(spark, 500, 1000, 100), 1)
+        replica(ranges(500, 1000, 100))
     assert (caught.value.log, caught.value.offset) == ("rocketmq/broker-a", 410)
     assert session.promises == [500]
     assert replica.position() == 500
@@ -106,12 +106,12 @@ def test_a_log_rewritten_between_two_batches_commits_nothing_of_the_second(spark
 
 
 def test_a_replica_of_an_older_version_gets_its_link_with_the_next_commit(spark: SparkSession, tmp_path: Path) -> None:
-    opened(spark, tmp_path, MASTER)(ranges(spark, 0, 500), 0)
+    opened(spark, tmp_path, MASTER)(ranges(0, 500))
     without_link = rewritten_state(spark, tmp_path, lambda values: values.pop("link"))
     assert without_link.link is None
     replica = opened(spark, tmp_path, MASTER)
     replica.prove_master()
-    replica(ranges(spark, 500, 1000), 1)
+    replica(ranges(500, 1000))
     assert state(spark, tmp_path).link is not None
     assert offsets(tmp_path) == STARTS
 
@@ -131,7 +131,7 @@ def rewritten_state(spark: SparkSession, warehouse: Path, change: Callable[[dict
 def test_damage_is_passed_and_every_byte_of_it_is_accounted_for(spark: SparkSession, tmp_path: Path) -> None:
     session = RecordingSession()
     replica = opened(spark, tmp_path, Damaged(SIZES, bad=(100, 410), gone=(600,)), session)
-    replica(ranges(spark, 0, 1000, 300), 0)
+    replica(ranges(0, 1000, 300))
     assert offsets(tmp_path) == [start for start in STARTS if start not in (100, 410, 600)]
     assert [(row["start"], row["end"]) for row in ledger(tmp_path)] == [(0, 100), (400, 410), (500, 600), (900, 1000)]
     kept = quarantine(tmp_path)
@@ -152,14 +152,14 @@ def test_damage_at_the_edges_of_batches(spark: SparkSession, tmp_path: Path) -> 
     """The first record, the last of a batch, a batch of nothing else, the one after it; and the log begins later."""
     master = Damaged(SIZES, bad=(100, 410, 500, 510))
     replica = opened(spark, tmp_path, master)
-    replica(ranges(spark, 100, 410), 0)
+    replica(ranges(100, 410))
     assert (state(spark, tmp_path).first, replica.position()) == (100, 410)
     assert held(spark, tmp_path).holes.ranges == (span(0, 400),)
-    replica(ranges(spark, 410, 450), 1)
+    replica(ranges(410, 450))
     assert (replica.position(), state(spark, tmp_path).link) == (500, None)
-    replica(ranges(spark, 450, 600), 2)
+    replica(ranges(450, 600))
     replica.prove_master()
-    replica(ranges(spark, 600, 1000), 3)
+    replica(ranges(600, 1000))
     assert offsets(tmp_path) == [400, 405, 600, 900, 905, 910]
     assert held(spark, tmp_path).holes.ranges == (span(0, 400), span(410, 600))
     assert b"".join(raw for _, _, raw in quarantine(tmp_path)) == b"".join(map(bytes_at, master.bad))
@@ -168,9 +168,9 @@ def test_damage_at_the_edges_of_batches(spark: SparkSession, tmp_path: Path) -> 
 def test_ordinary_commits_leave_the_holes_alone(spark: SparkSession, tmp_path: Path) -> None:
     """A backfill may be writing them."""
     replica = opened(spark, tmp_path, Damaged(SIZES, bad=(100,)))
-    replica(ranges(spark, 0, 500), 0)
+    replica(ranges(0, 500))
     holes: Holes = held(spark, tmp_path).holes
-    replica(ranges(spark, 500, 1000), 1)
+    replica(ranges(500, 1000))
     assert held(spark, tmp_path).holes == holes
 
 
@@ -182,7 +182,7 @@ def test_a_crash_after_any_step_leaves_one_copy_of_everything(spark: SparkSessio
 
     master = Damaged(SIZES, bad=(100,))
     with pytest.raises(Killed):
-        opened(spark, tmp_path, master, on_step=die)(ranges(spark, 0, 500, 200), 0)
+        opened(spark, tmp_path, master, on_step=die)(ranges(0, 500, 200))
     check_restart(spark, tmp_path, master)
 
 
@@ -208,13 +208,13 @@ def test_a_crash_around_each_of_what_follows_the_commit_leaves_one_copy(
     with monkeypatch.context() as patched:
         patched.setattr(kind, method, die)
         with pytest.raises(Killed):
-            replica(ranges(spark, 0, 500, 200), 0)
+            replica(ranges(0, 500, 200))
     check_restart(spark, tmp_path, master)
 
 
 def check_restart(spark: SparkSession, warehouse: Path, master: MemoryMaster) -> None:
     replica = opened(spark, warehouse, master)
-    replica(ranges(spark, replica.position() or 0, 1000), 1)
+    replica(ranges(replica.position() or 0, 1000))
     assert offsets(warehouse) == [start for start in STARTS if start != 100]
     assert [(start, end) for start, end, _ in quarantine(warehouse)] == [(100, 250), (250, 400)]
     assert incidents(spark, warehouse) == [("checksum_failure", span(100, 400), Action.QUARANTINED)]
@@ -238,10 +238,10 @@ def overtaken() -> Incident:
 
 
 def test_what_the_master_no_longer_holds_is_passed_in_a_commit_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
-    opened(spark, tmp_path, MASTER)(ranges(spark, 0, 500), 0)
+    opened(spark, tmp_path, MASTER)(ranges(0, 500))
     replica = opened(spark, tmp_path, Overtaken(SIZES, minimum=900))
     with pytest.raises(BelowMinimum):
-        replica(ranges(spark, 500, 1000), 1)
+        replica(ranges(500, 1000))
     replica.skip(overtaken())
     assert replica.position() == replica.received() == 900
     found = held(spark, tmp_path)
@@ -249,7 +249,7 @@ def test_what_the_master_no_longer_holds_is_passed_in_a_commit_of_its_own(spark:
     assert (found.state.offset, found.state.link) == (900, None)  # type: ignore[union-attr]
     assert incidents(spark, tmp_path) == [("below_minimum", span(500, 900), Action.SKIPPED)]
     replica.prove_master()
-    replica(ranges(spark, 900, 1000), 2)
+    replica(ranges(900, 1000))
     assert offsets(tmp_path) == [start for start in STARTS if not 500 <= start < 900]
 
 
@@ -257,7 +257,7 @@ def test_a_crash_after_the_commit_that_passes_leaves_one_incident(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replica = opened(spark, tmp_path, MASTER)
-    replica(ranges(spark, 0, 500), 0)
+    replica(ranges(0, 500))
 
     def die(*given: Any) -> None:
         raise Killed
@@ -272,10 +272,10 @@ def test_a_crash_after_the_commit_that_passes_leaves_one_incident(
 
 def test_only_the_owner_passes_anything_and_only_from_its_position(spark: SparkSession, tmp_path: Path) -> None:
     old = opened(spark, tmp_path, MASTER)
-    old(ranges(spark, 0, 400), 0)
+    old(ranges(0, 400))
     with pytest.raises(ValueError, match="does not begin at the position"):
         old.skip(overtaken())
-    old(ranges(spark, 400, 500), 1)
+    old(ranges(400, 500))
     opened(spark, tmp_path, MASTER)
     with pytest.raises(TakenOver):
         old.skip(overtaken())
@@ -287,7 +287,7 @@ def test_only_the_owner_passes_anything_and_only_from_its_position(spark: SparkS
 
 
 def test_a_log_with_a_pending_repair_is_left_to_the_repair(spark: SparkSession, tmp_path: Path) -> None:
-    opened(spark, tmp_path, MASTER)(ranges(spark, 0, 500), 0)
+    opened(spark, tmp_path, MASTER)(ranges(0, 500))
 
     def mark(values: dict[str, Any]) -> None:
         values["repair"] = {"to": 100, "epoch": 1}

@@ -6,15 +6,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from sinks.group import Group, Outcome
 from sinks.log_state import LogState, Writer
 from sinks.replica import Replica, begin_together, open_together
 from sinks.steps import Step
 from sinks.tables import KAFKA_LOG
-from sources.master import PlannedSplit, as_batch
+from sources.master import Planned, PlannedSplit
 from sources.master_topic import partition_log
 from sources.offsets import LogId, Offset, OffsetRange
 from tests.sinks.memory_partition import ORDERS, TOPIC_ID, MarkedSession, MemoryPartition
@@ -23,14 +22,13 @@ Batch = Mapping[int, tuple[int, int]]
 """A range of each partition, by number."""
 
 
-def frame(spark: SparkSession, batch: Batch, split: int = 10**9, *, topic: LogId = ORDERS) -> DataFrame:
+def planned(batch: Batch, split: int = 10**9, *, topic: LogId = ORDERS) -> list[Planned]:
     """`batch`, in splits of so many offsets."""
-    splits = [
+    return [
         PlannedSplit(str(partition_log(topic, number)), OffsetRange(Offset(start), Offset(end)), piece)
         for number, (start, end) in batch.items()
         for piece in OffsetRange(Offset(start), Offset(end)).in_pieces(split)
     ]
-    return spark.createDataFrame(pa.Table.from_batches([as_batch(splits)]))
 
 
 class Twin:
@@ -68,7 +66,7 @@ class Twin:
     def takes(self, batch: Batch, split: int = 10**9) -> dict[int, Outcome]:
         """What a batch does, by partition."""
         replicas = {str(one.log_id): one for one in self.replicas.values()}
-        outcomes = self.group.apply(frame(self._spark, batch, split, topic=self._topic), replicas)
+        outcomes = self.group.apply(planned(batch, split, topic=self._topic), replicas)
         return {int(log_id.rpartition("/")[2]): outcome for log_id, outcome in outcomes.items()}
 
     @property

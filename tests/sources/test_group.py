@@ -15,13 +15,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.streaming.query import StreamingQuery
 
+from pipeline.batch_plan import planned_in
 from sources import standing
 from sources.datasource import LogtwinDataSource, register
 from sources.errors import AboveMaximum, ConfigurationError, LogtwinError, SegmentError, find_error
 from sources.group import GroupOptions, GroupReader, GroupSource, logs_options
 from sources.group_offsets import GroupOffset
 from sources.lookout import LogLookout
-from sources.master import RANGES_SCHEMA, PlanFailed, Planned, PlannedSplit, from_row
+from sources.master import RANGES_SCHEMA, PlanFailed, Planned, PlannedSplit
 from sources.offsets import Offset
 from sources.options import EARLIEST, ReadOptions, parse_options
 from sources.standing import Place, Standing
@@ -61,9 +62,11 @@ def reader_of(given: dict[str, str]) -> GroupReader:
 def rows(reader: GroupReader, end: GroupOffset) -> list[Planned]:
     """The rows of the batch `end`, as its only task yields them, in one record batch."""
     (partition,) = reader.partitions(GroupOffset(0).to_json(), end.to_json())
-    (batch,) = reader.read(pickle.loads(pickle.dumps(partition)))  # noqa: S301 - our own
+    carried = pickle.loads(pickle.dumps(partition))  # noqa: S301 - our own
+    (batch,) = reader.read(carried)
     assert batch.schema == RANGES_SCHEMA
-    return [from_row(list(row.values())) for row in batch.to_pylist()]
+    assert [tuple(row.values()) for row in batch.to_pylist()] == [one.as_row() for one in carried.planned]
+    return list(carried.planned)
 
 
 # Offsets
@@ -225,7 +228,8 @@ class Stream:
 
     def _process(self, batch: DataFrame, batch_id: int) -> None:
         assert batch.rdd.getNumPartitions() == 1
-        planned = [from_row(list(row)) for row in batch.collect()]
+        planned = planned_in(batch)
+        assert [tuple(row) for row in batch.collect()] == [one.as_row() for one in planned]
         self.commit(planned)
         self.batches.append(planned)
 

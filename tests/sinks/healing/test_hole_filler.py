@@ -43,7 +43,7 @@ LINK = Link.of(span(410, 500), raw_bytes({"offset": 410, "size": 90}))
 def lake(spark: SparkSession, tmp_path: Path) -> Path:
     """[0, 500), a hole, [1000, 1500)."""
     replica = opened(spark, tmp_path, MASTER)
-    replica(ranges(spark, 0, 500), 0)
+    replica(ranges(0, 500))
     lost = Incident(
         condition=Condition.GAP,
         start=HOLE.start,
@@ -53,7 +53,7 @@ def lake(spark: SparkSession, tmp_path: Path) -> Path:
         detected_at=1,
     )
     replica.skip(lost)
-    replica(ranges(spark, 1000, 1500), 1)
+    replica(ranges(1000, 1500))
     return tmp_path
 
 

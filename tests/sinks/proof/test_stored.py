@@ -136,8 +136,8 @@ def test_parts_of_a_table_before_and_after_optimize(spark: SparkSession, tmp_pat
     other = MemoryMaster((100,) * 40, log_id=BROKER_B)
     for master in (MASTER, other):
         replica = opened(spark, tmp_path, master)
-        replica(ranges(spark, 0, 2000, split=1000, log_id=str(master.log_id)), 0)
-        replica(ranges(spark, 2000, 4000, log_id=str(master.log_id)), 1)
+        replica(ranges(0, 2000, split=1000, log_id=str(master.log_id)))
+        replica(ranges(2000, 4000, log_id=str(master.log_id)))
     table = KernelTable(spark, LOG.path(str(tmp_path)))
 
     def read(wanted: OffsetRange) -> tuple[int, pa.Table]:

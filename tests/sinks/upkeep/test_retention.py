@@ -99,7 +99,7 @@ def warehouse(spark: SparkSession, tmp_path: Path) -> Path:
     """A replica of 40 records in four commits of ten; a message is stored every 250 ms."""
     replica = opened(spark, tmp_path, MASTER)
     for count in range(0, 40, 10):
-        replica(ranges(spark, ENDS[count], ENDS[count + 10]), count)
+        replica(ranges(ENDS[count], ENDS[count + 10]))
     return tmp_path
 
 
@@ -148,7 +148,7 @@ def test_the_stream_goes_on_over_it(spark: SparkSession, warehouse: Path) -> Non
     replica = opened(spark, warehouse, MemoryMaster((*SIZES, 100, 100)))
     retention = Retention(spark, str(warehouse), BROKER_A)
     retention.apply(retention.plan(Keep(size_bytes=ENDS[40] - ENDS[10]), DAY_LATER), DAY_LATER)
-    replica(ranges(spark, ENDS[40], ENDS[40] + 200), 1)
+    replica(ranges(ENDS[40], ENDS[40] + 200))
     assert offsets(warehouse) == [*starts(10), ENDS[40], ENDS[40] + 100]
     assert replica.position() == ENDS[40] + 200
     assert deleted(warehouse) == [True, False, False, False, False]

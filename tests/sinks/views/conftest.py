@@ -59,7 +59,7 @@ def log_id(fixture_log: Fixture) -> str:
 def _fill(spark: SparkSession, warehouse: Path, fixture: Fixture) -> None:
     log_id = LOG_IDS[fixture.version]
     master = RocketMQLog(log_id=log_id, path=str(fixture.commitlog_path))
-    opened(spark, warehouse, master)(ranges(spark, 0, fixture.max_offset, 1 << 21, str(log_id)), 0)
+    opened(spark, warehouse, master)(ranges(0, fixture.max_offset, 1 << 21, str(log_id)))
     for kind, file in FILES.items():
         items = items_of(kind, (fixture.path / "config" / file).read_bytes())
         MetadataTable(spark, str(warehouse), log_id, kind).record(items, FETCHED)

@@ -86,7 +86,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     replica, versions = opened(spark, folder, MASTER), []
     offsets = MetadataTable(spark, str(folder), BROKER_A, CONSUMER_OFFSETS)
     for number in range(4):
-        replica(ranges(spark, 1000 * number, 1000 * number + 1000, 500), number)
+        replica(ranges(1000 * number, 1000 * number + 1000, 500))
         item = {"topic": "orders", "consumer_group": "cg", "queue_id": 0, "next_queue_offset": number + 1}
         offsets.record(pa.Table.from_pylist([item], schema=CONSUMER_OFFSETS.schema), datetime.now(UTC))
         versions.append(DeltaTable(LOG.path(str(folder))).version())
@@ -153,7 +153,7 @@ def test_each_point_has_its_version(spark: SparkSession, lake: Lake) -> None:
 def test_a_hole_that_was_filled_since_is_a_hole(spark: SparkSession, tmp_path: Path) -> None:
     hole = OffsetRange(Offset(1000), Offset(1500))
     replica = opened(spark, tmp_path, MASTER)
-    replica(ranges(spark, 0, 1000), 0)
+    replica(ranges(0, 1000))
     lost = Incident(
         condition=Condition.GAP,
         start=hole.start,
@@ -163,7 +163,7 @@ def test_a_hole_that_was_filled_since_is_a_hole(spark: SparkSession, tmp_path: P
         detected_at=1,
     )
     replica.skip(lost)
-    replica(ranges(spark, 1500, 2000), 1)
+    replica(ranges(1500, 2000))
     with pytest.raises(ReplicaError, match=r"the record before 1500, where .* lies, found \[1000, 1500\) is missing"):
         PastLog(spark, str(tmp_path), BROKER_A).offset_at(stored(12))
     filler = HoleFiller(spark, str(tmp_path), BROKER_A)
@@ -185,13 +185,13 @@ def _at(offset: int) -> dict[str, int]:
 def test_where_the_delta_log_was_cleaned_up_the_oldest_version_serves(spark: SparkSession, tmp_path: Path) -> None:
     replica = opened(spark, tmp_path, MASTER)
     for number in range(3):
-        replica(ranges(spark, 1000 * number, 1000 * number + 1000), number)
+        replica(ranges(1000 * number, 1000 * number + 1000))
     table = KernelTable(spark, LOG.path(str(tmp_path)))
     newest = table.existing()
     folder = LogFolder(table.path)
     assert table.checkpoint(newest)
     folder.remove(expired(folder.entries(), datetime.now(UTC) + timedelta(hours=1), folder.is_whole))
-    replica(ranges(spark, 3000, 4000), 3)
+    replica(ranges(3000, 4000))
     log = PastLog(spark, str(tmp_path), BROKER_A)
     shown = log.as_of(Offset(500))
     assert (shown.version, shown.is_first) == (newest.version, False)
@@ -203,7 +203,7 @@ def test_where_the_delta_log_was_cleaned_up_the_oldest_version_serves(spark: Spa
 def test_a_version_whose_files_are_vacuumed_does_not_serve(spark: SparkSession, tmp_path: Path) -> None:
     replica = opened(spark, tmp_path, MASTER)
     for number in range(2):
-        replica(ranges(spark, 1000 * number, 1000 * number + 1000), number)
+        replica(ranges(1000 * number, 1000 * number + 1000))
     before = DeltaTable(LOG.path(str(tmp_path)))
     spark.sql(f"OPTIMIZE delta.`{before.table_uri}`")
     assert PastLog(spark, str(tmp_path), BROKER_A).as_of(Offset(1500)).version == before.version()
@@ -217,7 +217,7 @@ def test_a_version_whose_files_are_vacuumed_does_not_serve(spark: SparkSession, 
 def test_a_point_is_one_of_the_present_history(spark: SparkSession, tmp_path: Path) -> None:
     replica = opened(spark, tmp_path, MASTER)
     for number in range(2):
-        replica(ranges(spark, 1000 * number, 1000 * number + 1000), number)
+        replica(ranges(1000 * number, 1000 * number + 1000))
     before = DeltaTable(LOG.path(str(tmp_path))).version()
     rewritten = Rewriting(SIZES, since=1200)
     Repair(spark, str(tmp_path), rewritten).run()
@@ -225,7 +225,7 @@ def test_a_point_is_one_of_the_present_history(spark: SparkSession, tmp_path: Pa
     assert log.as_of(Offset(1200)).version > before
     with pytest.raises(ReplicaError, match="has not come that far; expected an offset up to its position 1200"):
         log.as_of(Offset(1201))
-    opened(spark, tmp_path, rewritten)(ranges(spark, 1200, 2000), 0)
+    opened(spark, tmp_path, rewritten)(ranges(1200, 2000))
     again = PastLog(spark, str(tmp_path), BROKER_A)
     assert again.as_of(Offset(1200)).version == log.as_of(Offset(1200)).version < again.as_of(Offset(1201)).version
 

@@ -167,15 +167,15 @@ def write(lake: Path, spec: Any, schema: pa.Schema, rows: Iterator[dict[str, Any
 def test_a_replica_that_lost_deleted_and_was_repaired(spark: SparkSession, tmp_path: Path) -> None:
     sizes = (100,) * 40
     replica = opened(spark, tmp_path, MemoryMaster(sizes))
-    for number, start in enumerate((200, 600, 1500, 2000, 2500)):
+    for start in (200, 600, 1500, 2000, 2500):
         if start == 1500:
             found = incident(1000, 1500, State.OPEN, Action.SKIPPED).found
             replica.skip(found)
-        replica(ranges(spark, start, start + (400 if start < 1000 else 500)), number)
+        replica(ranges(start, start + (400 if start < 1000 else 500)))
     retention, later = Retention(spark, str(tmp_path), BROKER_A), datetime.now(UTC)
     retention.apply(retention.plan(Keep(size_bytes=1600), later), later)
     Repair(spark, str(tmp_path), Rewriting(sizes, since=2200)).run()
-    opened(spark, tmp_path, Rewriting(sizes, since=2200))(ranges(spark, 2200, 3000), 0)
+    opened(spark, tmp_path, Rewriting(sizes, since=2200))(ranges(2200, 3000))
     accounts = read_accounts(spark, str(tmp_path), BROKER_A)
     assert accounts is not None
     assert accounts.epoch == 1

@@ -37,7 +37,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ten records, in a folder whose name has to be quoted."""
     folder = tmp_path_factory.mktemp("lakes") / "o'brien's `lake` 100%"
     folder.mkdir()
-    opened(spark, folder, MASTER)(ranges(spark, 0, 1000), 0)
+    opened(spark, folder, MASTER)(ranges(0, 1000))
     return folder
 
 
@@ -61,11 +61,11 @@ def test_queries_see_what_is_committed_later_and_new_tables_after_the_next_call(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     replica = opened(spark, tmp_path, MASTER)
-    replica(ranges(spark, 0, 1000), 0)
+    replica(ranges(0, 1000))
     session = spark.newSession()
     register(session, str(tmp_path))
     assert rows(session, "log") == 10
-    replica(ranges(spark, 1000, 2000), 1)
+    replica(ranges(1000, 2000))
     IncidentsTable(spark, str(tmp_path), BROKER_A).record(0, [LOST])
     assert (rows(session, "log"), rows(session, "incidents")) == (20, 0)
     register(session, str(tmp_path))
@@ -107,7 +107,7 @@ def test_a_table_takes_the_place_of_its_empty_view_and_never_that_of_another_rep
     spark: SparkSession, lake: Path, tmp_path: Path, schema: str
 ) -> None:
     replica = opened(spark, tmp_path, MASTER)
-    replica(ranges(spark, 0, 1000), 0)
+    replica(ranges(0, 1000))
     session = spark.newSession()
     register(session, str(tmp_path))  # temporary views do not get in the way
     register(session, str(tmp_path), schema)
