@@ -77,9 +77,9 @@ def rebuild(
         bool,
         typer.Option("--zero-holes", help="write zeros where the replica has a hole; of a topic leave the offsets out"),
     ] = False,
-    without_epochs: Annotated[
+    with_epochs: Annotated[
         bool,
-        typer.Option("--without-epochs", help="of a topic: for a new one, whose leader epochs count from 0 again"),
+        typer.Option("--with-epochs", help="of a topic: its leader epochs, too, for the very topic that they are of"),
     ] = False,
 ) -> None:
     """Write the master's segment files out of the tables, each range proven by its checksum.
@@ -93,7 +93,7 @@ def rebuild(
 
     settings = configuration.load(config).only(log, str(config))
     spark = build_session(settings.spark, log_file=spark_log())
-    source = opened(spark, settings, log, with_epochs=not without_epochs)
+    source = opened(spark, settings, log, with_epochs=with_epochs)
     columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True) as progress:
         task = progress.add_task("", total=source.size_bytes)

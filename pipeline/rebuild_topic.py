@@ -54,7 +54,7 @@ class TopicRebuild:
     """
 
     def __init__(
-        self, spark: SparkSession, warehouse: str, log_ids: Sequence[LogId], *, with_epochs: bool = True
+        self, spark: SparkSession, warehouse: str, log_ids: Sequence[LogId], *, with_epochs: bool = False
     ) -> None:
         """Raises ConfigurationError where there is nothing of one, ReplicaError where tables contradict each other."""
         self._with_epochs = with_epochs

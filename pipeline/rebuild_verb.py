@@ -12,15 +12,15 @@ from sources.errors import ConfigurationError
 from sources.offsets import LogId
 
 
-def opened(spark: SparkSession, config: Config, log: str, *, with_epochs: bool = True) -> Rebuild:
+def opened(spark: SparkSession, config: Config, log: str, *, with_epochs: bool = False) -> Rebuild:
     """That of `log`, which `config` has: a log, a topic with all partitions that were replicated, or one of these.
 
     `with_epochs` as `pipeline.rebuild_topic.TopicRebuild` has it: only topics have any. Raises ConfigurationError where
     there is nothing to rebuild, or nothing that could be; ReplicaError.
     """
     if config.logs:
-        if not with_epochs:
-            raise ConfigurationError(f"{log} has no leader epochs", expected="--without-epochs of a topic alone")
+        if with_epochs:
+            raise ConfigurationError(f"{log} has no leader epochs", expected="--with-epochs of a topic alone")
         from pipeline.rebuild_commit_log import CommitLogRebuild
 
         return CommitLogRebuild(spark, config.warehouse, config.logs[0])

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from py4j.java_gateway import JavaPackage
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 
@@ -22,7 +23,7 @@ class JavaNames:
         return known
 
 
-def java_names(spark: SparkSession) -> Any:
+def java_names(spark: SparkSession | SparkContext) -> Any:
     """All of the JVM of `spark`, the same for everybody who asks."""
     return _names(cast(Any, spark._jvm))
 

@@ -25,11 +25,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any
 from urllib.parse import quote, unquote
 
 from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -170,6 +171,25 @@ class _OwnCommit:
     made_at_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class _OfSession:
+    """Objects of the JVM that all tables have. (Each had its own: a log of a job has fifteen tables.)"""
+
+    engine: Any
+    mapper: Any
+    list_class: Any
+
+
+@lru_cache(maxsize=1)
+def _of_session(context: SparkContext) -> _OfSession:
+    names = java_names(context)
+    return _OfSession(
+        names.io.delta.kernel.defaults.engine.DefaultEngine.create(context._jsc.hadoopConfiguration()),
+        names.com.fasterxml.jackson.databind.ObjectMapper(),
+        names.java.lang.Class.forName("java.util.ArrayList"),
+    )
+
+
 class KernelTable:
     """A Delta table at `path` (absolute, or a URI). Driver only; one thread at a time.
 
@@ -179,11 +199,9 @@ class KernelTable:
     def __init__(self, spark: SparkSession, path: str) -> None:
         check_one_place(spark, path)
         self.path = path
-        names = java_names(spark)
+        names, java = java_names(spark), _of_session(spark.sparkContext)
         self._kernel, self._java = names.io.delta.kernel, names.java
-        self._engine = self._kernel.defaults.engine.DefaultEngine.create(spark._jsc.hadoopConfiguration())
-        self._mapper = names.com.fasterxml.jackson.databind.ObjectMapper()
-        self._list_class = names.java.lang.Class.forName("java.util.ArrayList")
+        self._engine, self._mapper, self._list_class = java.engine, java.mapper, java.list_class
         self._versions = VersionFiles(spark, path)
         self._hooks: list[Any] = []
         self._own: _OwnCommit | None = None

@@ -36,11 +36,11 @@ def folder_name(log_id: LogId) -> str:
 class RebuiltPartition:
     """The files of one partition, whose log begins at `first`, written in order to a folder in the making.
 
-    `last_epoch` is the latest leader epoch in them, None as long as there is none; without `with_epochs` none has any.
+    `last_epoch` is the latest leader epoch in them, None as long as there is none. Only `with_epochs` they have any.
     """
 
     def __init__(
-        self, folder: RebuiltFolder, log_id: LogId, first: Offset, file_size_bytes: int, *, with_epochs: bool = True
+        self, folder: RebuiltFolder, log_id: LogId, first: Offset, file_size_bytes: int, *, with_epochs: bool = False
     ) -> None:
         self._folder = folder
         self._name = folder_name(log_id)

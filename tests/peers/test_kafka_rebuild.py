@@ -102,7 +102,7 @@ def _records(number: int) -> Iterator[Record]:
 def rebuild(spark: SparkSession, lake: Path, config: Config, to: Path) -> list[RebuiltTopicLog]:
     """All partitions, in files of 30 kB."""
     log_ids = [one.log_id for one in subjects(spark, config)]
-    return list(TopicRebuild(spark, str(lake), log_ids).write(to, 30_000, zero_holes=False))
+    return list(TopicRebuild(spark, str(lake), log_ids, with_epochs=True).write(to, 30_000, zero_holes=False))
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +194,7 @@ def test_a_topic_of_many_elections_goes_to_a_new_one_without_its_epochs(tmp_path
     """With them clients would be told that the log was cut: no leader of the new topic knows of epoch 57."""
     log_id, rows_written = LogId.parse("kafka/test/elected/0"), range(60)
     with RebuiltFolder(tmp_path / "to", OWN) as folder:
-        made = RebuiltPartition(folder, log_id, Offset(0), 10_000, with_epochs=False)
+        made = RebuiltPartition(folder, log_id, Offset(0), 10_000)
         for at in rows_written:
             made.write(records([row(at, value=bytes(500), leader_epoch=0 if at < 20 else 57)]))
         made.finish(Offset(65), 57)
@@ -235,24 +235,35 @@ def job(replica: Replica, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("log", "folders"),
-    [(f"kafka/test/{TOPIC}", {"mixed-0", "mixed-1", "mixed-2"}), (f"kafka/test/{TOPIC}/1", {"mixed-1"})],
+    ("log", "folders", "with_epochs"),
+    [
+        (f"kafka/test/{TOPIC}", {"mixed-0", "mixed-1", "mixed-2"}, True),
+        (f"kafka/test/{TOPIC}/1", {"mixed-1"}, True),
+        (f"kafka/test/{TOPIC}/1", {"mixed-1"}, False),
+    ],
 )
 def test_the_verb_takes_a_topic_or_a_partition_and_no_broker(
-    replica: Replica, rebuilt: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], log: str, folders: set[str]
+    replica: Replica,
+    rebuilt: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    log: str,
+    folders: set[str],
+    *,
+    with_epochs: bool,
 ) -> None:
     to = tmp_path / "logs"
     arguments = ["rebuild", "--config", str(job(replica, tmp_path)), "--log", log, "--to", str(to)]
     with pytest.raises(SystemExit) as ended:
-        main([*arguments, "--file-size-bytes", "30000"])
+        main([*arguments, "--file-size-bytes", "30000", *(["--with-epochs"] if with_epochs else [])])
     assert not ended.value.code
     assert {path.name for path in to.iterdir()} == folders
     for path in to.glob("*/*"):
-        assert path.read_bytes() == (rebuilt / path.relative_to(to)).read_bytes()
+        assert (path.read_bytes() == (rebuilt / path.relative_to(to)).read_bytes()) == with_epochs
     said = capsys.readouterr().out
     assert "kafka/test/mixed/1: " in said
     assert f"in {to}/mixed-1, the log from 25 to " in said
-    assert "; leader epochs up to " in said
+    assert ("; leader epochs up to " in said) == with_epochs
     with pytest.raises(SystemExit) as ended:
         main(arguments)  # what is there now is not overwritten
     assert ended.value.code == 2

@@ -26,7 +26,7 @@ def rebuilt(
 ) -> dict[str, bytes]:
     """The files of a log of one partition, by their offsets."""
     with RebuiltFolder(to, OWN) as folder:
-        files = RebuiltPartition(folder, ORDERS, Offset(first), size_bytes)
+        files = RebuiltPartition(folder, ORDERS, Offset(first), size_bytes, with_epochs=True)
         for one in rows:
             files.write(records([one]))
         files.finish(Offset(end), epoch)
@@ -78,9 +78,9 @@ def test_where_no_record_is_an_empty_batch_leads_to_the_end(tmp_path: Path, mark
     assert read_back(rebuilt(tmp_path / "to", rows, 0, 900, mark)) == (rows, 900, epoch)
 
 
-def test_epochs_are_left_out_where_they_are_not_wanted(tmp_path: Path) -> None:
+def test_epochs_are_left_out_unless_they_are_wanted(tmp_path: Path) -> None:
     with RebuiltFolder(tmp_path / "to", OWN) as folder:
-        files = RebuiltPartition(folder, ORDERS, Offset(0), 1 << 30, with_epochs=False)
+        files = RebuiltPartition(folder, ORDERS, Offset(0), 1 << 30)
         files.write(records([row(0, leader_epoch=3), row(1, leader_epoch=7)]))
         files.finish(Offset(5), 9)
         folder.finish()
