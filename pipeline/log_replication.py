@@ -50,7 +50,7 @@ class LogReplication(Replication):
         )
         self._options = options
         self._log: MasterLog = open_log(options)
-        self._watch = MasterWatch(self._log)
+        self._watch = MasterWatch(self._log, among=len(config.logs))
         self._session: Session = self._log.open_session(self._prove_master)
         self._replica = Replica(spark, config.warehouse, self._log, self._session, self._writer)
         self._losses = LossRecord(options.on_loss, self._mend if self._log.overrules else None)

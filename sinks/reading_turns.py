@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 
 from sources.errors import LogtwinError, MasterSilent
 
@@ -18,9 +18,9 @@ Turn = AbstractContextManager[None]
 
 def entered(turns: Sequence[Turn], within_s: float | None) -> list[Exception | None]:
     """Enter each; what kept one from that. None `within_s` waits for as long as each takes."""
-    asked = [_Asked(turn) for turn in turns]
+    asked = [None if isinstance(turn, nullcontext) else _Asked(turn) for turn in turns]  # nullcontext asks nobody
     ends_s = None if within_s is None else time.monotonic() + within_s
-    return [one.answer(ends_s, within_s) for one in asked]
+    return [None if one is None else one.answer(ends_s, within_s) for one in asked]
 
 
 def leave(turn: Turn, error: BaseException | None) -> None:

@@ -65,7 +65,8 @@ class Replica:
         self._positions = Positions(KernelTable(spark, path))
         self._bookkeeping = Bookkeeping(spark, self._warehouse)
         self._ledger = LedgerRows(spark, self._warehouse, master.log_id)
-        self._keyed_state = KeyedStateFollower(spark, self._warehouse, master)
+        makes_map = master.keyed_state is not None
+        self._keyed_state = KeyedStateFollower(spark, self._warehouse, master) if makes_map else None
         self._state: LogState | None = None
         self._received: Offset | None = None
         self._fruitless = 0  # attempts in a row that its master sent nothing for
@@ -239,7 +240,8 @@ class Replica:
 
     def follow(self) -> None:
         """Bring the map that the log makes to its position. Raises ReplicaError."""
-        self._keyed_state.follow()
+        if self._keyed_state is not None:
+            self._keyed_state.follow()
 
     def acknowledge_again(self) -> BatchResult:
         """A replay: the promise may have been lost with the job that made it."""

@@ -48,6 +48,15 @@ def test_it_asks_every_second_and_for_the_rest_every_half_minute() -> None:
     assert master.asked.count("look") == 60 / VIEW_EVERY_S
 
 
+@pytest.mark.parametrize(("among", "asked"), [(1, 60), (64, 60), (960, 4)])
+def test_one_of_very_many_is_asked_less_often(among: int, asked: int) -> None:
+    master = Growing((), held=[(0, 100)])
+    watch = MasterWatch(master, among=among)
+    for quarter in range(4 * 60):
+        watch.poll(Offset(100), 1000 + quarter / 4)
+    assert master.asked.count("bounds") == asked
+
+
 def test_nothing_is_known_before_it_is_asked() -> None:
     watch = MasterWatch(Growing((), held=[(0, 100)]))
     assert (watch.bounds, watch.role) == (None, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import pytest
 
@@ -46,6 +46,11 @@ def test_all_are_entered_and_what_keeps_one_from_it_is_its_own() -> None:
     failures = entered(turns, None)
     assert [type(failure) for failure in failures] == [type(None), MasterRefused, KeyError, type(None)]
     assert [one.seen for one in asked] == [["entered"], [], [], ["entered"]]
+
+
+def test_where_nobody_is_to_be_asked_no_thread_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading, "Thread", None)
+    assert entered([nullcontext(), nullcontext()], 0.0) == [None, None]
 
 
 def test_they_are_asked_side_by_side() -> None:
