@@ -77,6 +77,11 @@ class Cluster:
         with self._naming(connection.node_id, ASKING):
             return self._net.run(self._exchange, connection, request)
 
+    def is_whole(self) -> bool:
+        """Whether no connection has broken, as far as is known here."""
+        self._net.poll(timeout_ms=0)
+        return all(connection.connected for connection in self._connections.values())
+
     def _nodes(self, node_id: int | None) -> Sequence[int | str]:
         """The ids of those that may be asked, which of the configured servers are names. Addresses are always new."""
         if node_id is None:

@@ -1,6 +1,6 @@
 """A topic of a cluster as a master: what it holds now, its partitions as logs, and who is told how far a replica is.
 
-Picklable; connects in each call. Only a session keeps a connection.
+Picklable. Connections are kept between two calls (`sources.kafka.kept`), but not by it; a session has one of its own.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import Final, TypeVar
 from sources.errors import naming
 from sources.kafka.bounds import bounds, epoch_ends
 from sources.kafka.cleanup import is_compacted
-from sources.kafka.connection import Cluster, connected
+from sources.kafka.connection import Cluster
 from sources.kafka.epochs import check_history
 from sources.kafka.group import ConsumerGroup
 from sources.kafka.isolation import Isolation
+from sources.kafka.kept import kept
 from sources.kafka.leadership import check_same
 from sources.kafka.options import ReplicatedTopicOptions, TopicOptions
 from sources.kafka.partition import MIB, KafkaPartition
@@ -129,10 +130,10 @@ class KafkaTopic:
         )
 
     def _ask(self, question: Callable[[Cluster], T]) -> T:
-        """The answer to `question`, which is asked again over a new connection where a retry can help."""
+        """The answer to `question`, which is asked again over new connections where a retry can help."""
 
         def connect_and_ask() -> T:
-            with connected(self.settings) as cluster:
+            with kept(self.settings) as cluster:
                 return question(cluster)
 
         with naming(self.log_id):

@@ -53,8 +53,8 @@ class Play:
 
     def __call__(self, *answers: object) -> ScriptedCluster:
         cluster = ScriptedCluster(*answers)
-        for module in (leadership, topic_module):
-            self._monkeypatch.setattr(module, "connected", cluster.connected)
+        self._monkeypatch.setattr(leadership, "connected", cluster.connected)
+        self._monkeypatch.setattr(topic_module, "kept", cluster.connected)
         return cluster
 
 

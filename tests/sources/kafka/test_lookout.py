@@ -38,7 +38,7 @@ class Script:
 
     def __call__(self, *answers: object) -> ScriptedCluster:
         cluster = ScriptedCluster(*answers)
-        self._monkeypatch.setattr(topic_module, "connected", cluster.connected)
+        self._monkeypatch.setattr(topic_module, "kept", cluster.connected)
         return cluster
 
 

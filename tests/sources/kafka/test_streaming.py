@@ -43,7 +43,7 @@ class Readers:
         starts, ends = (offsets(*edge) for edge in zip(*held, strict=True))
         described = metadata(topic(leaders=[(1, 0)] * len(held), topic_id=topic_id))
         cluster = ScriptedCluster(described, starts, ends)
-        self._monkeypatch.setattr(topic_module, "connected", cluster.connected)
+        self._monkeypatch.setattr(topic_module, "kept", cluster.connected)
         return cluster
 
 

@@ -45,7 +45,7 @@ Script = Callable[..., ScriptedCluster]
 def script(monkeypatch: pytest.MonkeyPatch) -> Script:
     def play(*answers: Any) -> ScriptedCluster:
         cluster = ScriptedCluster(*answers)
-        monkeypatch.setattr(topic_module, "connected", cluster.connected)
+        monkeypatch.setattr(topic_module, "kept", cluster.connected)
         return cluster
 
     return play
