@@ -45,7 +45,9 @@ class Group:
     """Driver only; Spark calls it for one batch after the other. All logs are of `table`.
 
     `on_step` is called after each step: progress, and the tests' way to die there. `patience_s` is how long a batch of
-    several logs waits for a master that sends little or nothing; None for as long as each by itself would.
+    several logs waits for a master that sends little or nothing; None for as long as each by itself would. A log that
+    has a batch for itself has no longer where there are others: their bytes may come meanwhile, and what takes longer
+    is brought by itself (`Replica.bring`). Partitions cannot be: one that has a batch for itself has its time.
     """
 
     def __init__(
@@ -77,7 +79,8 @@ class Group:
             with part.owning():
                 part.begin(lost=part.replica.lost_in(self._positions, on))
         reading = _open(parts)
-        patience_s = self._patience_s if len(reading) > 1 else None
+        others_wait = len(reading) > 1 or (len(replicas) > 1 and self._table == LOG)
+        patience_s = self._patience_s if others_wait else None
         with _turns(reading, patience_s) as inside:
             self._read(inside, patience_s)
         for part in _open(parts):

@@ -46,8 +46,9 @@ def session(spark: SparkSession) -> Iterator[SparkSession]:
     sound = 0
     for _ in range(20):
         try:
-            spark.range(0, 8, 1, 8).mapInArrow(lambda batches: batches, "id bigint").collect()
-        except PySparkException:
+            spark.sparkContext.range(0, 8, 1, 8).map(str).collect()
+            spark.range(0, 8, 1, 8).mapInArrow(lambda batches: batches, "id bigint").collect()  # has workers of its own
+        except (PySparkException, Py4JError):
             sound = 0
         else:
             sound += 1

@@ -318,6 +318,19 @@ def test_who_is_alone_has_all_the_time_that_it_needs(spark: SparkSession, tmp_pa
     assert members.positions() == {"slow": 500}
 
 
+def test_who_has_a_batch_alone_has_no_longer_where_others_may_wait_for_the_next(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    masters: dict[str, MemoryMaster] = {
+        **sound("a", sizes=SIZES),
+        "slow": Slow(SIZES, log_id=named("slow"), bytes_per_s=1),
+    }
+    members = Members(spark, tmp_path, masters, patience_s=1.0)
+    members.apply(*splits("slow", 0, 500))
+    assert [type(error) for error in members.errors.values()] == [MasterSilent]
+    assert members.too_slow == ["slow"]
+
+
 def test_the_rows_of_a_batch_may_come_in_any_order(spark: SparkSession, tmp_path: Path) -> None:
     masters = sound("a", "b", sizes=SIZES)
     members = Members(spark, tmp_path, masters)
@@ -345,7 +358,10 @@ def test_a_record_that_takes_longer_than_a_batch_has_is_brought_alone(spark: Spa
     tables.assert_one_copy(slow, 400)
     assert tables.files_of_no_commit() == []
     assert members.too_slow == ["slow"]  # the time of a group may still be too short
-    members.apply(*splits("a", 500, 500), *splits("slow", 400, 500))
+    members.apply(*splits("slow", 400, 500))  # it has to send the last record once more, which takes too long
+    assert (replica.position(), members.too_slow) == (400, ["slow"])
+    replica.bring(span(400, 410))
+    members.apply(*splits("slow", 410, 500))
     assert (replica.position(), members.too_slow) == (500, [])
     tables.assert_one_copy(slow, 500)
 
