@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from pipeline.config import Config
 from pipeline.log_group import LogGroup
 from pipeline.log_replication import LogReplication
+from pipeline.many_files import prepare_for_many_files
 from pipeline.progress import ENDED, Phase, Progress
 from pipeline.replication import Replication
 from sinks.opening import Opening
@@ -60,6 +61,7 @@ class Job:
         take_over: bool = False,
         on_step: Callable[[Step], None] | None = None,
     ) -> None:
+        prepare_for_many_files(spark)
         self.available_now = available_now
         ways: _Ways = {"available_now": available_now, "take_over": take_over, "opening": Opening()}
         members: dict[TableSpec, list[Replication]] = {
