@@ -14,6 +14,7 @@ itself has it.
 from __future__ import annotations
 
 import logging
+from functools import cached_property
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -44,10 +45,21 @@ class KeyedStateFollower:
         self._warehouse = absolute(warehouse)
         self._log_id = master.log_id
         self._keyed = master.keyed_state
-        self._files = KernelTable(spark, log_table(master.log_id).path(self._warehouse))
-        self._log = LogTable(spark, log_table(master.log_id).path(self._warehouse), master.log_id)
-        self._map = KeyValues(spark, self._warehouse, master.log_id)
         self._is_ensured = False
+
+    # The tables are made with the first use: most logs make no map, and a job may have many.
+
+    @cached_property
+    def _files(self) -> KernelTable:
+        return KernelTable(self._spark, log_table(self._log_id).path(self._warehouse))
+
+    @cached_property
+    def _log(self) -> LogTable:
+        return LogTable(self._spark, self._files.path, self._log_id)
+
+    @cached_property
+    def _map(self) -> KeyValues:
+        return KeyValues(self._spark, self._warehouse, self._log_id)
 
     def follow(self) -> bool:
         """Bring the map to the log's position; whether it was elsewhere. The table is made with the first log's.

@@ -65,8 +65,7 @@ class Replica:
         self._positions = Positions(KernelTable(spark, path))
         self._bookkeeping = Bookkeeping(spark, self._warehouse)
         self._ledger = LedgerRows(spark, self._warehouse, master.log_id)
-        makes_map = master.keyed_state is not None
-        self._keyed_state = KeyedStateFollower(spark, self._warehouse, master) if makes_map else None
+        self._keyed_state = KeyedStateFollower(spark, self._warehouse, master)
         self._state: LogState | None = None
         self._received: Offset | None = None
         self._fruitless = 0  # attempts in a row that its master sent nothing for
@@ -240,8 +239,7 @@ class Replica:
 
     def follow(self) -> None:
         """Bring the map that the log makes to its position. Raises ReplicaError."""
-        if self._keyed_state is not None:
-            self._keyed_state.follow()
+        self._keyed_state.follow()
 
     def acknowledge_again(self) -> BatchResult:
         """A replay: the promise may have been lost with the job that made it."""
@@ -279,7 +277,7 @@ def open_together(replicas: Sequence[Replica]) -> None:
     tables = [one._table for one in replicas]
     positions, books = first._positions, first._bookkeeping
     _refuse_repairs(tables, positions.found(tables))
-    take = positions.claim if first._state is None else positions.held_by
+    take = positions.held_by if first.is_open else positions.claim
     states = take(tables, first._writer)
     _refuse_repairs(tables, states)
     books.check(states)

@@ -14,7 +14,8 @@ option                meaning
 ====================  ==============================================================================================
 
 A batch is one offset of Spark's (`sources.group_offsets`), planned from the positions that the job says, whatever the
-batch before it was; and one partition with one record batch of RANGES_SCHEMA, so that Spark runs one small task for it.
+batch before it was; and one partition, which holds what is planned. The job takes it from there; a task would read it
+as one record batch of RANGES_SCHEMA.
 ``latestOffset`` is a long poll: the trigger's interval is to be 0, the source says when a batch is worth beginning.
 
 What goes wrong with a log is a row, too, once: then the job has to take the log out of its standing, and to list it

@@ -77,7 +77,7 @@ RANGES_SCHEMA = pa.schema(
         _field("error", pa.string(), "null of a split; else why the log has none: `LogtwinError.token`, and no ranges"),
     ]
 )
-"""What is to be read, one row a split, and what kept a log from it: what the sink is handed instead of records."""
+"""What is to be read, one row a split, and what kept a log from it: the rows of a batch of many logs."""
 
 
 @dataclass(frozen=True, slots=True)

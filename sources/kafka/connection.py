@@ -50,7 +50,10 @@ def connected(settings: KafkaSettings) -> Iterator[Cluster]:
 
 
 class Cluster:
-    """Connections to the brokers of a cluster, made as they are needed, and anew where they broke. For one thread."""
+    """Connections to the brokers of a cluster, made as they are needed, and anew where they broke.
+
+    For one thread at a time.
+    """
 
     cluster_id: str
     """The cluster's own id, as its brokers say it."""
