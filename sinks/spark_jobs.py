@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -66,18 +65,11 @@ def run_shares(
     """
     if not shares:
         return []
-    with failing_as(facts):
-        made: list[Made] = spark.sparkContext.parallelize(shares, len(shares)).flatMap(work).collect()
-    return made
-
-
-@contextmanager
-def failing_as(facts: JobFacts) -> Iterator[None]:
-    """A Spark job that fails within raises what a task raised, as what it was, or else what `facts` say."""
     try:
-        yield
+        made: list[Made] = spark.sparkContext.parallelize(shares, len(shares)).flatMap(work).collect()
     except (PySparkException, Py4JError) as error:
         raise job_failure(error, facts) from error
+    return made
 
 
 def job_failure(error: Exception, facts: JobFacts) -> LogtwinError:
