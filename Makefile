@@ -7,6 +7,7 @@ STAMP := $(VENV)/.installed
 AIRFLOW := .venv-airflow
 WORKERS ?= 2
 MASTER ?= rocketmq
+WAREHOUSE ?= local
 CODE := sources sinks pipeline tests bench airflow_dags
 export LOGTWIN_CACHE ?= $(CURDIR)/.cache
 
@@ -38,8 +39,17 @@ browser-setup: ## install chromium, for the test of the report (fast when there 
 	{ test "$$(id -u)" = 0 && apt-get update && apt-get install --yes --no-install-recommends chromium; } > /dev/null 2>&1 \
 	  || echo "no chromium: the report's test in a browser will be skipped; on Debian: apt-get install chromium" >&2
 
-run: setup ## the demo: a master, messages, a live replica, queries, the proof (MASTER=dister or kafka; ARGS="--duration-s 20 --keep")
-	@$(BIN)/logtwin demo --master $(MASTER) $(ARGS)
+# npm may wait for ever for a registry that it cannot reach
+azurite-setup: ## install Azure's emulator, for the tests of a warehouse there (fast when it is there)
+	@test -e .azurite/.installed && exit; \
+	command -v npm > /dev/null || { echo "no npm: the tests on Azure's emulator will be skipped; install Node.js" >&2; exit; }; \
+	echo "installing Azurite (once, half a minute) …"; mkdir -p .azurite; \
+	limit=$$(command -v timeout); \
+	$${limit:+$$limit 180} npm install --prefix .azurite --no-save --no-audit --no-fund --loglevel http azurite@3.35.0 > .azurite/setup.log 2>&1 \
+	  && touch .azurite/.installed || { echo "no Azurite: the tests on Azure's emulator will be skipped" >&2; tail -n 5 .azurite/setup.log >&2; }
+
+run: setup ## the demo: a master, messages, a live replica, queries, the proof (MASTER=dister or kafka; WAREHOUSE=s3; ARGS="--duration-s 20 --keep")
+	@$(BIN)/logtwin demo --master $(MASTER) $(if $(filter local,$(WAREHOUSE)),,--warehouse $(WAREHOUSE)) $(ARGS)
 
 lint: setup ## format, lint, types, import contracts
 	$(BIN)/ruff format --check $(CODE)
@@ -51,7 +61,7 @@ format: setup ## write the format, fix what can be fixed
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix $(CODE)
 
-test: lint airflow-setup browser-setup ## everything that must hold: lint, then unit, Spark, real-broker and Airflow tests
+test: lint airflow-setup browser-setup azurite-setup ## everything that must hold: lint, then unit, Spark, real-broker and Airflow tests
 	$(BIN)/mypy --python-executable $(AIRFLOW)/bin/python --cache-dir .mypy_cache/airflow airflow_dags
 	$(BIN)/python -m pytest -m "not soak" -n $(WORKERS) --no-loadscope-reorder --durations=20 $(ARGS)
 

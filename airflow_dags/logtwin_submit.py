@@ -33,7 +33,8 @@ DEFAULTS: Mapping[str, Any] = {
 _NOT_SUBMITTED = ("config", "connection")
 
 _HOPELESS = (2, 4, 5)
-"""Exit codes that a retry does not change: the configuration, the log's bytes, the replica (``sources/errors.py``)."""
+"""Exit codes that a retry does not change: the configuration, the log's bytes, the replica (``sources/errors.py``).
+3 and 6, of a master and a storage, may pass."""
 
 COMMON: Mapping[str, Any] = {
     "tags": ["logtwin"],

@@ -54,7 +54,7 @@ TRIGGER = "1 second"  # logtwin's default, too
 TOPIC = "fresh"
 GOAL = Goal(most=0.7)
 _MIB = 1024 * 1024
-_LARGE_FILES: dict[str, str | int] = {"mappedFileSizeCommitLog": 256 * _MIB, "mappedFileSizeConsumeQueue": 6_000_000}
+LARGE_FILES: dict[str, str | int] = {"mappedFileSizeCommitLog": 256 * _MIB, "mappedFileSizeConsumeQueue": 6_000_000}
 _LEAST_RATE = 0.95
 _THERE_WITHIN_S = 60.0
 _LOOK_EVERY_S = 0.25
@@ -142,7 +142,7 @@ def _details(course: Course, ours: Contestant, against: Contestant, own_kafka: C
 
 
 def over_ha(spark: SparkSession, course: Course, folder: Path) -> Freshness:
-    with Broker(ROCKETMQ_VERSION, folder / "broker", _LARGE_FILES) as broker:
+    with Broker(ROCKETMQ_VERSION, folder / "broker", LARGE_FILES) as broker:
         server, lake = f"127.0.0.1:{broker.port}", folder / "lake"
         at = {"master": f"127.0.0.1:{broker.ha_port}", "remoting": server}
         with steady_load("rocketmq", server, TOPIC, course.seconds) as load:

@@ -32,6 +32,7 @@ from pipeline.config import Config
 from pipeline.own_process import own_process
 from pipeline.progress import Phase, Progress
 from pipeline.replicate import Job
+from sinks.steps import Step
 from sinks.tables import LOG
 from sources.registry import open_log
 from tests.resident import PROJECT, held_mib
@@ -90,9 +91,9 @@ class Running:
 
 
 @contextmanager
-def running(spark: SparkSession, config: Config) -> Iterator[Running]:
-    """The job of `config` while the `with` lasts; it stops between two batches."""
-    job = Job(spark, config, available_now=False)
+def running(spark: SparkSession, config: Config, on_step: Callable[[Step], None] | None = None) -> Iterator[Running]:
+    """The job of `config` while the `with` lasts; it stops between two batches. `on_step`: as `Job`."""
+    job = Job(spark, config, available_now=False, on_step=on_step)
     job.start()
     with ThreadPoolExecutor(1) as pool:
         end = pool.submit(job.run)

@@ -30,6 +30,7 @@ from bench.contest import Figure, Goal, Settings, by_turns
 from bench.payloads import FILE_BYTES, LOG_ID, rows, write_log
 from bench.peers import ON_CORES, plain_session
 from bench.ways import config_of, replicate, steady_records_per_s
+from pipeline.replicate import Job
 from sinks.tables import LOG
 from sources.offsets import Offset
 from sources.rocketmq.commitlog import HEAD
@@ -64,7 +65,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
         records = rows(master.commitlog, messages)
         started = time.perf_counter()
         with master:
-            _await_ready(master, names, end)
+            await_ready(master, names, end)
             print(f"the master has {end:,} bytes and took {time.perf_counter() - started:.0f} s over them", flush=True)
             started = time.perf_counter()
             with plain_session(settings.folder, ON_CORES) as spark:
@@ -93,7 +94,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
     )
 
 
-def _await_ready(master: Broker, names: NameServer, end: Offset) -> None:
+def await_ready(master: Broker, names: NameServer, end: Offset) -> None:
     """Until a slave can find it and it has nothing left to do. Raises SystemExit where it has not the log."""
     wait_until(lambda: knows(names, master), "the master at the name server")
     with Connection(master.port) as connection:
@@ -118,17 +119,11 @@ class _Contest:
     steps_s: dict[str, float] = field(default_factory=dict)  # of logtwin's last round, up to each step, of all batches
 
     def logtwin(self, number: int) -> float:
-        lake = self.settings.folder / f"lake-{number}"
-        addresses = {"master": f"127.0.0.1:{self.master.ha_port}", "remoting": f"127.0.0.1:{self.master.port}"}
-        log = {"id": str(LOG_ID), **addresses, "max_bytes_per_trigger": self.settings.scaled(BATCH_BYTES)}
         started = time.perf_counter()
-        job = replicate(self.spark, config_of(lake, logs=[log]))
+        speed, job = caught_up(self.spark, self.settings, f"lake-{number}", self.master, self.records, self.end)
         self.logtwin_s.append(time.perf_counter() - started)
         (done,) = job.progress()
         self.steps_s = {step.value: spent_s for step, spent_s in done.stage_s.items()} | {"batches": done.batches}
-        table = Path(LOG.path(str(lake)))
-        speed = steady_records_per_s(table, self.records, left_out=LEFT_OUT) * self.end / self.records
-        shutil.rmtree(lake)
         _say(number, "logtwin", speed, self.logtwin_s[-1])
         return speed
 
@@ -144,6 +139,19 @@ class _Contest:
         shutil.rmtree(home)
         _say(number, "the slave", speed, self.slave_s[-1])
         return speed
+
+
+def caught_up(
+    spark: SparkSession, settings: Settings, name: str, master: Broker, records: int, end: Offset
+) -> tuple[float, Job]:
+    """A replica of all that `master` has, which is deleted again: bytes/s behind its first commit, and its job."""
+    lake = settings.folder / name
+    addresses = {"master": f"127.0.0.1:{master.ha_port}", "remoting": f"127.0.0.1:{master.port}"}
+    log = {"id": str(LOG_ID), **addresses, "max_bytes_per_trigger": settings.scaled(BATCH_BYTES)}
+    job = replicate(spark, config_of(lake, logs=[log]))
+    speed = steady_records_per_s(Path(LOG.path(str(lake))), records, left_out=LEFT_OUT) * end / records
+    shutil.rmtree(lake)
+    return speed, job
 
 
 def _seed(slave: Broker, master: Broker) -> Offset:

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from bench.ways import CODEC
 from pipeline.kafka_broker import running_broker
 from pipeline.session import build_session
+from sinks.place import LOCAL, Place
 from tests.peers.spark_kafka import add_connector
 
 CORES = 2
@@ -19,10 +20,10 @@ ON_CORES = {"spark.master": f"local[{CORES}]"}
 
 
 @contextmanager
-def plain_session(folder: Path, properties: Mapping[str, str]) -> Iterator[SparkSession]:
-    """With `properties` over logtwin's own. What its JVM says is in `folder` while it lasts."""
+def plain_session(folder: Path, properties: Mapping[str, str], warehouse: Place = LOCAL) -> Iterator[SparkSession]:
+    """With `properties` over logtwin's own, for that `warehouse`. What its JVM says is in `folder` while it lasts."""
     log_file = folder / "spark.log"
-    spark = build_session(properties, name="bench", log_file=log_file)
+    spark = build_session(properties, warehouse=warehouse, name="bench", log_file=log_file)
     try:
         yield spark
     finally:

@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
+import pyarrow.fs as pafs
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -22,6 +24,7 @@ from pipeline.replicate import Job, OnPoll
 from sinks.files import ZSTD_LEVEL
 from sinks.java_names import java_names
 from sinks.kernel import KernelTable
+from sinks.place import open_folder
 from sinks.tables import KAFKA_LOG
 from sinks.warehouse import ensure_table
 
@@ -34,7 +37,7 @@ CODEC = {
 """For the session in which Spark writes: what logtwin's files have."""
 
 
-def config_of(lake: Path, *, metadata: bool = False, **lists: list[dict[str, Any]]) -> Config:
+def config_of(lake: Path | str, *, metadata: bool = False, **lists: list[dict[str, Any]]) -> Config:
     """`logs` or `topics` as in the configuration file, into `lake`; with `metadata` that is replicated, too."""
     return parse({"warehouse": str(lake), "metadata": {"enabled": metadata}, **lists}, where="bench")
 
@@ -111,19 +114,22 @@ def sparks_own_files(spark: SparkSession) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A commit that added rows."""
+    """A commit that added rows, in `files` of the table's folder."""
 
     at_ms: int
     rows: int
+    files: tuple[str, ...]
 
 
-def commits(table: Path) -> list[Added]:
+def commits(table: Path | str) -> list[Added]:
     """Those of the table in the folder `table` that added rows, in order, by its Delta log."""
-    found = (_added(path) for path in sorted(table.glob("_delta_log/*.json")))
+    filesystem, folder = open_folder(str(table))
+    there = filesystem.get_file_info(pafs.FileSelector(f"{folder}/_delta_log", allow_not_found=True))
+    found = (_added(filesystem, path) for path in sorted(one.path for one in there if one.path.endswith(".json")))
     return [one for one in found if one.rows]
 
 
-def steady_records_per_s(table: Path, records: int, *, left_out: int, end_left_out: int = 0) -> float:
+def steady_records_per_s(table: Path | str, records: int, *, left_out: int, end_left_out: int = 0) -> float:
     """Over the commits without the first `left_out` and, as `without_end`, the last `end_left_out`.
 
     Raises SystemExit where the table has not exactly `records`, or no commit is left.
@@ -147,7 +153,10 @@ def without_end(batches: Sequence[T], rows: Sequence[int], left_out: int) -> Seq
     return batches[: -left_out - is_rest]
 
 
-def _added(path: Path) -> Added:
-    actions = [json.loads(line) for line in path.read_text().splitlines()]
+def _added(filesystem: pafs.FileSystem, path: str) -> Added:
+    with filesystem.open_input_stream(path) as stream:
+        actions = [json.loads(line) for line in stream.readall().splitlines()]
     at_ms = next(one["commitInfo"]["timestamp"] for one in actions if "commitInfo" in one)
-    return Added(at_ms, sum(json.loads(one["add"]["stats"])["numRecords"] for one in actions if "add" in one))
+    adds = [one["add"] for one in actions if "add" in one]
+    rows = sum(json.loads(one["stats"])["numRecords"] for one in adds)
+    return Added(at_ms, rows, tuple(unquote(one["path"]) for one in adds))

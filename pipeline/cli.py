@@ -1,7 +1,8 @@
 """The command line: ``logtwin <verb>``, also ``python -m pipeline <verb>``.
 
 Results go to standard output, everything else to standard error. Exit codes: 0 done, 1 a defect, 2 configuration,
-3 master, 4 the log's bytes, 5 the replica (`sources.errors`); 130 after Ctrl-C before anything ran.
+3 master, 4 the log's bytes, 5 the replica, 6 the replica for now (`sources.errors`); 130 after Ctrl-C before
+anything ran.
 """
 
 from __future__ import annotations
@@ -67,13 +68,13 @@ def replicate(
     from pipeline.display import Display
     from pipeline.metrics import serving
     from pipeline.replicate import Job
-    from pipeline.session import build_session, spark_log
+    from pipeline.session import session_for
     from pipeline.signals import stop_by_signal
     from pipeline.warm_up import warm_up
 
     settings = configuration.load(config).with_logs(str(config))
     with serving(settings.metrics) as metrics:
-        spark = build_session(settings.spark, log_file=spark_log())
+        spark = session_for(settings)
         warm_up(spark)
         job = Job(spark, settings, available_now=available_now, take_over=take_over)
         with stop_by_signal(job.request_stop), Display(err) as display:
@@ -102,11 +103,11 @@ def status(
     Which job runs, what it has received, committed and acknowledged, how far it lags, and what is left until the master
     deletes what is not replicated.
     """
-    from pipeline.session import build_session, spark_log
+    from pipeline.session import session_for
     from pipeline.status import log_statuses, status_blocks
 
     settings = configuration.load(config).with_logs(str(config))
-    spark = build_session(settings.spark, log_file=spark_log())
+    spark = session_for(settings)
     statuses = log_statuses(spark, settings)
     if settings.topics:
         # Here, so that nobody without topics need import what speaks to Kafka.
@@ -219,7 +220,7 @@ def demo(
     duration_s: Annotated[float | None, typer.Option(help="how long messages are sent")] = None,
     rate_per_s: Annotated[float | None, typer.Option(help="messages a second, 0 for as fast as possible")] = None,
     seed: Annotated[int | None, typer.Option(help="the same seed sends the same messages")] = None,
-    warehouse: Annotated[str | None, typer.Option(help="folder of the tables")] = None,
+    warehouse: Annotated[str | None, typer.Option(help="folder of the tables; s3 is a server of its own")] = None,
     store: Annotated[str | None, typer.Option(help="folder of the master's commit log")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="go on until Ctrl-C")] = False,
     master: Annotated[Literal["rocketmq", "dister", "kafka"], typer.Option(help="the kind of master")] = "rocketmq",
@@ -228,6 +229,8 @@ def demo(
 
     Starts a master, sends it messages, replicates them live, then queries the tables. Run again, it goes on.
     """
+    from pipeline.demo_warehouse import demo_warehouse
+
     settings = _load(config)
     settings = settings.model_copy(
         update={
@@ -244,7 +247,8 @@ def demo(
         from pipeline.demo_dister import run_dister_demo as show
     else:
         from pipeline.demo import run_demo as show
-    show(settings, out, keep=keep)
+    with demo_warehouse(settings, out) as settled:
+        show(settled, out, keep=keep)
 
 
 def _place(one: Progress) -> str:

@@ -26,9 +26,9 @@ def report(
     One HTML file that needs no network, for any browser, phones too.
     """
     from pipeline.report.made import check_folder, write_report
-    from pipeline.session import build_session, spark_log
+    from pipeline.session import session_for
 
     settings = configuration.load(config).with_logs(str(config))
     check_folder(output)
-    write_report(build_session(settings.spark, log_file=spark_log()), settings, output)
+    write_report(session_for(settings), settings, output)
     out.print(str(output), markup=False, highlight=False, soft_wrap=True)

@@ -89,10 +89,10 @@ def rebuild(
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
     from pipeline.rebuild_verb import opened
-    from pipeline.session import build_session, spark_log
+    from pipeline.session import session_for
 
     settings = configuration.load(config).only(log, str(config))
-    spark = build_session(settings.spark, log_file=spark_log())
+    spark = session_for(settings)
     source = opened(spark, settings, log, with_epochs=with_epochs)
     columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True) as progress:
@@ -147,12 +147,12 @@ def maintain(
     deletes the oldest records where it is told how much to keep.
     """
     from pipeline.maintain import Maintenance, check_horizon, step_table
-    from pipeline.session import build_session, spark_log
+    from pipeline.session import session_for
 
     given = {"keep_days": keep_days, "keep_gb": keep_gb, "vacuum_hours": vacuum_hours}
     settings = configuration.load(config).only(log, str(config)).maintained_with(given, str(config))
     check_horizon(settings.maintain, no_job_runs=no_job_runs)
-    spark = build_session(settings.spark, log_file=spark_log())
+    spark = session_for(settings)
     steps = list(Maintenance(spark, settings, dry_run=dry_run).run())
     if as_json:
         out.print_json(json.dumps({"dry_run": dry_run, "steps": [one.as_json() for one in steps]}))
@@ -171,10 +171,10 @@ def coverage(
     Fails where ranges overlap, or are missing and nothing says why.
     """
     from pipeline.coverage import coverage_blocks, coverages
-    from pipeline.session import build_session, spark_log
+    from pipeline.session import session_for
 
     settings = configuration.load(config).only(log, str(config))
-    found = coverages(build_session(settings.spark, log_file=spark_log()), settings)
+    found = coverages(session_for(settings), settings)
     if as_json:
         out.print_json(json.dumps({"logs": [one.as_json() for one in found]}))
     else:
@@ -205,13 +205,13 @@ def backfill(
     is replicated.
     """
     from pipeline.backfill import result_lines, run_backfill
-    from pipeline.session import build_session, spark_log
+    from pipeline.session import session_for
     from pipeline.subjects import subjects
     from pipeline.wanted import Wanted
 
     wanted = Wanted.parse(start, end)
     settings = configuration.load(config).only(log, str(config))
-    spark = build_session(settings.spark, log_file=spark_log())
+    spark = session_for(settings)
     results = [
         run_backfill(spark, settings, one, wanted, path=path, dry_run=dry_run) for one in subjects(spark, settings, log)
     ]

@@ -24,6 +24,7 @@ from pydantic import (
 
 from pipeline.topics_config import TopicsConfig, existing_topics, expanded
 from sinks.place import placed
+from sinks.storage import Storage
 from sources.errors import ConfigurationError
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.offsets import LogId
@@ -151,6 +152,7 @@ class Config(BaseModel):
     topics: tuple[TopicsConfig, ...] = Field(
         (), description="Kafka's topics to replicate: one streaming query and one commit for all their partitions"
     )
+    storage: Storage = Storage()
     metadata: MetadataConfig = MetadataConfig()
     metrics: MetricsConfig = MetricsConfig()
     maintain: MaintainConfig = MaintainConfig()
@@ -203,6 +205,7 @@ class Config(BaseModel):
 
 
 _SECTIONS: dict[str, type[BaseModel]] = {
+    "storage": Storage,
     "metadata": MetadataConfig,
     "metrics": MetricsConfig,
     "maintain": MaintainConfig,

@@ -28,6 +28,7 @@ from sinks.proof.completeness import Accounts, Completeness, Missing, Reason, St
 from sinks.proof.whole_ledger import Owed, read_ledger
 from sinks.tables import LOG, log_table
 from sinks.warehouse import absolute
+from sources.epochs import Epoch, Epochs
 from sources.errors import CoverageError, ReplicaError
 from sources.offsets import LogId, Offset, OffsetRange, Position
 
@@ -41,6 +42,7 @@ class LogCoverage:
     log_id: LogId
     epoch: int
     complete: Completeness | None
+    elections: Epochs = ()
 
     @property
     def problem(self) -> CoverageError | None:
@@ -56,6 +58,7 @@ class LogCoverage:
             "whole": [] if found is None else [_stretch_json(one) for one in found.whole],
             "missing": [] if found is None else [_missing_json(one) for one in found.missing],
             "overlaps": [] if found is None else [_range_json(one) for one in found.overlaps],
+            "elections": [_election_json(one) for one in self.elections],
             "problem": None if problem is None else str(problem),
         }
 
@@ -73,7 +76,8 @@ def _coverage(spark: SparkSession, warehouse: str, log_id: LogId, *, has_table: 
     accounts = read_accounts(spark, warehouse, log_id) if has_table else None
     if accounts is None:
         return LogCoverage(log_id=log_id, epoch=0, complete=None)
-    return LogCoverage(log_id=log_id, epoch=accounts.epoch, complete=Completeness.of(accounts))
+    complete = Completeness.of(accounts)
+    return LogCoverage(log_id=log_id, epoch=accounts.epoch, complete=complete, elections=accounts.elections)
 
 
 def _topic_coverages(spark: SparkSession, warehouse: str, topic: HeldTopic) -> list[LogCoverage]:
@@ -138,6 +142,7 @@ def _accounts(spark: SparkSession, warehouse: str, log_id: LogId, held: Held) ->
         holes=held.holes,
         ledger=read_ledger(spark, warehouse, log_id, owed),
         incidents=_incidents(spark, warehouse, log_id, state.epoch, state.incidents),
+        elections=state.epochs,
     )
 
 
@@ -147,6 +152,10 @@ def _range_json(one: OffsetRange) -> dict[str, Any]:
 
 def _stretch_json(one: Stretch) -> dict[str, Any]:
     return {**_range_json(one.range), "first_stored": _iso(one.first_us), "last_stored": _iso(one.last_us)}
+
+
+def _election_json(one: Epoch) -> dict[str, Any]:
+    return {"number": one.number, "start": one.start, "master": one.master, "since": _iso(one.since_us)}
 
 
 def _missing_json(one: Missing) -> dict[str, Any]:
@@ -192,6 +201,8 @@ def _lines(one: LogCoverage) -> Iterator[tuple[str, str]]:
     for overlap in one.complete.overlaps:
         yield "overlap", _from_to(one.log_id, overlap)
     yield "position", number(one.complete.position) + (f", epoch {one.epoch}" if one.epoch else "")
+    for last in one.elections[-1:]:
+        yield "elected", f"{last.master or 'a master'}, election {last.number}, from {number(last.start)} on"
 
 
 def _from_to(log_id: LogId, one: OffsetRange) -> str:

@@ -20,15 +20,16 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from pipeline.config import Config, EmbeddedMasterConfig, WorkloadConfig, parse
+from pipeline.config import Config, EmbeddedMasterConfig, WorkloadConfig
 from pipeline.console import err
 from pipeline.coverage import coverage_blocks, coverages
+from pipeline.demo_warehouse import demo_job
 from pipeline.display import Display, duration, number, size
 from pipeline.embedded import READY
 from pipeline.own_process import own_process
 from pipeline.progress import Progress
 from pipeline.replicate import Job
-from pipeline.session import build_session, spark_log
+from pipeline.session import session_for
 from pipeline.signals import stop_by_signal
 from pipeline.subjects import OneLog
 from pipeline.verification.summary import lines
@@ -70,16 +71,9 @@ def run_demo(settings: Config, console: Console, *, keep: bool) -> None:
     """Run it; ends by itself once everything sent is committed, with `keep` at Ctrl-C. Raises LogtwinError."""
     with _master_process(settings.embedded_master) as master:
         console.print(f"master: HA {master.ha}, remoting {master.remoting}, store {settings.embedded_master.store}")
-        config = parse(
-            {
-                "warehouse": settings.warehouse,
-                "spark": dict(settings.spark),
-                "logs": [{"id": LOG_ID, "master": master.ha, "remoting": master.remoting}],
-            },
-            where="demo",
-        )
+        config = demo_job(settings, logs=[{"id": LOG_ID, "master": master.ha, "remoting": master.remoting}])
         console.print("starting Spark …")
-        spark = build_session(config.spark, name="logtwin demo", log_file=spark_log())
+        spark = session_for(config, "logtwin demo")
         warm_up(spark)
         job = Job(spark, config, available_now=False)
         job.start()
@@ -89,8 +83,6 @@ def run_demo(settings: Config, console: Console, *, keep: bool) -> None:
         _summary(console, job.progress()[0], outcome)
         show_queries(console, spark, config.warehouse, QUERIES)
         show_proof(console, spark, config)
-        console.print(f"\ntables: {config.warehouse}; run it again and they grow from where they end", soft_wrap=True)
-        console.print("ask them: logtwin sql, docs/sql.md says how and what", soft_wrap=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,14 +20,15 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from pipeline.config import Config, WorkloadConfig, parse
+from pipeline.config import Config, WorkloadConfig
 from pipeline.console import err
 from pipeline.demo import pace, show_proof, show_queries
+from pipeline.demo_warehouse import demo_job
 from pipeline.display import Display, number
 from pipeline.own_process import own_process
 from pipeline.progress import Progress
 from pipeline.replicate import Job
-from pipeline.session import build_session, spark_log
+from pipeline.session import session_for
 from pipeline.signals import stop_by_signal
 from pipeline.warm_up import warm_up
 from sources.dister.leader import EmbeddedLeader
@@ -65,10 +66,9 @@ def run_dister_demo(settings: Config, console: Console, *, keep: bool) -> None:
     _prepare(folder)
     console.print(f"leader: group {GROUP}, entry log and services in {folder}", soft_wrap=True)
     log = {"id": LOG_ID, "path": str(folder), "peers": str(folder / PEERS_FILE)}
-    given = {"warehouse": settings.warehouse, "spark": dict(settings.spark), "logs": [log]}
-    config = parse({**given, "metadata": {"first_after_s": 1.0}}, where="demo")
+    config = demo_job(settings, logs=[log], metadata={"first_after_s": 1.0})
     console.print("starting Spark …")
-    spark = build_session(config.spark, name="logtwin demo", log_file=spark_log())
+    spark = session_for(config, "logtwin demo")
     warm_up(spark)
     job = Job(spark, config, available_now=False)
     job.start()
@@ -77,7 +77,6 @@ def run_dister_demo(settings: Config, console: Console, *, keep: bool) -> None:
     _summary(console, job.progress()[0], outcome)
     show_queries(console, spark, config.warehouse, QUERIES)
     show_proof(console, spark, config)
-    console.print(f"\ntables: {config.warehouse}; run it again and they grow from where they end", soft_wrap=True)
 
 
 def _prepare(folder: Path) -> None:

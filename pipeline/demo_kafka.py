@@ -22,17 +22,18 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from pipeline.config import Config, WorkloadConfig, parse
+from pipeline.config import Config, WorkloadConfig
 from pipeline.console import err
 from pipeline.coverage import coverage_blocks, coverages
 from pipeline.demo import pace, show_queries
+from pipeline.demo_warehouse import demo_job
 from pipeline.display import Display, number
 from pipeline.kafka_broker import VERSION, running_broker
 from pipeline.kafka_counts import PartitionCounts, partition_counts
 from pipeline.own_process import own_process
 from pipeline.progress import Progress
 from pipeline.replicate import Job
-from pipeline.session import build_session, spark_log
+from pipeline.session import session_for
 from pipeline.signals import stop_by_signal
 from pipeline.topics_held import held_topics
 from pipeline.warm_up import warm_up
@@ -70,10 +71,9 @@ def run_kafka_demo(settings: Config, console: Console, *, keep: bool) -> None:
     with running_broker(home) as server:
         console.print(f"broker: {server}, store {home}", soft_wrap=True)
         _make_topic(server)
-        topics = [{"id": LOG_ID, "servers": server}]
-        config = parse({"warehouse": settings.warehouse, "spark": dict(settings.spark), "topics": topics}, where="demo")
+        config = demo_job(settings, topics=[{"id": LOG_ID, "servers": server}])
         console.print("starting Spark …")
-        spark = build_session(config.spark, name="logtwin demo", log_file=spark_log())
+        spark = session_for(config, "logtwin demo")
         warm_up(spark)
         job = Job(spark, config, available_now=False)
         job.start()
@@ -83,8 +83,6 @@ def run_kafka_demo(settings: Config, console: Console, *, keep: bool) -> None:
         _summary(console, job.progress()[0], outcome)
         show_queries(console, spark, config.warehouse, QUERIES)
         _show_proof(console, spark, config, options)
-        console.print(f"\ntables: {config.warehouse}; run it again and they grow from where they end", soft_wrap=True)
-        console.print("ask them: logtwin sql, docs/sql.md says how and what", soft_wrap=True)
 
 
 def _make_topic(server: str) -> None:

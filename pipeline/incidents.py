@@ -19,7 +19,7 @@ from rich.text import Text
 
 from pipeline.config import Config
 from pipeline.display import extent, moment, number
-from pipeline.session import build_session, spark_log
+from pipeline.session import session_for
 from sinks.incidents import IncidentRow, IncidentsTable, State, logs_with_incidents
 from sinks.position import LogTable
 from sinks.quarantined import Quarantined, quarantined
@@ -71,7 +71,7 @@ class Incidents:
 
     @classmethod
     def opened(cls, config: Config, where: str) -> Incidents:
-        return cls(build_session(config.spark, log_file=spark_log()), config, where)
+        return cls(session_for(config), config, where)
 
     def all(self) -> list[Listed]:
         """Log by log, each in the order of its offsets."""

@@ -23,7 +23,8 @@ from pipeline.replication import Replication
 from sinks.opening import Opening
 from sinks.replica import Replica
 from sources.bounds import check_within
-from sources.errors import LogtwinError
+from sources.errors import FailedOver, LogtwinError
+from sources.loss import Way, condition_of
 from sources.master import MasterLog, Session
 from sources.metadata import Fetched
 from sources.offsets import Offset, OffsetRange
@@ -53,7 +54,7 @@ class LogReplication(Replication):
         self._watch = MasterWatch(self._log, among=len(config.logs))
         self._session: Session = self._log.open_session(self._prove_master)
         self._replica = Replica(spark, config.warehouse, self._log, self._session, self._writer)
-        self._losses = LossRecord(options.on_loss, self._mend if self._log.overrules else None)
+        self._losses = LossRecord(options.on_loss, self._mend, overrules=self._log.overrules)
         self._other_master: LogtwinError | None = None  # what a connection of the session has found
 
     @property
@@ -80,6 +81,8 @@ class LogReplication(Replication):
             role=self._log.role,
             master=self._log.place,
             master_role=self._watch.role,
+            master_epoch=self._watch.epoch,
+            confirmed=self._watch.confirmed,
             received=received,
             position=position,
             session=session,
@@ -136,13 +139,28 @@ class LogReplication(Replication):
             raise
 
     def _meet(self, error: LogtwinError) -> bool:
-        return self._losses.meet(error, LostLog(self._replica, self._watch, self._position()))
+        return self._losses.meet(self._by_epochs(error), LostLog(self._replica, self._watch, self._position()))
+
+    def _by_epochs(self, error: LogtwinError) -> LogtwinError:
+        """`error`, or the fail-over that is behind it. Raises what keeps the master from answering."""
+        condition, state = condition_of(error), self._replica.state
+        if condition is None or condition.way is not Way.REPAIR or isinstance(error, FailedOver) or state is None:
+            return error
+        parted = self._log.continuing(state.known).parting()
+        return error if parted is None else parted.error().at(self._log_id)
 
     def _explained(self, error: LogtwinError) -> LogtwinError:
         return explained(error, self._options.on_loss, self._position())
 
     def _mend(self) -> None:
-        mend(self._spark, self._config.warehouse, self._log, self._writer, is_owner=self._is_open)
+        """In a session promises never fall, so it ends before that, and another one begins."""
+        self._session.close()
+        try:
+            mend(self._spark, self._config.warehouse, self._log, self._writer, is_owner=self._is_open)
+        finally:
+            self._session = self._log.open_session(self._prove_master)
+            self._replica.speak_through(self._session)
+            self._other_master = None
 
     def _fetch(self) -> Iterable[Fetched]:
         return self._log.metadata()

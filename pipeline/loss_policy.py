@@ -8,7 +8,7 @@
     record      Way.REPAIR                           stops, and says so in table incidents
     record      any other                            stops: damage that a reader can pass never comes here as an error
     either      Way.REPAIR, of a master that         goes back to what both share, and on from there; but an empty
-                overrules                            master (recreated) has to be accepted by a person
+                overrules; failed_over               master (recreated) has to be accepted by a person
 
 A repair that was begun and not done is taken to its end, too, where the master overrules.
 
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sources.errors import LogtwinError, RepairPending, ReplicaError, error_from
+from sources.errors import LogtwinError, RepairPending, ReplicaError, WayBackPending, error_from
 from sources.loss import Condition, OnLoss, Way, condition_of
 from sources.offsets import Offset, OffsetRange
 
@@ -62,9 +62,10 @@ def decide(
 ) -> Stop | Skip | StopAndReport | Mend:
     """What to do about `error`, which ended a log at `position`; `bounds` is what its master holds now, if known.
 
-    `overrules` is the master's (`MasterLog.overrules`).
+    `overrules` is the master's (`MasterLog.overrules`). One that was elected does, by the rule of its group.
     """
     condition = condition_of(error)
+    overrules = overrules or condition is Condition.FAILED_OVER or isinstance(error, WayBackPending)
     if overrules and (isinstance(error, RepairPending) or (position is not None and _is_mended(condition))):
         return Mend()
     if condition is None or on_loss == "fail" or position is None:

@@ -56,12 +56,13 @@ class LossRecord:
     """Of one log or topic, in one run.
 
     `counts`: condition -> how many incidents this run recorded, mended or stopped at.
-    `mend` takes the replica back to its master; None where the master does not overrule.
+    `mend` takes the replica back to its master, where this `overrules` or an election does; None where none can.
     """
 
-    def __init__(self, on_loss: OnLoss, mend: Callable[[], None] | None = None) -> None:
+    def __init__(self, on_loss: OnLoss, mend: Callable[[], None] | None = None, *, overrules: bool = False) -> None:
         self._on_loss = on_loss
         self._mend = mend
+        self._overrules = overrules
         self.counts: Mapping[str, int] = {}
 
     def count(self, conditions: Iterable[Condition]) -> None:
@@ -76,7 +77,7 @@ class LossRecord:
         """
         condition = condition_of(error)
         bounds = lost.bounds() if condition is not None and self._on_loss == "record" else None
-        decision = decide(self._on_loss, error, lost.position, bounds, overrules=self._mend is not None)
+        decision = decide(self._on_loss, error, lost.position, bounds, overrules=self._overrules)
         if isinstance(decision, Mend) and self._mend is not None:
             self._mend()
         elif isinstance(decision, Skip):

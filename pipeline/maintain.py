@@ -32,9 +32,8 @@ from sinks.tables import (
     KEY_VALUES,
     LEDGER,
     LOG,
-    LOSS_TABLES,
-    METADATA_TABLES,
     QUARANTINE,
+    TABLES,
     TableSpec,
     metadata_table,
 )
@@ -42,7 +41,7 @@ from sinks.upkeep.compaction import Compactor, Sizes
 from sinks.upkeep.log_entries import LogFolder, expired
 from sinks.upkeep.retention import Keep, Retention
 from sinks.upkeep.vacuum import commit_owed, vacuum
-from sinks.warehouse import absolute, leave_log_to_maintain
+from sinks.warehouse import absolute, leave_log_to_maintain, names_in
 from sources.errors import ConfigurationError
 from sources.metadata import KAFKA_PARTITIONS
 from sources.offsets import LogId
@@ -52,7 +51,6 @@ _log = logging.getLogger(__name__)
 
 SHORTEST_VACUUM_HOURS = 1.0
 _GB = 10**9
-_TABLES = (LOG, KAFKA_LOG, LEDGER, *LOSS_TABLES, KEY_VALUES, *METADATA_TABLES)
 _EXCHANGED = (INCIDENTS, KEY_VALUES)  # few files a log, exchanged as a whole
 _SHARED = (LOG, KAFKA_LOG, LEDGER)  # whose files may have rows of several logs
 _PARTITIONS = metadata_table(KAFKA_PARTITIONS)
@@ -109,7 +107,8 @@ class Maintenance:
 
     def run(self) -> Iterator[Step]:
         """Do one step after the other, each as it is asked for. Raises ReplicaError; what was done stays done."""
-        tables = [spec for spec in _TABLES if KernelTable(self._spark, self._path(spec)).snapshot() is not None]
+        there = names_in(self._spark, self._warehouse)
+        tables = [spec for spec in TABLES if spec.name in there and self._is_table(spec)]
         if not self._dry_run:
             for spec in tables:  # before the first commit, which may bring a checkpoint and what that would bring
                 leave_log_to_maintain(KernelTable(self._spark, self._path(spec)))
@@ -203,7 +202,7 @@ class Maintenance:
         )
 
     def _log_entries(self, spec: TableSpec) -> Step:
-        folder = LogFolder(self._path(spec))
+        folder = LogFolder(self._path(spec), self._spark)
         entries = folder.entries()
         old = expired(entries, self._now - timedelta(hours=self._settings.log_hours), folder.is_whole)
         if not self._dry_run:
@@ -217,6 +216,9 @@ class Maintenance:
             bytes_before=size_bytes,
             bytes_after=size_bytes - sum(entry.size_bytes for entry in old),
         )
+
+    def _is_table(self, spec: TableSpec) -> bool:
+        return KernelTable(self._spark, self._path(spec)).snapshot() is not None
 
     def _path(self, spec: TableSpec) -> str:
         return spec.path(self._warehouse)

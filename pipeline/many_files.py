@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import resource
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from pyspark.java_gateway import ensure_callback_server_started
-from pyspark.sql import SparkSession
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def allow_many_files() -> None:
+    """Let as many be open in this process as the system allows."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # a system that allows less than it says
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def prepare_for_many_files(spark: SparkSession) -> None:
@@ -15,7 +23,7 @@ def prepare_for_many_files(spark: SparkSession) -> None:
     Who waits for Spark to call `foreachBatch` is py4j's, begins with the first stream, and waits by select(2), which
     knows no file above the 1,023rd: with such a one it ended without a word, and no batch ever came.
     """
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):  # a system that allows less than it says
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    from pyspark.java_gateway import ensure_callback_server_started  # others here have no Spark
+
+    allow_many_files()
     ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]

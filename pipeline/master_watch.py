@@ -56,6 +56,16 @@ class MasterWatch:
         """What the master calls itself; None before it was asked, and of files."""
         return None if self._view is None else self._view.role
 
+    @property
+    def epoch(self) -> int | None:
+        """The number of its election; None before it was asked, and of one that is not elected."""
+        return None if self._view is None or self._view.epoch is None else self._view.epoch.number
+
+    @property
+    def confirmed(self) -> Offset | None:
+        """Below which offset no fail-over takes anything back, as of the last look; None as `epoch`."""
+        return None if self._view is None else self._view.confirmed
+
     def ask(self, position: Offset | None, now_s: float) -> None:
         """Ask for the bounds now. Raises what `MasterLog.bounds` raises."""
         known = None if self._bounds is None else self._bounds.end

@@ -1,4 +1,5 @@
-"""What a job does by itself where its master overrules the replica (`MasterLog.overrules`): check and fix.
+"""What a job does by itself where its master overrules the replica (`MasterLog.overrules`, or a fail-over): check and
+fix.
 
 It is the repair of `logtwin repair`, with the job's own writer, so that the log stays the job's; the same marks and
 steps, so that whoever comes after a kill takes it to its end.

@@ -178,6 +178,16 @@ _METRICS: tuple[_Single | _Labelled, ...] = (
         "estimate of when the master deletes a byte that is not committed, at the earliest; 0: it may happen now",
         _until_loss_s,
     ),
+    _Single(
+        "logtwin_master_epoch",
+        "number of the election that the master won, of a group that elects its master",
+        lambda progress: progress.master_epoch,
+    ),
+    _Single(
+        "logtwin_confirmed_offset_bytes",
+        "up to where no fail-over of such a group takes anything back, as the master said last",
+        lambda progress: progress.confirmed,
+    ),
     _Single("logtwin_connected", "1 while the session with the master is connected, else 0", _connected),
     _Labelled("logtwin_phase", "phase", "1 for the phase that the log is in, 0 for every other one", _phases),
     _Single(

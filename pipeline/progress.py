@@ -65,6 +65,8 @@ class Progress:
     master_maximum: Offset | None
     lag_s: float | None  # how long ago the first byte that is not committed was first seen at the master; 0 without one
     until_loss: UntilLoss | None  # None where nothing is at risk, and where the master does not tell
+    master_epoch: int | None = None  # the number of the election that it won; None of one that is not elected
+    confirmed: Offset | None = None  # below which no fail-over takes anything back, as the master said last
     records: int = 0
     bytes: int = 0
     batches: int = 0  # replays of what was committed before among them

@@ -24,6 +24,7 @@ from sinks.proof.proven import proven_ranges
 from sinks.proof.stored import Part, parts, read
 from sinks.tables import log_table
 from sinks.warehouse import absolute
+from sources.epochs import Epochs
 from sources.errors import ConfigurationError, ReplicaError
 from sources.offsets import LogId, Offset, OffsetRange
 
@@ -59,7 +60,8 @@ class Rebuild(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """The replica of a log that ends at `position`, where its master's history has `mark` (`sources.master.Known`).
+    """The replica of a log that ends at `position`, where its master's history has `mark` and below which it has
+    `epochs` (`sources.master.Known`).
 
     `proven` are the ranges of the ledger that fill, with the holes, everything below the position; `version` is that of
     the table in `folder`. Driver only.
@@ -70,6 +72,7 @@ class Stored:
     version: int
     position: Offset
     mark: int | None
+    epochs: Epochs
     holes: Holes
     proven: Sequence[LedgerRow]
     parts: Sequence[Part]
@@ -105,6 +108,7 @@ def stored(spark: SparkSession, warehouse: str, log_id: LogId, version: int | No
         version=held.snapshot.version,
         position=held.state.offset,
         mark=held.state.mark,
+        epochs=held.state.epochs,
         holes=held.holes,
         proven=_proven(spark, warehouse, log_id, held, below),
         parts=parts(table, held.snapshot, log_id, below),

@@ -18,6 +18,7 @@ from sources.master import BLANK, RECORD_SCHEMA
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import MasterOptions
 from sources.registry import open_log
+from sources.rocketmq.controller_store import EPOCH_FILE, encode_epoch_file
 from sources.rocketmq.rebuilt_files import DEFAULT_FILE_SIZE_BYTES, RebuiltFiles, check_file_ends, file_size_bytes
 
 _PIECE_BYTES: Final = 64 * 1024 * 1024
@@ -26,18 +27,21 @@ _BLANK_COLUMNS: Final = ("offset", "size", "kind")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuiltCommitLog:
-    """What was made: files of one size, the offsets of the log in them, and what of that is zeros."""
+    """What was made: files of one size, the offsets of the log in them, and what of that is zeros; and `epoch_file`
+    beside them, of a log whose master was elected."""
 
     log_id: LogId
     files: int
     file_size_bytes: int
     log: OffsetRange
     zeroed: tuple[OffsetRange, ...]
+    epoch_file: Path | None = None
 
     def text(self, to: Path) -> str:
         files = f"{self.files:,} files of {self.file_size_bytes:,} bytes in {to}"
         zeros = "".join(f"; zeros in {hole}" for hole in self.zeroed)
-        return f"{self.log_id}: {files}, the log from {self.log.start:,} to {self.log.end:,}{zeros}"
+        epochs = "" if self.epoch_file is None else f"; its epochs in {self.epoch_file}"
+        return f"{self.log_id}: {files}, the log from {self.log.start:,} to {self.log.end:,}{zeros}{epochs}"
 
 
 class CommitLogRebuild:
@@ -83,6 +87,7 @@ class CommitLogRebuild:
         missing = self.missing(size_bytes)
         if missing and not zero_holes:
             raise holed(self._log_id, missing, "every byte from the first file on", "have zeros written there")
+        epoch_file = self._epoch_file(to)
         proof = Proof(self._log_id, self._stored.proven)
         with RebuiltFiles(to, size_bytes) as files:
             for stretch in self._stored.stretches:
@@ -91,12 +96,34 @@ class CommitLogRebuild:
                     files.write(at, data)
                     on_written(len(data))
             starts = files.finish(self._stored.position)
+        if epoch_file is not None:
+            epoch_file.write_bytes(encode_epoch_file(self._stored.epochs))
         log = OffsetRange(starts[0], self._stored.position)
         return [
             RebuiltCommitLog(
-                log_id=self._log_id, files=len(starts), file_size_bytes=size_bytes, log=log, zeroed=missing
+                log_id=self._log_id,
+                files=len(starts),
+                file_size_bytes=size_bytes,
+                log=log,
+                zeroed=missing,
+                epoch_file=epoch_file,
             )
         ]
+
+    def _epoch_file(self, to: Path) -> Path | None:
+        """Where a broker whose log is in `to` looks for its epochs; None without any. Raises ConfigurationError."""
+        path = to.absolute().parent / EPOCH_FILE
+        if not self._stored.epochs:
+            return None
+        if path.exists():
+            raise ConfigurationError(
+                "the epochs of the log belong beside its directory, where there are others",
+                log=self._log_id,
+                expected=f"no file {path}",
+                found="one",
+                hint="Rebuild into an empty directory of its own, DIR/commitlog.",
+            )
+        return path
 
     def _bytes(self, stretch: OffsetRange, size_bytes: int) -> Iterator[tuple[Offset, memoryview]]:
         """The master's bytes of `stretch`, in order, each piece with its offset."""

@@ -13,7 +13,7 @@ from pipeline.backfill import result_lines, run_backfill
 from pipeline.config import Config
 from pipeline.display import size
 from pipeline.run_state import RunFile, check_free
-from pipeline.session import build_session, spark_log
+from pipeline.session import session_for
 from pipeline.subjects import Subject, subjects
 from pipeline.wanted import Wanted
 from sinks.healing.repair import Repair, Repaired, WayBack
@@ -37,7 +37,7 @@ def repair_logs(
     One that cannot be repaired does not keep the others. Raises the first one's LogtwinError at the end;
     ConfigurationError where several masters would be accepted at once.
     """
-    spark = build_session(config.spark, log_file=spark_log())
+    spark = session_for(config)
     found = list(subjects(spark, config, log_id))
     if accept_master and len({one.run_id for one in found}) > 1:
         raise ConfigurationError(

@@ -28,12 +28,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pyarrow.fs as pafs
-
 from pipeline.progress import ENDED, PartitionProgress, Phase, Progress
 from sinks.log_state import Writer
-from sinks.place import Place, placed
-from sources.errors import AlreadyRunning, LogtwinError, TakenOver
+from sinks.small_file import SmallFile
+from sources.errors import AlreadyRunning, TakenOver
 from sources.offsets import UNITS
 
 PUBLISH_EVERY_S = 5.0
@@ -104,6 +102,8 @@ def facts_of(progress: Progress) -> dict[str, Any]:
         "role": progress.role,
         "master": progress.master,
         "master_role": progress.master_role,
+        "master_epoch": progress.master_epoch,
+        "confirmed": progress.confirmed,
         "connected_since": None if since is None else since.isoformat(timespec="seconds"),
         "reconnects": progress.session.reconnects,
         "started_at": progress.started_at,
@@ -151,56 +151,33 @@ class RunFile:
     """The file of one log. Every method raises OSError where its place cannot be reached, and nothing else."""
 
     def __init__(self, warehouse: str, log_id: str) -> None:
-        self._folder = f"{warehouse.rstrip('/')}/_runs"
-        self._name = f"{log_id}.json"
+        self._file = SmallFile(f"{_folder(warehouse)}/{log_id}.json")
 
     @classmethod
     def below(cls, warehouse: str, folder: str) -> list[RunFile]:
         """Those in `folder` of where such files are; none where it does not exist."""
-        _, filesystem, inside = cls(warehouse, folder)._open()
-        inside = inside.removesuffix(".json")
-        listed = filesystem.get_file_info(pafs.FileSelector(inside, allow_not_found=True))
-        names = (one.base_name for one in listed if one.is_file and not one.base_name.startswith("."))
+        names = SmallFile.names_in(f"{_folder(warehouse)}/{folder}")
         return [cls(warehouse, f"{folder}/{name.removesuffix('.json')}") for name in names if name.endswith(".json")]
 
     def remove(self) -> None:
         """Of what is there no more nothing is left to do."""
-        _, filesystem, path = self._open()
-        with suppress(FileNotFoundError):
-            filesystem.delete_file(path)
+        self._file.remove()
 
     def read(self) -> RunState | None:
         """What the last run said; None where none ever did, or in words that this version does not know."""
-        _, filesystem, path = self._open()
+        content = self._file.read()
         try:
-            with filesystem.open_input_stream(path) as stream:
-                return RunState.from_json(stream.readall().decode())
-        except (FileNotFoundError, KeyError, TypeError, ValueError):
+            return None if content is None else RunState.from_json(content.decode())
+        except (KeyError, TypeError, ValueError):
             return None
 
     def write(self, state: RunState) -> None:
-        """At once: who reads sees what was there before, or this. Nothing is synced: a crash may forget it."""
-        place, filesystem, path = self._open()
-        filesystem.create_dir(path.rpartition("/")[0], recursive=True)
-        if place.local is not None:
-            _replace(Path(path), state)
-            return
-        with filesystem.open_output_stream(path) as stream:
-            stream.write(state.as_json().encode())
-
-    def _open(self) -> tuple[Place, pafs.FileSystem, str]:
-        try:
-            place = placed(self._folder)
-            filesystem, folder = place.open()
-        except LogtwinError as error:
-            raise OSError(str(error)) from error
-        return place, filesystem, f"{folder.rstrip('/')}/{self._name}"
+        """At once: who reads sees what was there before, or this."""
+        self._file.write(state.as_json().encode())
 
 
-def _replace(path: Path, state: RunState) -> None:
-    new = path.with_name(f".{path.name}.{state.writer.run}")
-    new.write_text(state.as_json())
-    new.replace(path)
+def _folder(warehouse: str) -> str:
+    return f"{warehouse.rstrip('/')}/_runs"
 
 
 class Publisher:

@@ -11,9 +11,14 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext, SparkFiles
 from pyspark.sql import SparkSession
 
-from pipeline.jars import cache_folder, delta_jars
+from pipeline.config import Config
+from pipeline.jars import cache_folder, delta_jars, storage_jars
 from pipeline.process_folder import process_folder
+from sinks.hadoop_storage import reach
 from sinks.java_names import java_names
+from sinks.place import LOCAL, Place, placed
+from sinks.storage import use
+from sinks.storage_check import check_storage
 from sources.datasource import register
 from sources.options import MIB
 
@@ -70,25 +75,39 @@ LOOPBACK = {
 }
 
 
+def session_for(config: Config, name: str = "logtwin") -> SparkSession:
+    """The session of a configuration, once its storage has answered; what the JVM says goes to `spark_log`.
+
+    Raises ConfigurationError where the warehouse cannot be reached, StorageUnreachable where that may pass.
+    """
+    use(config.storage)
+    place = placed(config.warehouse)
+    check_storage(place)
+    return build_session(config.spark, warehouse=place, name=name, log_file=spark_log())
+
+
 def build_session(
-    properties: Mapping[str, str], *, name: str = "logtwin", log_file: Path | None = None
+    properties: Mapping[str, str], *, warehouse: Place = LOCAL, name: str = "logtwin", log_file: Path | None = None
 ) -> SparkSession:
     """The Spark session of this process, made if there is none, with Delta and the data source ``logtwin``.
 
-    `properties` go over logtwin's own. Under spark-submit the submitted ones win over both, and Delta's package is
-    expected among them. What the JVM itself says goes to `log_file`, if given, instead of standard error.
+    `properties` go over logtwin's own. Under spark-submit the submitted ones win over both, and the packages of Delta
+    and of the warehouse's file system are expected among them. What the JVM itself says goes to `log_file`, if given,
+    instead of standard error.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # or tasks take whatever python3 the PATH has
     builder = SparkSession.builder.appName(name)
     submitted = _submitted()
     own = {"spark.python.unix.domain.socket.dir": str(process_folder())}  # daemons of Python have others, of their own
-    settings = {**NEEDED, **own, **({} if submitted else _launch(properties)), **properties}
+    launch = {} if submitted else _launch(properties, warehouse)
+    settings = {**NEEDED, **own, **launch, **properties}
     for key, value in settings.items():
         if key not in submitted:
             builder = builder.config(key, value)
     with _jvm_says_to(log_file):
         spark: SparkSession = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    reach(spark, warehouse, str(process_folder()))
     _write_no_checksum_files(spark)
     _find_submitted_code(spark)
     register(spark)
@@ -152,9 +171,9 @@ def _submitted() -> set[str]:
     return {name for name, _ in SparkConf().getAll()}
 
 
-def _launch(properties: Mapping[str, str]) -> dict[str, str]:
+def _launch(properties: Mapping[str, str], warehouse: Place) -> dict[str, str]:
     """What only the one who starts the JVM can say."""
-    jars = [str(jar) for jar in delta_jars()]
+    jars = [str(jar) for jar in (*delta_jars(), *storage_jars(warehouse.scheme))]
     logging = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
     options = f"{COMPILE_LATER} {logging}"
     if not properties.get("spark.master", "local").startswith("local"):

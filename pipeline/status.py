@@ -67,6 +67,8 @@ class LogStatus:
     role: str
     master: str
     master_role: str | None
+    master_epoch: int | None
+    confirmed: int | None
     running: bool
     phase: str | None
     run: str | None
@@ -144,7 +146,7 @@ def status_of(
         id=str(master.log_id),
         role=master.role,
         master=master.place,
-        master_role=facts.get("master_role") if answer.view is None else answer.view.role,
+        **_election(facts, answer.view),
         epoch=None if state is None else state.epoch,
         first=None if state is None else state.first,
         received=max((at for at in (facts.get("received"), position) if at is not None), default=None),
@@ -161,6 +163,14 @@ def status_of(
         master_error=answer.error,
         **told_by(run, now),
     )
+
+
+def _election(facts: Mapping[str, Any], view: MasterView | None) -> dict[str, Any]:
+    """The fields for what the master is: as it says itself, or else as the job has found it."""
+    if view is None:
+        return {name: facts.get(name) for name in ("master_role", "master_epoch", "confirmed")}
+    epoch = None if view.epoch is None else view.epoch.number
+    return {"master_role": view.role, "master_epoch": epoch, "confirmed": view.confirmed}
 
 
 def told_by(run: RunState | None, now: datetime) -> dict[str, Any]:
@@ -229,6 +239,13 @@ def status_blocks(statuses: list[LogStatus], now: datetime) -> Group:
     return Group(*(part for one in statuses for part in (Text(one.id, style="bold"), _block(one, now), Text())))
 
 
+def _elected(one: LogStatus) -> dict[str, str]:
+    """The line of a master that was elected."""
+    if one.master_epoch is None:
+        return {}
+    return {"elected": f"epoch {one.master_epoch}, confirmed up to {number(one.confirmed)}"}
+
+
 def _block(one: LogStatus, now: datetime) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
@@ -244,6 +261,7 @@ def _lines(one: LogStatus, now: datetime) -> dict[str, str]:
         "running": _running(one, now),
         "process": "–" if one.pid is None else f"{one.pid} on {one.host}",
         "role": f"{one.role} of {one.master}" + (f", {one.master_role}" if one.master_role else ""),
+        **_elected(one),
         "connected": _connected(one, now),
         "received": number(one.received),
         "committed": number(one.position) + _began(one),

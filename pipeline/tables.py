@@ -11,11 +11,12 @@ from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Literal
 
-from pipeline.session import build_session, spark_log
-from sinks.tables import spark_schema
+from pipeline.config import Config
+from pipeline.session import session_for
+from sinks.tables import TABLES, spark_schema
 from sinks.views.definition import VIEWS, view
 from sinks.views.empty import empty_table
-from sinks.views.registration import TABLES, register_views
+from sinks.views.registration import register_views
 from sources.errors import QueryError
 
 
@@ -66,7 +67,7 @@ def _table_columns(name: str) -> tuple[Column, ...]:
 
 
 def _view_columns(name: str) -> tuple[Column, ...]:
-    spark = build_session({}, log_file=spark_log()).newSession()
+    spark = session_for(Config()).newSession()
     for spec in TABLES:
         spark.sql(empty_table(spec)).createOrReplaceTempView(spec.name)
     register_views(spark)

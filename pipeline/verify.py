@@ -14,13 +14,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from pipeline.alone import alone_at
 from pipeline.config import Config
 from pipeline.console import err
-from pipeline.session import build_session, spark_log
+from pipeline.session import session_for
 from pipeline.subjects import Subject, subjects
 from pipeline.verification.accounts import read_accounts
 from pipeline.verification.plan import Section, sampled, sections
@@ -30,7 +32,7 @@ from pipeline.verification.summary import Summary, Tally, incident_of
 from pipeline.verification.task import SectionComparer
 from sinks.incidents import IncidentsTable
 from sinks.proof.verdicts import Compared, Verdict
-from sinks.spark_jobs import JobFacts, run_tasks
+from sinks.spark_jobs import JobFacts, first_line, job_failure, run_tasks
 from sources.errors import ConfigurationError, LogError
 from sources.offsets import OffsetRange
 
@@ -76,7 +78,7 @@ class Scope:
 
 def verify_logs(config: Config, scope: Scope, log: str | None = None) -> list[Summary]:
     """`verify_log` for each log of a configuration, or of `log`; on a terminal with a bar that shows how far it is."""
-    spark = build_session(config.spark, log_file=spark_log())
+    spark = session_for(config)
     figures = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(TextColumn("{task.description}"), BarColumn(), *figures, console=err, transient=True) as shown:
         return [
@@ -151,7 +153,7 @@ class _Verification:
             differing=tally.differing,
             differences=tuple(tally.differences),
             seconds=time.monotonic() - self._began_s,
-            jumps=self._jumps() if is_queue_proof else None,
+            jumps=self._jumps(is_sound=not tally.differing) if is_queue_proof else None,
         )
         self._file.remove()
         return summary
@@ -212,9 +214,21 @@ class _Verification:
         incidents = (incident_of(one, self._accounts.position) for one in found)
         self._incidents.record(self._accounts.epoch, [one for one in incidents if one is not None])
 
-    def _jumps(self) -> tuple[Jump, ...]:
+    def _jumps(self, *, is_sound: bool) -> tuple[Jump, ...] | None:
+        """None where they cannot be read: what comparing has found wrong (not `is_sound`) is said all the same."""
         accounts = self._accounts
-        return jumps(self._spark, accounts.folder, accounts.version, self._log_id, accounts.position, accounts.holes)
+        try:
+            return jumps(
+                self._spark, accounts.folder, accounts.version, self._log_id, accounts.position, accounts.holes
+            )
+        except (PySparkException, Py4JError) as error:
+            if is_sound:
+                facts = JobFacts(
+                    problem="the query that proves the queues failed", log=self._log_id, hint="Run it again."
+                )
+                raise job_failure(error, facts) from error
+            _log.warning("%s: its queues were not looked at: %s", self._log_id, first_line(error))
+            return None
 
 
 def _are_equal(compared: Sequence[Compared]) -> bool:

@@ -19,6 +19,7 @@ from sinks.ledger import STREAM, LedgerRow
 from sinks.log_state import LogState
 from sinks.split_report import Damaged, SplitReport, Written
 from sinks.steps import BatchResult, Step
+from sources.epochs import Epochs
 from sources.offsets import Offset, OffsetRange
 
 
@@ -61,6 +62,11 @@ class ProvenBatch:
         """Of what lies before the end of the range (`sources.master.Known`)."""
         last = self.written[-1] if self.written else None
         return last.mark if last is not None and last.covered.range.end == self.range.end else None
+
+    @property
+    def epochs(self) -> Epochs:
+        """What the master lists below the end of the last record; () of one that is not elected."""
+        return self.written[-1].epochs if self.written else ()
 
     def ledger(self, committed_at_us: int, origin: str = STREAM) -> list[LedgerRow]:
         return [_ledger_row(piece, committed_at_us, origin) for piece in self.written]

@@ -1,4 +1,4 @@
-"""What a commit of logs owes to other tables: ledger rows, quarantined bytes, incidents.
+"""What a commit of logs owes to other tables: ledger rows, quarantined bytes, incidents, epochs.
 
 All of it stands in the domain metadata of the commit (`LogState`), so that writing it can be repeated: by the batch
 itself, and by the next start where the batch was killed in between.
@@ -10,11 +10,12 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
+from sinks.epochs import EpochsTable
 from sinks.incidents import Incident, IncidentsTable
 from sinks.ledger import Ledger
 from sinks.log_state import LogState
 from sinks.quarantine import Quarantine
-from sinks.tables import LEDGER, QUARANTINE
+from sinks.tables import EPOCHS, LEDGER, QUARANTINE
 from sources.offsets import LogId, Offset, Position
 
 
@@ -25,6 +26,7 @@ class Bookkeeping:
         self._spark = spark
         self._warehouse = warehouse
         self._ledger = Ledger(spark, LEDGER.path(warehouse))
+        self._epochs = EpochsTable(spark, EPOCHS.path(warehouse))
         self._quarantine = Quarantine(spark, QUARANTINE.path(warehouse))
 
     def check(self, states: Mapping[LogId, LogState]) -> None:
@@ -43,7 +45,8 @@ class Bookkeeping:
         were_missing = {position.log_id for position in added}
         for position, state in owing.items():
             is_quarantined = self._quarantine.append(position, state.quarantined)
-            if self.report(position.log_id, state.epoch, *state.incidents) or is_quarantined:
+            is_new_epoch = self._epochs.append(position.log_id, state.epoch, state.epochs)
+            if self.report(position.log_id, state.epoch, *state.incidents) or is_quarantined or is_new_epoch:
                 were_missing.add(position.log_id)
         return were_missing
 

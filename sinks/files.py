@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ from pathlib import Path
 from types import TracebackType
 
 import pyarrow as pa
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from sinks.durable import EarlySync, sync
@@ -56,6 +57,8 @@ DICTIONARY_COLUMNS = (
 # Values that grow: differences take a few bits each.
 DELTA_COLUMNS = ("offset", "queue_offset", "store_timestamp", "born_timestamp", "timestamp", "start", "end")
 ZSTD_LEVEL = 1
+_READ_WHOLE_BYTES = 1 << 20
+_INT96_UNIT = "us"  # Spark may have written timestamps as INT96
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +75,19 @@ class DataFile:
 def open_parquet(folder: str, name: str) -> pq.ParquetFile:
     """A data file of the table in `folder`, to be closed. Raises OSError, ValueError, ArrowException: unreadable."""
     filesystem, inner = open_folder(f"{folder.rstrip('/')}/{name}")
-    # Spark may have written timestamps as INT96
-    return pq.ParquetFile(inner, filesystem=filesystem, coerce_int96_timestamp_unit="us")
+    if isinstance(filesystem, pafs.LocalFileSystem):
+        return pq.ParquetFile(inner, filesystem=filesystem, coerce_int96_timestamp_unit=_INT96_UNIT)
+    source = filesystem.open_input_file(inner)
+    if source.size() <= _READ_WHOLE_BYTES:  # one request instead of one for its end and one for its columns
+        with source:
+            source = pa.BufferReader(source.read_buffer())
+    return pq.ParquetFile(source, coerce_int96_timestamp_unit=_INT96_UNIT)  # closed with the last who knows it
+
+
+def batches_of(parquet: pq.ParquetFile, rows: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Some columns of a data file, at most so many `rows` at once; one row group at a time is in memory."""
+    for number in range(parquet.num_row_groups):
+        yield from parquet.iter_batches(rows, row_groups=[number], columns=list(columns))
 
 
 def new_name(start: Offset) -> str:
@@ -137,12 +151,12 @@ class FileWriter:
         if before is not None:
             before.result()
         self._parquet.close()
+        size_bytes = self._sink.tell()
         self._sink.close()
         if self._early_sync is not None:
             self._early_sync.close()
             sync(Path(self._path))
             sync(Path(self._path).parent)
-        size_bytes = self._filesystem.get_file_info(self._path).size
         return DataFile(
             self._name, size_bytes, int(time.time() * 1000), self._statistics.records, self._statistics.as_json()
         )

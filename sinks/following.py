@@ -47,7 +47,7 @@ class FollowingTable:
         """
         found: Sequence[DataFile] | None = None
         for _ in range(_ATTEMPTS):
-            snapshot = self._table.existing()
+            snapshot = self._table.existing(to_commit=True)
             if (snapshot.transaction_version(app_id) or 0) >= version:
                 return False
             found = files() if found is None else found
@@ -67,7 +67,7 @@ class FollowingTable:
         found: Sequence[DataFile] = ()
         asked: set[str] = set()
         for _ in range(_ATTEMPTS):
-            snapshot = self._table.existing()
+            snapshot = self._table.existing(to_commit=True)
             wanted = {app for app, version in owed.items() if (self._version_on(snapshot, app) or 0) < version}
             if not wanted:
                 return wanted

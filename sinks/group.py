@@ -74,7 +74,7 @@ class Group:
         """
         parts = _parts(planned, replicas)
         clock = Clock()
-        on = self._positions.newest()
+        on = self._positions.to_commit_on()
         for part in _open(parts):
             with part.owning():
                 part.begin(lost=part.replica.lost_in(self._positions, on))

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from py4j.java_gateway import JavaPackage
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -21,6 +22,12 @@ class JavaNames:
         known = JavaNames(found) if isinstance(found, JavaPackage) else found
         setattr(self, name, known)
         return known
+
+
+def is_not_found(error: Py4JJavaError, spark: SparkSession | SparkContext) -> bool:
+    """Whether Java says that there is no such file or folder."""
+    not_found = java_names(spark).java.lang.Class.forName("java.io.FileNotFoundException")
+    return bool(not_found.isInstance(error.java_exception))
 
 
 def java_names(spark: SparkSession | SparkContext) -> Any:

@@ -35,8 +35,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from sinks.conditional_commits import conditional_committer
 from sinks.default_place import check_one_place
 from sinks.files import DataFile
+from sinks.hadoop_storage import renew_keys
 from sinks.java_names import java_names
 from sinks.storage_errors import failed_by, java_causes
 from sinks.version_files import VersionFiles
@@ -63,9 +65,11 @@ _TRIED_OFTEN = "MaxCommitRetryLimitReachedException"
 _THERE = "FileAlreadyExistsException"
 # Kernel's names of post-commit hooks.
 _CHECKPOINT = "CHECKPOINT"
+_CHECKSUM = "CHECKSUM_SIMPLE"
 _CHECKSUM_OF_ALL = "CHECKSUM_FULL"
 _LISTED_EVERY = 100
 _TRUSTED_S = 60.0
+_LOOKED_AT_EVERY_S = 5.0
 _log = logging.getLogger(__name__)
 
 
@@ -155,7 +159,7 @@ class Snapshot:
         return {str(name): str(found.get(name)) for name in _each(found.keySet().iterator())}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _OwnCommit:
     """A version that this run wrote, and Kernel made a snapshot of from memory.
 
@@ -163,12 +167,16 @@ class _OwnCommit:
     and there is none of the version after it: versions have no gaps, as long as it is not so old that a clean-up of the
     Delta log may have come by. `age` is how many commits ago the Delta log was listed: the snapshot reads each of them
     again, so now and then it is listed anew.
+
+    Where the commit itself finds out what has come since, nobody has to look before it; but now and then whether the
+    table is the same: `stamp` is of the first look then, and `looked_at_s` when the last one was.
     """
 
     snapshot: Snapshot
-    stamp: tuple[int, ...]
+    stamp: tuple[int, ...] | None
     age: int
     made_at_s: float
+    looked_at_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,17 +211,24 @@ class KernelTable:
         self._kernel, self._java = names.io.delta.kernel, names.java
         self._engine, self._mapper, self._list_class = java.engine, java.mapper, java.list_class
         self._versions = VersionFiles(spark, path)
+        self._context = spark.sparkContext
+        self._committer = conditional_committer(self._context, path)
         self._hooks: list[Any] = []
         self._own: _OwnCommit | None = None
+        self._checksum_again_at_s = 0.0
 
-    def snapshot(self) -> Snapshot | None:
-        """The newest version; None where there is no table."""
+    def snapshot(self, *, to_commit: bool = False) -> Snapshot | None:
+        """The newest version; None where there is no table.
+
+        `to_commit`, for who builds a commit on it: where the commit itself finds out what has come since, this does not
+        ask for it.
+        """
         with self._translated():
-            if self._own is not None and self._is_newest(self._own):
+            if self._own is not None and self._is_newest(self._own, to_commit and self._committer is not None):
                 return self._own.snapshot
             self._own = None
             try:
-                java = self._kernel.TableManager.loadSnapshot(self.path).build(self._engine)
+                java = self._with_committer(self._kernel.TableManager.loadSnapshot(self.path)).build(self._engine)
             except Py4JJavaError as error:
                 if _java_class(error) == _NOT_FOUND:
                     return None
@@ -223,7 +238,8 @@ class KernelTable:
     def snapshot_at(self, version: int) -> Snapshot:
         """A version from `oldest_version` to the newest."""
         with self._translated():
-            java = self._kernel.TableManager.loadSnapshot(self.path).atVersion(version).build(self._engine)
+            builder = self._kernel.TableManager.loadSnapshot(self.path).atVersion(version)
+            java = self._with_committer(builder).build(self._engine)
             return Snapshot(version, java, self._engine)
 
     def oldest_version(self, on: Snapshot) -> int:
@@ -232,9 +248,9 @@ class KernelTable:
             history, anywhere = self._kernel.internal.DeltaHistoryManager, self._java.util.Optional.empty()
             return int(history.getEarliestRecreatableCommit(self._engine, on.java.getLogPath(), anywhere))
 
-    def existing(self, log: object = None) -> Snapshot:
-        """The newest version of a table that has to be there. Raises ReplicaError, naming `log`, where it is not."""
-        found = self.snapshot()
+    def existing(self, log: object = None, *, to_commit: bool = False) -> Snapshot:
+        """`snapshot` of a table that has to be there. Raises ReplicaError, naming `log`, where it is not."""
+        found = self.snapshot(to_commit=to_commit)
         if found is None:
             raise ReplicaError(
                 f"the table {self.path} is gone", log=log, hint="Restore it, or start with a new warehouse."
@@ -256,7 +272,7 @@ class KernelTable:
             layout = layouts.partitioned(columns) if partitioning else layouts.clustered(columns)
             builder = self._kernel.TableManager.buildCreateTableTransaction(self.path, kernel_schema, ENGINE_INFO)
             builder = builder.withTableProperties(self._map(properties)).withDataLayoutSpec(layout)
-            self._commit(builder.build(self._engine))
+            self._commit(self._with_committer(builder).build(self._engine))
             self.run_hooks()
 
     def set_properties(self, on: Snapshot, properties: Mapping[str, str]) -> int:
@@ -375,18 +391,48 @@ class KernelTable:
         for hook in hooks:
             try:
                 hook.threadSafeInvoke(self._engine)
+                if str(hook.getType()) == _CHECKSUM_OF_ALL and self._versions.are_remote:
+                    self._own = None  # to be read anew, with its checksum
+                    self._checksum_again_at_s = time.monotonic() + _TRUSTED_S
             except (PySparkException, Py4JError) as error:
                 _log.warning("%s: post-commit hook failed: %s", self.path, str(error).strip().partition("\n\tat ")[0])
 
+    def _with_committer(self, builder: Any) -> Any:
+        return builder if self._committer is None else builder.withCommitter(self._committer)
+
     def _commit(self, java: Any, actions: Sequence[Action] = ()) -> int:
+        if self._committer is not None:
+            self._committer.check_store()
         rows = self._rows(actions)
         with self._versions.alone():
             result = java.commit(self._engine, rows)
-        self._hooks.extend(_worth_it(result.getPostCommitHooks()))
+        self._hooks.extend(self._worth_it(result.getPostCommitHooks()))
         version = int(result.getVersion())
         self._sync(version)
         self._own = self._own_commit(result, version)
         return version
+
+    def _worth_it(self, hooks: Any) -> list[Any]:
+        """Of a commit's hooks those to be run: all, but a checksum made from all of the table only with a checkpoint.
+
+        Kernel wants that where the version before has none, because another log's run wrote that one just now. A
+        version can do without, and the cost grows with the table.
+
+        Where each file is requests (five a checksum), no other is worth it, either; but once the one of all files is. A
+        snapshot that was read with a checksum hands it on to those that are made of it in memory; one that has none
+        reads every version since the last checkpoint, for each commit.
+        """
+        found = {str(hook.getType()): hook for hook in _each(hooks.iterator())}
+        if _CHECKPOINT not in found:
+            if self._versions.are_remote:
+                found.pop(_CHECKSUM, None)
+            if not self._wants_checksum():
+                found.pop(_CHECKSUM_OF_ALL, None)
+        return sorted(found.values(), key=lambda hook: str(hook.getType()) == _CHECKPOINT)  # which reads the checksum
+
+    def _wants_checksum(self) -> bool:
+        """Now and then: of a table that several runs write each commit of ours comes after another's."""
+        return self._versions.are_remote and time.monotonic() >= self._checksum_again_at_s
 
     def _own_commit(self, result: Any, version: int) -> _OwnCommit | None:
         """None where Kernel has no snapshot of it, that has become long, or the file cannot be looked at.
@@ -395,21 +441,30 @@ class KernelTable:
         """
         age = 1 if self._own is None else self._own.age + 1
         try:
-            found, stamp = result.getPostCommitSnapshot(), self._versions.stamp(version)
-            if not found.isPresent() or stamp is None or age > _LISTED_EVERY:
+            found = result.getPostCommitSnapshot()
+            stamp = self._versions.stamp(version) if self._committer is None else None
+            if not found.isPresent() or (stamp is None and self._committer is None) or age > _LISTED_EVERY:
                 return None
             found.get().getActiveDomainMetadataMap()  # the next commit wants it; `maintain` may take files before
-            return _OwnCommit(Snapshot(version, found.get(), self._engine), stamp, age, time.monotonic())
+            now_s, looked_at_s = time.monotonic(), 0.0 if self._own is None else self._own.looked_at_s
+            return _OwnCommit(Snapshot(version, found.get(), self._engine), stamp, age, now_s, looked_at_s)
         except (PySparkException, Py4JError, OSError) as error:
             # %r: the text of a Java exception is a question to a JVM that may be gone
             _log.warning("%s: version %d cannot be noted as the newest: %r", self.path, version, error)
             return None
 
-    def _is_newest(self, own: _OwnCommit) -> bool:
-        if time.monotonic() - own.made_at_s > _TRUSTED_S:
+    def _is_newest(self, own: _OwnCommit, is_found_out: bool) -> bool:
+        now_s = time.monotonic()
+        if now_s - own.made_at_s > _TRUSTED_S:
             return False
+        if is_found_out and now_s - own.looked_at_s < _LOOKED_AT_EVERY_S:
+            return True
         version = own.snapshot.version
-        return self._versions.stamp(version) == own.stamp and not self._versions.is_there(version + 1)
+        stamp = self._versions.stamp(version)
+        if stamp is None or own.stamp not in (None, stamp):
+            return False
+        own.stamp, own.looked_at_s = stamp, now_s
+        return is_found_out or not self._versions.is_there(version + 1)
 
     def _rows(self, actions: Sequence[Action]) -> Any:
         """Kernel's own rows of actions, whose public API makes fewer of them than the protocol has.
@@ -460,6 +515,7 @@ class KernelTable:
     @contextmanager
     def _translated(self) -> Iterator[None]:
         """Java's exceptions as ours: conflicts are the caller's to judge, all else is the replica's failure."""
+        renew_keys(self._context)
         try:
             yield
         except Py4JJavaError as error:
@@ -497,18 +553,6 @@ def _each(iterator: Any) -> Iterator[Any]:
     """What a Java iterator gives. (Python's own way over it ends in an exception of the JVM, which costs 10 ms.)"""
     while iterator.hasNext():
         yield iterator.next()
-
-
-def _worth_it(hooks: Any) -> list[Any]:
-    """Of a commit's hooks those to be run: all, but a checksum made from all files of the table only with a checkpoint.
-
-    Kernel wants that where the version before has none, because another log's run wrote that one just now. A version
-    can do without, and the cost grows with the table.
-    """
-    found = {str(hook.getType()): hook for hook in _each(hooks.iterator())}
-    if _CHECKPOINT not in found:
-        found.pop(_CHECKSUM_OF_ALL, None)
-    return list(found.values())
 
 
 def _version(app_id: str, version: int) -> Action:

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from sinks.files import DataFile, FileWriter, open_parquet
+from sinks.files import DataFile, FileWriter, batches_of, open_parquet
 from sinks.kernel import KernelTable, Partition, Snapshot, StoredFile
 from sinks.key_map import ENTRIES_SCHEMA, bucket_of, by_bucket, merged
 from sinks.storage_errors import failed_by
@@ -148,7 +148,7 @@ class KeyValues:
         for file in files:
             try:
                 with open_parquet(self._table.path, file.path) as opened:
-                    for batch in opened.iter_batches(_ROWS_AT_ONCE, columns=list(columns)):
+                    for batch in batches_of(opened, _ROWS_AT_ONCE, columns):
                         yield batch.select(columns).cast(schema)
             except (OSError, ValueError, pa.ArrowException) as error:
                 raise self._unreadable(f"the data file {self._table.path}/{file.path}", error) from error

@@ -10,6 +10,7 @@ JSON in the domain metadata ``logtwin.<log id>``, rewritten by every commit of t
     link            the last record below the position, by its checksum
     identity, mark  what else its master is measured by (`sources.master.Known`): which log of that name this is, and
                     in which of the master's histories the position lies. null of most kinds
+    epochs          of a group that elects its master: the epochs below the position (`sources/epochs.py`)
     ledger, incidents, quarantined
                     what the newest commit of data owes to other tables: rows, and files that are written
     branched_at     where this epoch's history left the one before
@@ -34,6 +35,7 @@ from sinks.files import DataFile
 from sinks.holes import TakenOut
 from sinks.incidents import Incident
 from sinks.ledger import LedgerRow
+from sources.epochs import Epoch, Epochs
 from sources.loss import Condition
 from sources.master import Known
 from sources.offsets import END, Offset, OffsetRange
@@ -106,6 +108,7 @@ class LogState:
     link: Link | None = None
     identity: str | None = None
     mark: int | None = None
+    epochs: Epochs = ()
     ledger: tuple[LedgerRow, ...] = ()
     incidents: tuple[Incident, ...] = ()
     quarantined: tuple[DataFile, ...] = ()
@@ -126,6 +129,7 @@ class LogState:
         values["link"] = _optional(Link.from_dict, values.get("link"))
         values["incidents"] = tuple(Incident.from_dict(one) for one in values.get("incidents", ()))
         values["quarantined"] = tuple(DataFile(**one) for one in values.get("quarantined", ()))
+        values["epochs"] = tuple(map(Epoch.from_dict, values.get("epochs", ())))
         values["repair"] = _optional(PendingRepair.from_dict, values.get("repair"))
         return cls(**values)
 
@@ -137,7 +141,7 @@ class LogState:
     @property
     def known(self) -> Known:
         """What its master has to agree with."""
-        return Known(self.identity, self.offset, self.mark)
+        return Known(self.identity, self.offset, self.mark, self.epochs)
 
     @property
     def newest_stored_us(self) -> int | None:
@@ -159,10 +163,11 @@ class LogState:
         ledger: Sequence[LedgerRow],
         link: Link | None = None,
         mark: int | None = None,
+        epochs: Epochs | None = None,
         incidents: Sequence[Incident] = (),
         quarantined: Sequence[DataFile] = (),
     ) -> LogState:
-        """The state after a commit up to `end`; `first` counts only for a replica that begins."""
+        """The state after a commit up to `end`; `first` counts for a replica that begins, `epochs` where known."""
         return replace(
             self,
             offset=end,
@@ -170,6 +175,7 @@ class LogState:
             ledger=tuple(ledger),
             link=link,
             mark=mark,
+            epochs=self.epochs if epochs is None else epochs,
             incidents=tuple(incidents),
             quarantined=tuple(quarantined),
             commit=uuid.uuid4().hex,

@@ -20,6 +20,7 @@ URIs only, and decodes them; so it is given an encoded one.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -28,9 +29,12 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from sinks.storage import AZURE, GOOGLE, S3, storage
 from sinks.storage_errors import passes
 from sources.errors import ConfigurationError, LogtwinError, StorageUnreachable
 
+_KEY_IN_A_NAME: Final = re.compile(r"[?&](?:access_key|secret_key|session_token|sig)=", re.IGNORECASE)
+"""As Arrow and Azure take keys: for Hadoop these are characters of a folder's name, which everybody would see."""
 _LOCAL_HOSTS: Final = ("", "localhost")
 _OF_THE_DEFAULT: Final = ("hdfs", "viewfs")
 _ARROW_NAMES: Final = {
@@ -80,6 +84,9 @@ class Place:
         try:
             if self.scheme in _OF_THE_DEFAULT and not self.authority:
                 return pafs.HadoopFileSystem("default"), self.path
+            if self.scheme in (*S3, *AZURE):
+                filesystem, bucket = storage().open(self.scheme, self.authority)
+                return filesystem, f"{bucket}{self.path}"
             filesystem, inner = pafs.FileSystem.from_uri(self.arrow_uri)
         except (OSError, pa.ArrowException) as error:
             raise self._unopened(error) from error
@@ -91,17 +98,33 @@ class Place:
             f"the storage of {self} cannot be opened",
             expected="a file system that Arrow can open in the driver and wherever tasks run",
             found=error,
-            hint="Arrow brings S3, Azure and GCS; for HDFS it needs Hadoop's libhdfs, JAVA_HOME and the CLASSPATH.",
+            hint="Look at warehouse, and at endpoint and region in [storage]."
+            if self.scheme in S3
+            else "Arrow brings S3, Azure and GCS; for HDFS it needs Hadoop's libhdfs, JAVA_HOME and the CLASSPATH.",
         )
 
 
+LOCAL: Final = Place(None, "", "/")
+"""The local disk."""
+
+
 def placed(given: str, key: str = "a path") -> Place:
-    """What `given` means. Raises ConfigurationError, naming its `key`, for what not everybody would understand."""
+    """What `given` means.
+
+    Raises ConfigurationError, naming its `key`, for what not everybody would understand; and, without repeating it, for
+    what has credentials in it.
+    """
     head, colon, rest = given.partition(":")
     if not colon or "/" in head:
         return Place(None, "", str(Path(given).absolute()))
     scheme = head.lower()
     authority, path = _parts(rest)
+    if _has_credentials(scheme, authority, path):
+        raise ConfigurationError(
+            f"{key} has credentials in it",
+            expected="a place alone, as s3://bucket/folder",
+            hint="Name them in [storage], by env:NAME or file:PATH. These were written down: better have new ones.",
+        )
     if scheme == "file" and authority in _LOCAL_HOSTS and path.startswith("/"):
         return Place("file", "", path.rstrip("/") or "/")
     if scheme not in _ARROW_NAMES or not (authority or (scheme in _OF_THE_DEFAULT and path)):
@@ -112,6 +135,17 @@ def placed(given: str, key: str = "a path") -> Place:
             hint="A path with a colon begins with / or ./; what Hadoop calls s3n is s3a today.",
         )
     return Place(scheme, authority, path.rstrip("/"))
+
+
+def _has_credentials(scheme: str, authority: str, path: str) -> bool:
+    """A bucket has neither @ nor : in its name; elsewhere a user may have a name, but no password.
+
+    AWS's secrets may have slashes: what follows one seems to be the path.
+    """
+    user, _, _ = authority.rpartition("@")
+    is_bucket = scheme in (*S3, *GOOGLE, "s3n")
+    signs = authority if is_bucket else user
+    return ":" in signs or (is_bucket and "@" in authority) or _KEY_IN_A_NAME.search(path) is not None
 
 
 def _parts(rest: str) -> tuple[str, str]:

@@ -20,7 +20,8 @@ from sinks.log_state import LogState, Writer
 from sinks.own_chain import OwnChain
 from sinks.owned import ATTEMPTS, Found, OwnedState
 from sinks.tables import log_table
-from sources.errors import RepairPending, TakenOver
+from sources.errors import RepairPending, TakenOver, WayBackPending
+from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange, Position
 
 
@@ -77,6 +78,10 @@ class Positions:
     def newest(self) -> Snapshot:
         """The newest version. Raises ReplicaError."""
         return self._table.existing()
+
+    def to_commit_on(self) -> Snapshot:
+        """The newest version, or one that `commit` finds out to be none. Raises ReplicaError."""
+        return self._table.existing(to_commit=True)
 
     def lost(self, on: Snapshot, log: LogTable, mine: LogState) -> TakenOver | None:
         """That a log is not as this run left it, as far as version `on` says. Raises ReplicaError."""
@@ -345,7 +350,9 @@ class LogTable:
     def refuse_repair(self, state: LogState | None) -> None:
         """Raises RepairPending where a repair was begun and not brought to its end."""
         if state is not None and state.repair is not None:
-            raise RepairPending(
+            found = state.repair.found
+            is_failed_over = found is not None and found.condition is Condition.FAILED_OVER
+            raise (WayBackPending if is_failed_over else RepairPending)(
                 "a repair of this log was begun and is not done",
                 log=self.log_id,
                 offset=state.repair.to,

@@ -32,6 +32,7 @@ from sinks.storage_errors import failed_by
 from sinks.tables import log_table
 from sinks.tasks import LogWriter
 from sinks.warehouse import absolute, ensure_tables
+from sources.epochs import seen
 from sources.errors import LogtwinError, MasterError, ReplicaError, TakenOver, naming
 from sources.master import MasterLog, PlannedSplit, Session
 from sources.offsets import LogId, Offset, OffsetRange
@@ -81,6 +82,10 @@ class Replica:
         self.follow()
         return self.position()
 
+    def speak_through(self, session: Session) -> None:
+        """Acknowledge in another session from now on: the replica went back."""
+        self._session = session
+
     def prove_master(self) -> None:
         """See `sinks.master_proof`. Makes the session give way: it connects. Once the replica is open."""
         if self._opened().offset:
@@ -91,7 +96,8 @@ class Replica:
         """The same for the session itself, whose turn it is to connect. From any thread."""
         state = self._opened()
         if state.offset:
-            prove_master(self._master, state.offset, state.link, lambda: self._ranges(state))
+            master = self._master.continuing(state.known)
+            prove_master(master, state.offset, state.link, lambda: self._ranges(state))
 
     def skip(self, incident: Incident) -> None:
         """Pass over the range of `incident`, which begins at the position, in a commit of its own.
@@ -221,6 +227,7 @@ class Replica:
             ledger=proven.ledger(now_us),
             link=proven.link,
             mark=proven.mark,
+            epochs=seen(mine.epochs, proven.epochs, now_us),
             incidents=proven.incidents(now_us),
             quarantined=proven.quarantined,
         )

@@ -25,6 +25,7 @@ from sinks.quarantine import cause_of, open_quarantine, quarantine_row
 from sinks.shared_file import HELD_BYTES, SharedFile, StretchFile
 from sinks.split_report import Damaged, SplitReport, Written
 from sinks.tables import QUARANTINE, with_identity
+from sources.epochs import Epochs
 from sources.loss import condition_of
 from sources.master import Chunk, Damage, MasterLog
 from sources.offsets import Offset, OffsetRange
@@ -146,6 +147,7 @@ class _Stretch:
         self._last_record: OffsetRange | None = None
         self._last_raw = b""
         self._mark: int | None = None
+        self._epochs: Epochs = ()
         self._digest = hashlib.sha256()
         self._times = ColumnRange()
         self._stored_at = file.table.stored_at
@@ -158,7 +160,7 @@ class _Stretch:
         self._digest.update(chunk.raw)
         self.bytes += len(chunk.raw)
         self._records += chunk.records.num_rows
-        self._end, self._mark = chunk.covered.end, chunk.mark
+        self._end, self._mark, self._epochs = chunk.covered.end, chunk.mark, chunk.epochs
         if self._are_joined:
             self._last_record = OffsetRange(chunk.records.column("offset")[-1].as_py(), self._end)
             self._last_raw = bytes(chunk.raw[len(chunk.raw) - int(lengths[-1]) :])
@@ -173,6 +175,7 @@ class _Stretch:
             records=self._records,
             link=None if self._last_record is None else Link.of(last, self._last_raw),
             mark=self._mark,
+            epochs=self._epochs,
             first_store_us=self._times.least,
             last_store_us=self._times.greatest,
             file=file,

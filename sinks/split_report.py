@@ -12,6 +12,7 @@ from typing import Any
 from sinks.continuity import Link
 from sinks.coverage import Covered
 from sinks.files import DataFile
+from sources.epochs import Epoch, Epochs
 from sources.errors import LogtwinError, error_from
 from sources.loss import Condition
 from sources.offsets import Offset, OffsetRange
@@ -21,7 +22,7 @@ from sources.offsets import Offset, OffsetRange
 class Written:
     """A stretch of records, read and written: what it covers, number and checksum of its records and bytes.
 
-    `link` is the last record where records join, `mark` that of the chunk which ends the stretch. Times are
+    `link` is the last record where records join, `mark` and `epochs` are those of the chunk which ends it. Times are
     microseconds since 1970, UTC; None without a message. `file` holds the records, and maybe others'; None without any.
     """
 
@@ -34,6 +35,7 @@ class Written:
     first_store_us: int | None
     last_store_us: int | None
     file: DataFile | None
+    epochs: Epochs = ()
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -43,7 +45,8 @@ class Written:
         covered = Covered(OffsetRange(**values["covered"]["range"]), values["covered"]["last_record_start"])
         link = None if values["link"] is None else Link.from_dict(values["link"])
         file = None if values["file"] is None else DataFile(**values["file"])
-        return cls(**{**values, "covered": covered, "link": link, "file": file})
+        epochs = tuple(map(Epoch.from_dict, values["epochs"]))
+        return cls(**{**values, "covered": covered, "link": link, "file": file, "epochs": epochs})
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,10 @@ What passes: time-outs, broken and refused connections, names that are not resol
 node that is standby or in safe mode. And of the operating system's words (`_PASSING_ERRNOS`) also a full disk and a
 spent quota: nothing is committed, so waiting loses nothing, it is said, and who makes room need not start anything.
 An I/O error, because network and FUSE mounts say it of a moment; of a disk that is broken it is said again and again.
-What does not: no permission, no credentials, a read-only disk, nothing there, bytes that are no Parquet.
+Keys that have expired pass, too: who renews them does so from outside, now and then a moment late. A HEAD is
+answered without words: of 400 alone nobody can tell whether that is meant, so it passes.
+What does not: no permission, no credentials, what a store does not know how to do (501), a read-only disk, nothing
+there, bytes that are no Parquet.
 """
 
 from __future__ import annotations
@@ -53,8 +56,12 @@ _ERRNO: Final = re.compile(r"\[errno (\d+)\]", re.IGNORECASE)
 # What Java says of them: the words of the C library, in parentheses behind a file's name or alone
 _WORDS: Final = re.compile("|".join(re.escape(os.strerror(number)) for number in sorted(_PASSING_ERRNOS)))
 _STORE_SAYS: Final = re.compile(
-    r"SLOW_?DOWN|Slow Down|THROTTL|SERVICE_UNAVAILABLE|INTERNAL_FAILURE|REQUEST_TIMEOUT|NETWORK_CONNECTION"
-    r"|\b(?:HTTP (?:response code|status)|Status Code|status code)[: =]*(?:429|5\d\d)\b|\b503 Service Unavailable\b",
+    r"Expired_?Token|SLOW_?DOWN|Slow Down|THROTTL|SERVICE_UNAVAILABLE|INTERNAL_FAILURE|REQUEST_TIMEOUT"
+    r"|(?:Bad Request|null) \(Service: S3, Status Code: 400"
+    r"|HTTP status 400\) during Head\w+ operation: No response body"
+    r"|NETWORK_CONNECTION|ConditionalRequestConflict|OperationAborted"
+    r"|\b(?:HTTP (?:response code|status)|Status Code|status code)[: =]*(?:429|5(?!01)\d\d)\b"
+    r"|\b503 Service Unavailable\b",
     re.IGNORECASE,
 )
 
@@ -83,6 +90,9 @@ _PASSING: Final = frozenset(
         "AWSApiCallTimeoutException",
         "AWSRequestTimeoutException",
         "AWSServiceUnavailableException",
+        "HttpChannelEOFException",
+        "NoHttpResponseException",
+        "ConnectionClosedException",
         # Python
         "TimeoutError",
         "ConnectionError",

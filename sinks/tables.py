@@ -1,10 +1,11 @@
 """The tables of a replica: schemas, comments, properties. The analysts' contract, defined once.
 
 ``<warehouse>/log`` holds every record of every log, ``kafka_log`` those of Kafka's topics, ``ledger`` one row for each
-committed range, ``incidents``, ``quarantine`` and ``removed`` what went wrong and what was kept of it, ``dister_kv``
-the map that a log makes, and one table for each kind of metadata every version of its items. All are Delta tables by
-path. The record columns come from `sources.master` and `sources.master_topic`, those of metadata from
-`sources.metadata`; Spark's schema, with the comments, is derived from the Arrow one.
+committed range, ``incidents``, ``quarantine`` and ``removed`` what went wrong and what was kept of it, ``epochs``
+which elected master has written what, ``dister_kv`` the map that a log makes, and one table for each kind of metadata
+every version of its items. All are Delta tables by path. The record columns come from `sources.master` and
+`sources.master_topic`, those of metadata from `sources.metadata`; Spark's schema, with the comments, is derived from
+the Arrow one.
 """
 
 from __future__ import annotations
@@ -76,6 +77,17 @@ QUARANTINE_SCHEMA = pa.schema(
         _field("condition", pa.string(), "why they are no record: checksum_failure, undecodable, gap"),
         _field("cause", pa.string(), "what was expected and found"),
         _field("bytes", pa.binary(), "the master's own bytes, as they came"),
+    ]
+)
+
+EPOCHS_SCHEMA = pa.schema(
+    [
+        LOG_ID,
+        EPOCH,
+        _field("number", pa.int32(), "number of the election; (log_id, epoch, number) is the key"),
+        _field("start", pa.int64(), "where the elected master began to write; the next epoch's start is its end"),
+        _field("master", pa.string(), "its HA address; null where it was known from a later master only"),
+        _field("since", TIMESTAMP, "when the replica first saw it, by the driver's clock"),
     ]
 )
 
@@ -210,6 +222,13 @@ QUARANTINE = TableSpec(
     statistics=("log_id", "epoch", "offset", "end"),
     clustering=("log_id", "offset"),
 )
+EPOCHS = TableSpec(
+    "epochs",
+    "which elected master has written what, of each log whose group elects its master",
+    EPOCHS_SCHEMA,
+    statistics=("log_id", "epoch", "number", "start"),
+)
+"""Made with the first such log."""
 REMOVED = TableSpec(
     "removed",
     "rows that a repair took out of the table log, because the master's log had changed",
@@ -254,6 +273,10 @@ def metadata_table(kind: MetadataKind) -> TableSpec:
 
 
 METADATA_TABLES = tuple(map(metadata_table, KINDS))
+
+
+TABLES: Final = (LOG, KAFKA_LOG, LEDGER, *LOSS_TABLES, EPOCHS, KEY_VALUES, *METADATA_TABLES)
+"""All that there may be."""
 
 
 def log_table(log_id: LogId) -> TableSpec:

@@ -15,12 +15,11 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from sinks.durable import sync
-from sinks.java_names import java_names
+from sinks.java_names import is_not_found, java_names
 from sinks.place import placed
 
 LOCK_FILE = "_logtwin.lock"  # VACUUM leaves names alone that begin with an underscore
 _LOG_FOLDER = "_delta_log"
-_NOT_FOUND = "java.io.FileNotFoundException"
 
 
 class VersionFiles:
@@ -32,8 +31,13 @@ class VersionFiles:
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._path = path.rstrip("/")
         self._folder = placed(path).local
+        self._context = spark.sparkContext
         self._names = java_names(spark)
         self._configuration = spark._jsc.hadoopConfiguration()
+
+    @property
+    def are_remote(self) -> bool:
+        return self._folder is None
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -41,7 +45,7 @@ class VersionFiles:
 
         Kernel writes a version there as Hadoop does, by a look whether the file exists, a rename of it, and a rename of
         its checksum, where it has one. Two writers in between leave one's file with the other's checksum, which nobody
-        can read. Object stores and HDFS put if absent by themselves.
+        can read. S3 puts if absent when it is told to (`conditional_commits.py`), other stores and HDFS by themselves.
         """
         if self._folder is None:
             yield
@@ -83,7 +87,7 @@ class VersionFiles:
         try:
             found = path.getFileSystem(self._configuration).getFileStatus(path)
         except Py4JJavaError as error:
-            if self._names.java.lang.Class.forName(_NOT_FOUND).isInstance(error.java_exception):
+            if is_not_found(error, self._context):
                 return None
             raise
         return int(found.getModificationTime()), int(found.getLen())

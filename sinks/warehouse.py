@@ -6,16 +6,21 @@ import json
 import logging
 from typing import Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from sinks.java_names import is_not_found, java_names
 from sinks.kernel import KernelConflict, KernelTable, Snapshot
 from sinks.place import placed
 from sinks.retries import until_it_takes
+from sinks.spark_jobs import first_line
+from sinks.storage_errors import failed_by
 from sinks.tables import LEDGER, LOG, LOG_LEFT_TO_MAINTAIN, TableSpec, spark_schema
 from sources.errors import ConfigurationError, ReplicaError
 
 _log = logging.getLogger(__name__)
+_COMMITS_A_CHECKPOINT: Final = "20"
 _BESIDE_COMMITS: Final = 40
 """A commit comes each second or oftener, and takes a tenth of one."""
 
@@ -23,6 +28,25 @@ _BESIDE_COMMITS: Final = 40
 def absolute(warehouse: str) -> str:
     """`warehouse` as tasks and driver both understand it. Raises ConfigurationError as `placed` does."""
     return str(placed(warehouse, "warehouse"))
+
+
+def names_in(spark: SparkSession, place: str) -> set[str]:
+    """Of the folders in the warehouse `place`, none where it is not there: one look instead of some for each table.
+
+    Asked of Hadoop, which reaches it in whatever session there is. Raises ReplicaError.
+    """
+    try:
+        path = java_names(spark).org.apache.hadoop.fs.Path(place)
+        found = path.getFileSystem(spark._jsc.hadoopConfiguration()).listStatus(path)
+        return {str(one.getPath().getName()) for one in found if one.isDirectory()}
+    except Py4JJavaError as error:
+        if is_not_found(error, spark):
+            return set()
+        raise failed_by(error)(
+            f"the warehouse {place} cannot be looked into",
+            found=first_line(error),
+            hint="Check that its storage can be reached and read.",
+        ) from error
 
 
 def ensure_tables(spark: SparkSession, warehouse: str, *more: TableSpec) -> None:
@@ -69,7 +93,7 @@ def _leave_log(table: KernelTable) -> None:
 
 def _create(table: KernelTable, spec: TableSpec) -> Snapshot:
     try:
-        table.create(spark_schema(spec.schema), spec.properties, spec.clustering, spec.partitioning)
+        table.create(spark_schema(spec.schema), _properties(table, spec), spec.clustering, spec.partitioning)
         problem = "it vanished right after it was made"
     except KernelConflict as conflict:
         # Another job created it in the same moment: then it is there, and is checked like any other.
@@ -78,6 +102,12 @@ def _create(table: KernelTable, spec: TableSpec) -> Snapshot:
     if found is None:
         raise ConfigurationError(f"the table {table.path} cannot be created", found=problem)
     return found
+
+
+def _properties(table: KernelTable, spec: TableSpec) -> dict[str, str]:
+    """On an object store a checkpoint asks twice for each version since the one before, and twenty times besides."""
+    seldom = {} if placed(table.path).local else {"delta.checkpointInterval": _COMMITS_A_CHECKPOINT}
+    return spec.properties | seldom
 
 
 def _check_columns(spec: TableSpec, path: str, found: StructType) -> None:

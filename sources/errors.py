@@ -22,7 +22,7 @@
     │   │   └── MissingSegment      a file that should be between two others
     │   ├── Rewritten               the master has other bytes where the replica has some
     │   └── Recreated               the master's log began anew
-    └── ReplicaError                the replica's side                                             exit 5
+    └── ReplicaError                the replica's side                              exit 5; 6 where a retry can help
         ├── Gap                     the batch starts above the position
         ├── CoverageError           what the tasks read is not what the batch asked for
         ├── WorkerLost              Spark lost a Python process; a retry can help
@@ -203,6 +203,14 @@ class Rewritten(LogError):
     """The master has other bytes where the replica has some."""
 
 
+class FailedOver(Rewritten):
+    """Another master was elected, which does not have all that was replicated."""
+
+
+class EpochsContradict(LogError):
+    """The master's epochs are none that the replica knows, or not what its bytes say."""
+
+
 class Recreated(LogError):
     """The master's log began anew: it is empty, or nothing of it is what was replicated."""
 
@@ -224,12 +232,14 @@ class CoverageError(ReplicaError):
 class WorkerLost(ReplicaError):
     """A Python process of Spark's has ended, or did not begin in time."""
 
+    exit_code = 6
     is_transient = True
 
 
 class StorageUnreachable(ReplicaError):
     """The storage of the tables does not answer, or refuses for now. So does a full disk."""
 
+    exit_code = 6
     is_transient = True
 
 
@@ -244,11 +254,16 @@ class AlreadyRunning(ReplicaError):
 class NotAlone(ReplicaError):
     """A master that counts connections may count another one of this replica, for now."""
 
+    exit_code = 6
     is_transient = True
 
 
 class RepairPending(ReplicaError):
     """A repair was begun and not brought to its end."""
+
+
+class WayBackPending(RepairPending):
+    """One that a fail-over has demanded: whoever replicates the log next brings it to its end."""
 
 
 class Divergent(ReplicaError):

@@ -18,6 +18,8 @@ from sources.errors import (
     BelowMinimum,
     ChecksumMismatch,
     CorruptRecord,
+    EpochsContradict,
+    FailedOver,
     Gap,
     LogtwinError,
     MissingSegment,
@@ -42,6 +44,8 @@ class Condition(Enum):
     BELOW_MINIMUM = "below_minimum"
     ABOVE_MAXIMUM = "above_maximum"
     REWRITTEN = "rewritten"
+    FAILED_OVER = "failed_over"
+    EPOCHS_CONTRADICT = "epochs_contradict"
     CHECKSUM_FAILURE = "checksum_failure"
     UNDECODABLE = "undecodable"
     RECREATED = "recreated"
@@ -83,6 +87,17 @@ _WORDS: Final = {
         "Check the address. If the master is right, logtwin repair goes back to the last point both share.",
         Way.REPAIR,
     ),
+    Condition.FAILED_OVER: (
+        "Another master was elected, which does not have all that was replicated from the one before.",
+        "The log goes back by itself to where both histories part; what goes is kept in the table removed.",
+        Way.REPAIR,
+    ),
+    Condition.EPOCHS_CONTRADICT: (
+        "The master's list of epochs and what was replicated contradict each other.",
+        "Its epochFileCheckpoint was lost, or it is another group: check the address, and bring the file back from "
+        "another replica. If the master is right all the same, logtwin repair --accept-master.",
+        Way.REPAIR,
+    ),
     Condition.CHECKSUM_FAILURE: (
         "The body of a record is not what its checksum was made of: bytes changed at the master or on the way.",
         "The bytes are in quarantine. Fill the range from another copy: logtwin backfill --path DIR.",
@@ -111,7 +126,9 @@ _BY_ERROR: Final = (
     (MissingSegment, Condition.GAP),
     (BelowMinimum, Condition.BELOW_MINIMUM),
     (AboveMaximum, Condition.ABOVE_MAXIMUM),
+    (FailedOver, Condition.FAILED_OVER),
     (Rewritten, Condition.REWRITTEN),
+    (EpochsContradict, Condition.EPOCHS_CONTRADICT),
     (Recreated, Condition.RECREATED),
     (ChecksumMismatch, Condition.CHECKSUM_FAILURE),
     (CorruptRecord, Condition.UNDECODABLE),

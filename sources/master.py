@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from sources.epochs import Epoch, Epochs, Parting
 from sources.errors import LogtwinError
 from sources.keyed_state import KeyedState
 from sources.offsets import LogId, Offset, OffsetRange
@@ -119,12 +120,14 @@ class Known:
     """What a replica knows of the log it follows, for the master to be measured by (`MasterLog.continuing`).
 
     `identity` says which of all logs that have had its name; `mark` in which of the master's histories lies what comes
-    before `offset`. Kafka: the topic's id, and a leader epoch. None where the master has no such thing.
+    before `offset`. Kafka: the topic's id, and a leader epoch. None where the master has no such thing. `epochs` are
+    those of a group that elects its master, below `offset`.
     """
 
     identity: str | None = None
     offset: Offset | None = None
     mark: int | None = None
+    epochs: Epochs = ()
 
 
 NOTHING_KNOWN: Final = Known()
@@ -137,13 +140,14 @@ class Chunk:
     `records` has the master's schema (RECORD_SCHEMA; of Kafka KAFKA_SCHEMA), one row a record, in log order. `raw` is
     the master's own bytes of exactly `covered`, as long as `MasterLog.lengths` of the records; it may be a view of a
     buffer that is reused, so it is good only until the next chunk is asked for. `mark` is that of `Known`, of what lies
-    before the end of `covered`.
+    before the end of `covered`; `epochs` are all that the master lists below that end.
     """
 
     covered: OffsetRange
     records: pa.RecordBatch
     raw: memoryview
     mark: int | None = None
+    epochs: Epochs = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +179,15 @@ class SessionState:
 class MasterView:
     """What a master says of itself, asked once.
 
-    `role` is its own word for what it is (RocketMQ: ASYNC_MASTER, SYNC_MASTER, SLAVE); None of files.
+    `role` is its own word for what it is (RocketMQ: ASYNC_MASTER, SYNC_MASTER, SLAVE); None of files. Of an elected
+    one `epoch` is the number of its election, and no fail-over takes back what lies below `confirmed`.
     """
 
     role: str | None
     bounds: OffsetRange
     retention: Retention | None
+    epoch: Epoch | None = None
+    confirmed: Offset | None = None
 
 
 class TimeIsUp(Exception):
@@ -326,6 +333,12 @@ class MasterLog(Protocol):
     def continuing(self, known: Known) -> MasterLog:
         """The same log, for who holds `known` of it: a master that has another one by its name, or another history
         before `known.offset`, is noticed where it can tell, when it is read from there on.
+        """
+
+    def parting(self) -> Parting | None:
+        """Where the history of an elected master leaves that of the log which this one is `continuing`; asks it.
+
+        None where it does not; and of a master that is not elected, without asking. Raises as `bounds`.
         """
 
     def hurried(self, patience_s: float) -> MasterLog:

@@ -81,6 +81,11 @@ class MasterOptions(SecurityOptions):
         description="instead of master and remoting: host:port, several joined by ;, asked at each connection for the "
         "master of the broker that the id names",
     )
+    controllers: str | None = Field(
+        None,
+        description="instead of name_server, of a group that elects its master: host:port of all controllers, joined "
+        "by ;, asked at each connection for the master of the broker that the id names",
+    )
     path: str | None = Field(
         None,
         description="a directory of segment files, instead of master and remoting; of dister the folder that holds "
@@ -112,6 +117,11 @@ class MasterOptions(SecurityOptions):
         description="say true only when no producer waits for this replica: ranges are then read by several "
         "connections, which the master counts as acknowledgements, and may start anywhere",
     )
+    beyond_confirm: bool = Field(
+        False,
+        description="RocketMQ in controller mode: take also what the replicas in sync have not confirmed. A fail-over "
+        "may take that back; then the log goes back by itself, and what goes is kept in the table removed",
+    )
     on_loss: OnLoss = Field(
         "fail",
         description="what is lost or damaged stops the log; with record it becomes an incident, its bytes go to "
@@ -140,7 +150,7 @@ class MasterOptions(SecurityOptions):
 
     def by_path(self, path: str) -> Self:
         """The same log, read from the segment files in the directory `path` instead of its master."""
-        master = ("master", "remoting", "name_server", "peers", *SECURITY)
+        master = ("master", "remoting", "name_server", "controllers", "peers", *SECURITY)
         return self.model_copy(update={name: type(self).model_fields[name].default for name in master} | {"path": path})
 
 
@@ -211,7 +221,9 @@ def invalid_value(error: ValidationError, *, where: str) -> ConfigurationError:
     if first["type"] == "missing":
         return ConfigurationError(f"{where}: the key {key!r} is missing", hint=f"Add {key} = …")
     return ConfigurationError(
-        f"{where}: {key or 'value'} is not usable", expected=first["msg"], found=repr(first["input"])
+        f"{where}: {key or 'value'} is not usable",
+        expected=first["msg"].removeprefix("Value error, "),
+        found=repr(first["input"]),
     )
 
 

@@ -38,11 +38,13 @@ def _rocketmq(options: MasterOptions) -> RocketMQLog:
         log_id=options.log_id,
         master=Address.parse(options.master) if options.master else None,
         remoting=Address.parse(options.remoting) if options.remoting else None,
-        name_servers=tuple(Address.parse(one) for one in (options.name_server or "").split(";") if one.strip()),
+        name_servers=_addresses(options.name_server),
+        controllers=_addresses(options.controllers),
         path=options.path,
         split_bytes=options.split_bytes,
         chunk_bytes=options.chunk_bytes,
         parallel_reads=options.parallel_reads,
+        beyond_confirm=options.beyond_confirm,
         past_damage=options.on_loss == "record",
         connect_timeout_ms=options.connect_timeout_ms,
         connect_attempts=options.connect_attempts,
@@ -51,6 +53,10 @@ def _rocketmq(options: MasterOptions) -> RocketMQLog:
         max_record_bytes=options.max_record_bytes,
         security=remoting_security(options, options.log_id),
     )
+
+
+def _addresses(text: str | None) -> tuple[Address, ...]:
+    return tuple(Address.parse(one) for one in (text or "").split(";") if one.strip())
 
 
 def remoting_security(options: SecurityOptions, log: LogId | None = None) -> RemotingSecurity:
@@ -85,13 +91,13 @@ def _given(options: SecurityOptions, *names: str) -> list[str]:
 def _dister(options: MasterOptions) -> DisterLog:
     for name in _given(options, *SECURITY):
         raise ConfigurationError(f"{name} has no effect on a dister log, which is read from files", log=options.id)
-    if options.path is None or options.master or options.remoting or options.name_server:
+    if options.path is None or options.master or options.remoting or options.name_server or options.controllers:
         raise ConfigurationError(
             "a dister log is read from its leader's folder, and nowhere else",
             log=options.id,
-            expected="path, without master, remoting and name_server",
+            expected="path, without master, remoting, name_server and controllers",
             found=f"path {options.path}, master {options.master}, remoting {options.remoting}, name_server "
-            f"{options.name_server}",
+            f"{options.name_server}, controllers {options.controllers}",
             hint="Give path, the folder that holds dister.entry.log.",
         )
     # Here, as each log of a job has a process that imports this file, and few are dister's.

@@ -12,7 +12,9 @@ from pyspark.sql import SparkSession
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
+from pipeline.jars import delta_jars
 from tests import truth
+from tests.class_archives import spark_options
 from tests.spark_session import delta_session
 
 settings.register_profile("quick", max_examples=30, deadline=None)
@@ -37,6 +39,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         weights[item.path] = max(weights.get(item.path, 0), _weight_of(item))
     items.sort(key=lambda item: -weights[item.path])  # stable: a module keeps its order
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Every driver that a test starts, here or as a process of its own, takes its classes from an archive."""
+    if any(item.get_closest_marker(name) for item in session.items for name in ("spark", "airflow")):
+        os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_options(delta_jars()))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:

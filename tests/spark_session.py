@@ -6,13 +6,18 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
+from pipeline.jars import storage_jars
 from pipeline.session import build_session
 
 
 def delta_session(folder: Path) -> SparkSession:
-    """A local[2] Delta session whose warehouse and scratch space are in `folder`."""
+    """A local[2] Delta session whose warehouse and scratch space are in `folder`; it can reach S3 and Azure.
+
+    What it needs for that comes last on its class path: at first place no class archive would fit it.
+    """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     properties = {
@@ -21,4 +26,6 @@ def delta_session(folder: Path) -> SparkSession:
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "local"),
     }
-    return build_session(properties, name="logtwin tests")
+    with pytest.MonkeyPatch.context() as launch:
+        launch.setenv("SPARK_DIST_CLASSPATH", ":".join(map(str, [*storage_jars("s3a"), *storage_jars("abfs")])))
+        return build_session(properties, name="logtwin tests")

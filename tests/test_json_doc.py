@@ -20,6 +20,7 @@ from sinks.incidents import Action, Incident, IncidentRow, State
 from sinks.proof.completeness import Completeness, Missing, Reason, Stretch
 from sinks.proof.verdicts import Claim, Compared, Difference, Kind, Verdict
 from sinks.tables import INCIDENTS
+from sources.epochs import Epoch
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
 
@@ -47,7 +48,7 @@ def coverage() -> dict[str, Any]:
     stretch = Stretch(RANGE, 1, 2)
     missing = Missing(range=RANGE, reason=Reason.UNEXPLAINED, incident=None, after_us=None, before_us=None)
     found = Completeness(position=Offset(9), whole=(stretch,), missing=(missing,), overlaps=(RANGE,), beyond=None)
-    return LogCoverage(log_id=LOG, epoch=0, complete=found).as_json()
+    return LogCoverage(log_id=LOG, epoch=0, complete=found, elections=(Epoch(1, Offset(0)),)).as_json()
 
 
 def verification() -> dict[str, Any]:

@@ -183,6 +183,17 @@ class Incidents:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Election:
+    """Of the newest history of a log: its master began to write at `start`. `master` is None where nobody knows."""
+
+    log_id: str
+    number: int
+    start: int
+    master: str | None
+    since: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """A replica when it was asked. `unseen` are logs of the configuration that nothing was replicated of."""
 
@@ -198,3 +209,4 @@ class Facts:
     transactions: Pending = Pending()
     delays: Pending = Pending()
     incidents: Incidents = Incidents()
+    elections: tuple[Election, ...] = ()

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from pipeline.report import statements
 from pipeline.report.facts import (
     Commits,
+    Election,
     Facts,
     Flaw,
     FlawedRange,
@@ -48,6 +49,7 @@ _MOST_SLICES: Final = 60
 _MOST_RANGES: Final = 50  # of a log and a flaw
 _MOST_BARS: Final = 20
 _MOST_INCIDENTS: Final = 200
+_MOST_ELECTIONS: Final = 100
 _TRANSACTION_STATES: Final = ("committed", "rolled_back", "pending", "given_up")
 _DELAY_STATES: Final = ("delivered", "pending", "cancelled")
 
@@ -111,6 +113,7 @@ class _Questions:
             "groups": self._groups(),
             "transactions": self._pending(statements.TRANSACTIONS, _TRANSACTION_STATES),
             "delays": self._pending(statements.DELAYS, _DELAY_STATES),
+            "elections": tuple(_each(Election, self._rows(statements.ELECTIONS, most=_MOST_ELECTIONS))),
         }
 
     def _timeline(self, logs: int) -> Timeline:

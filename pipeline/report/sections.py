@@ -66,8 +66,13 @@ def _coverage(facts: Facts) -> Section:
             ("What is there of each log, by offset", coverage_figures.over_offsets(facts)),
             ("The same by when the master stored it, UTC", coverage_figures.over_time(facts)),
         ),
-        tables=(tables.logs(facts), tables.flawed_ranges(facts)),
+        tables=(tables.logs(facts), tables.flawed_ranges(facts), *_elections(facts)),
     )
+
+
+def _elections(facts: Facts) -> tuple[Table, ...]:
+    """Few groups elect their masters."""
+    return (tables.elections(facts.elections),) if facts.elections else ()
 
 
 def _throughput(facts: Facts) -> Section:

@@ -258,6 +258,14 @@ GROUP BY 1, 3
 ORDER BY 1, 3
 """
 
+ELECTIONS: Final = """
+SELECT log_id, number, start, master, since
+FROM epochs
+WHERE epoch = (SELECT max(epoch) FROM epochs AS of_log WHERE of_log.log_id = epochs.log_id)
+ORDER BY since DESC, log_id, number DESC
+LIMIT {most}
+"""
+
 INCIDENTS: Final = """
 SELECT
   log_id, id, condition, start, `end`, cause, action, detected_at, state, note,

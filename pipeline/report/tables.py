@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from pipeline.display import number, size
 from pipeline.report.coverage_figures import range_words
-from pipeline.report.facts import Facts, Flaw, Incidents, Pending, SlowestGroups, TopTopics
+from pipeline.report.facts import Election, Facts, Flaw, Incidents, Pending, SlowestGroups, TopTopics
 from pipeline.report.words import count, span, time
 
 _T = TypeVar("_T")
@@ -118,6 +118,22 @@ def flawed_ranges(facts: Facts) -> Table:
         },
         text=("log", "what", "offsets", "stored after", "stored before", "why"),
         of=of,
+    )
+
+
+def elections(found: Sequence[Election]) -> Table:
+    """The newest first."""
+    return _table(
+        "Elections of masters",
+        found,
+        {
+            "log": lambda one: one.log_id,
+            "number": lambda one: number(one.number),
+            "from offset": lambda one: number(one.start),
+            "master": lambda one: one.master or "",
+            "first seen": lambda one: time(one.since),
+        },
+        text=("log", "master", "first seen"),
     )
 
 

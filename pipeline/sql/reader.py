@@ -14,7 +14,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.config import Config
-from pipeline.session import build_session, spark_log
+from pipeline.session import session_for
 from pipeline.sql.failures import failure, gone
 from pipeline.sql.grammar import Kind, kind_of
 from pipeline.sql.past import Past
@@ -61,7 +61,7 @@ class Reader:
     @classmethod
     def opened(cls, config: Config, past: Past | None) -> Self:
         """Knows the tables and views in the warehouse of `config`, as they are or were. Raises ReplicaError."""
-        spark = build_session(config.spark, log_file=spark_log()).newSession()
+        spark = session_for(config).newSession()
         for name in _LOUD:
             PySparkLogger.getLogger(name).setLevel("CRITICAL")
         for key, value in _READING.items():

@@ -24,8 +24,8 @@ from pipeline.sql.reader import Reader
 from pipeline.sql.run import run_one
 from pipeline.sql.statements import split
 from pipeline.tables import listed, relation_lines
+from sinks.tables import TABLES
 from sinks.views.definition import VIEWS, view
-from sinks.views.registration import TABLES
 from sources.errors import LogtwinError
 
 HELP: Final = r"""A statement of Spark SQL ends with a semicolon, and may have many lines. It can only read.

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import uuid
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 
 from pipeline.verification.plan import Section
-from sinks.place import placed
+from sinks.small_file import SmallFile
 from sinks.warehouse import absolute
 
 
@@ -65,30 +62,19 @@ class VerifyFile:
     """The file of one log. Raises OSError where its place cannot be reached."""
 
     def __init__(self, warehouse: str, log_id: str) -> None:
-        place = placed(f"{absolute(warehouse)}/_verify")
-        self._is_local = place.local is not None
-        self._filesystem, folder = place.open()
-        self._path = f"{folder.rstrip('/')}/{log_id}.json"
+        self._file = SmallFile(f"{absolute(warehouse)}/_verify/{log_id}.json")
 
     def read(self) -> VerifyState | None:
         """The run that was not finished; None without one, or where it speaks in words of another version."""
+        content = self._file.read()
         try:
-            with self._filesystem.open_input_stream(self._path) as stream:
-                return VerifyState.from_json(stream.readall())
-        except (FileNotFoundError, KeyError, TypeError, ValueError):
+            return None if content is None else VerifyState.from_json(content)
+        except (KeyError, TypeError, ValueError):
             return None
 
     def write(self, state: VerifyState) -> None:
         """At once: a kill leaves what was there before, or this."""
-        self._filesystem.create_dir(self._path.rpartition("/")[0], recursive=True)
-        if self._is_local:
-            new = Path(f"{self._path}.{uuid.uuid4().hex}")
-            new.write_text(state.as_json())
-            new.replace(self._path)
-            return
-        with self._filesystem.open_output_stream(self._path) as stream:
-            stream.write(state.as_json().encode())
+        self._file.write(state.as_json().encode())
 
     def remove(self) -> None:
-        with suppress(FileNotFoundError):
-            self._filesystem.delete_file(self._path)
+        self._file.remove()

@@ -31,7 +31,8 @@ _WIDER = 16
 class Divergence:
     """Up to `common` replica and master are the same, and no further; the replica claims what is below `end`.
 
-    RECREATED: nothing proves that they are of one log; `common` is the master's minimum then. REPLICA_DAMAGED: the
+    RECREATED: nothing proves that they are of one log; `common` is the master's minimum then. FAILED_OVER: that is what
+    the epochs of both say, too; EPOCHS_CONTRADICT: it is not. REPLICA_DAMAGED: the
     table has nothing from `common` on, though its ledger says that it once had.
     """
 
@@ -78,7 +79,7 @@ class Comparison:
         if is_all and agreeing is not None and agreeing.end == rows[-1].end:
             return self._lost_commits()
         floor = self._bounds.start if agreeing is None else agreeing.end
-        link = self._last_equal(rows, floor)
+        link = self._last_equal(rows, floor, self._bounds.end)
         reached = floor if link is None else link.end
         if is_all and (not rows or reached == rows[-1].end):
             return self._lost_commits()
@@ -109,8 +110,8 @@ class Comparison:
                 return rows, agreeing
             look_bytes *= _WIDER
 
-    def _last_equal(self, rows: Sequence[LedgerRow], floor: Offset) -> Link | None:
-        """The last record from `floor` on that is the master's, in the first row that differs.
+    def _last_equal(self, rows: Sequence[LedgerRow], floor: Offset, ceiling: Offset) -> Link | None:
+        """The last record from `floor` on, and below `ceiling`, that is the master's, in the first row that differs.
 
         Where none agrees that is the first one that the master has from its beginning, and the rest of the one before.
         """
@@ -118,7 +119,7 @@ class Comparison:
         if not above:
             return None
         differing = next((row for row in above if row.start >= floor), above[-1])
-        start, end = max(floor, above[0].start), min(differing.end, self._bounds.end)
+        start, end = max(floor, above[0].start), min(differing.end, ceiling)
         if end <= start:
             return None
         wanted = OffsetRange(start, end)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Final
 
 from pyspark.sql import SparkSession
 
@@ -27,7 +28,7 @@ from sinks.position import Held, LogTable
 from sinks.proof.stored_log import StoredLog
 from sinks.tables import log_table
 from sinks.warehouse import absolute
-from sources.errors import Recreated
+from sources.errors import EpochsContradict, Recreated
 from sources.loss import Condition
 from sources.master import MasterLog
 from sources.offsets import END, LogId, Offset, OffsetRange
@@ -59,6 +60,17 @@ class Repaired:
     back: WayBack | None = None
     healed: int = 0
     comparisons: int = 0
+
+
+_FOR_A_PERSON: Final = {
+    Condition.RECREATED: (Recreated, "the master and the replica have nothing in common", "a record that both have"),
+    Condition.EPOCHS_CONTRADICT: (
+        EpochsContradict,
+        "the master's epochs and its bytes contradict each other",
+        "the bytes of the replica, up to where the epochs part",
+    ),
+}
+"""What is done only where the master was accepted; else what to raise, and with which words."""
 
 
 def _taken_out(damages: Iterable[Damage]) -> tuple[OffsetRange, ...]:
@@ -125,7 +137,8 @@ class Repair:
     def run(self, *, accept_master: bool = False, is_owner: bool = False) -> Repaired:
         """Take the log from whoever has it, and repair it. `is_owner`: the writer has it, and nobody else may.
 
-        Raises Recreated where the master has nothing in common with the replica, unless it is accepted; ReplicaError,
+        Raises Recreated where the master has nothing in common with the replica, and EpochsContradict where its epochs
+        are other ones than its bytes say, unless it is accepted; ReplicaError,
         TakenOver (a job was started meanwhile), and what reading the master raises.
         """
         if self._begun() is None:
@@ -203,18 +216,23 @@ class Repair:
         return tuple(hole for hole in held.holes.ranges if any(Holes(ranges=(hole,)).within(one) for one in damaged))
 
     def _compare(self, position: Offset, *, accept_master: bool) -> tuple[ComparisonByRule, Divergence | None]:
-        """Raises Recreated."""
-        comparison = ComparisonByRule(self._master, self._ledger, self._stored, position, self._master.bounds())
+        """Raises Recreated, EpochsContradict."""
+        state = self._table.read().state
+        parted = None if state is None else self._master.continuing(state.known).parting()
+        if parted is not None and parted.common is None and not accept_master:
+            raise parted.error().at(self._master.log_id)
+        comparison = ComparisonByRule(self._master, self._ledger, self._stored, position, self._master.bounds(), parted)
         rewritten = [row.found.range for row in self._incidents.open() if row.found.condition is Condition.REWRITTEN]
         found = comparison.find(rewritten)
-        if found is not None and found.condition is Condition.RECREATED and not accept_master:
-            raise Recreated(
-                "the master and the replica have nothing in common",
+        if found is not None and found.condition in _FOR_A_PERSON and not accept_master:
+            kind, problem, expected = _FOR_A_PERSON[found.condition]
+            raise kind(
+                problem,
                 log=self._master.log_id,
                 offset=position,
-                expected="a record that both have",
+                expected=expected,
                 found=found.cause,
-                hint=Condition.RECREATED.hint,
+                hint=found.condition.hint,
             )
         return comparison, found
 
@@ -224,7 +242,7 @@ class Repair:
 
     def _heal(self, held: Held, comparison: ComparisonByRule, *, is_same: bool) -> int:
         """End the incidents that are true no more."""
-        divergences = (Condition.ABOVE_MAXIMUM, Condition.RECREATED)
+        divergences = (Condition.ABOVE_MAXIMUM, Condition.RECREATED, Condition.EPOCHS_CONTRADICT)
         healed = [
             row.id
             for row in self._incidents.open()

@@ -23,6 +23,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Final
 
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
@@ -43,9 +44,12 @@ from sinks.log_state import LogState, PendingRepair, Writer
 from sinks.position import Held, LogTable
 from sinks.proof.stored_log import StoredLog
 from sinks.tables import LEDGER, log_table
+from sources.epochs import Epochs, below
 from sources.loss import Condition, Way
 from sources.master import MasterLog
 from sources.offsets import END, LogId, Offset, OffsetRange
+
+_OTHER_EPOCHS: Final = (Condition.EPOCHS_CONTRADICT, Condition.RECREATED)
 
 
 class Step(Enum):
@@ -115,9 +119,9 @@ class RepairSteps:
     def accept(self) -> None:
         """Follow the log that has the name now: it has all that the replica holds, which may be nothing."""
         held, state = self._held()
-        identity = self._master.identity()
-        if identity != state.identity:
-            self._table.mark(held, replace(state, identity=identity, mark=None, commit=uuid.uuid4().hex))
+        accepted = replace(state, identity=self._master.identity(), mark=None, epochs=())
+        if (accepted.identity, accepted.epochs) != (state.identity, state.epochs):
+            self._table.mark(held, replace(accepted, commit=uuid.uuid4().hex))
 
     def complete(self) -> None:
         """Take what is marked to its end, from wherever it stopped."""
@@ -198,6 +202,7 @@ class RepairSteps:
             link=kept.link if self._keeps_link else None,
             identity=self._master.identity(),
             mark=None,  # that of what is left is not known; whoever reads on learns it
+            epochs=_epochs(state, pending),
             ledger=kept.rest,
             incidents=() if pending.found is None else (pending.found,),
             quarantined=(),
@@ -279,6 +284,12 @@ def _repaired(condition: Condition, affected: OffsetRange, cause: str) -> Incide
         action=Action.REPAIRED,
         detected_at=time.time_ns() // 1000,
     )
+
+
+def _epochs(state: LogState, pending: PendingRepair) -> Epochs:
+    """Those of what is left; none where the master's are to be believed instead."""
+    is_the_masters = pending.found is not None and pending.found.condition in _OTHER_EPOCHS
+    return () if is_the_masters else below(state.epochs, pending.to)
 
 
 def _first(state: LogState, pending: PendingRepair) -> Offset:

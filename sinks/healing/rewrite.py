@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinks.file_statistics import bounds
-from sinks.files import DataFile, FileWriter, new_name, open_parquet
+from sinks.files import DataFile, FileWriter, batches_of, new_name, open_parquet
 from sinks.healing.owners import is_of, lies_in, offsets_of, others_in
 from sinks.holes import TakenOut
 from sinks.kernel import KernelTable, Overlap, Snapshot, StoredFile
@@ -204,7 +204,7 @@ def rows_of(
     """All rows of a data file, of whatever log, as they lie there. Raises ReplicaError where it cannot be read."""
     schema = pa.schema([spec.schema.field(name) for name in columns or spec.schema.names]).remove_metadata()
     with _naming(file, folder, log_id), open_parquet(folder, file.path) as parquet:
-        batches = parquet.iter_batches(_ROWS_AT_ONCE, columns=schema.names)
+        batches = batches_of(parquet, _ROWS_AT_ONCE, schema.names)
         yield from (batch.select(schema.names).cast(schema) for batch in batches)
 
 

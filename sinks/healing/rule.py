@@ -1,8 +1,12 @@
-"""Where replica and master part by the master's own rule (`MasterLog.common_offset`), if it has one. Driver only.
+"""Where replica and master part by the master's own rule, if it has one. Driver only.
 
-Then the replica's records themselves are compared, from its beginning on, not what the ledger says of them; and
-whatever differs goes, also all of it. Only a master that is empty, or begins too late to give again what would go, is
-more likely a wrong path.
+By `MasterLog.common_offset` the replica's records themselves are compared, from its beginning on, not what the ledger
+says of them; and whatever differs goes, also all of it. Only a master that is empty, or begins too late to give again
+what would go, is more likely a wrong path.
+
+By the epochs of elected masters (`MasterLog.parting`) what goes is what lies above the common point of both lists. Two
+groups may have an epoch alike, their first at least: so the ledger's checksums have to agree up to that point, or the
+two contradict each other, which is for a person to judge.
 """
 
 from __future__ import annotations
@@ -10,14 +14,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sinks.healing.divergence import Comparison, Divergence
+from sinks.healing.ledger_rows import LedgerRows
+from sinks.proof.stored_log import StoredLog
+from sources.epochs import Parting
+from sources.loss import Condition
+from sources.master import MasterLog
 from sources.offsets import Offset, OffsetRange
 
 
 class ComparisonByRule(Comparison):
-    """By the master's rule; of a master without one by the ledger's checksums."""
+    """By the master's rule; of a master without one by the ledger's checksums.
+
+    `parted` is what the epochs say of the master and the replica at `position`; nothing where they do not differ.
+    """
+
+    def __init__(
+        self,
+        master: MasterLog,
+        ledger: LedgerRows,
+        stored: StoredLog,
+        position: Offset,
+        bounds: OffsetRange,
+        parted: Parting | None = None,
+    ) -> None:
+        super().__init__(master, ledger, stored, position, bounds)
+        self._parted = parted
 
     def find(self, doubtful: Sequence[OffsetRange] = ()) -> Divergence | None:
         """As `Comparison.find`. To a rule no range is more doubtful than others."""
+        if self._parted is not None and self._parted.common is not None:
+            return self._by_epochs(self._parted, self._parted.common)
         common = self._master.common_offset(self._readable(OffsetRange(Offset(0), self._position)))
         if common is None:
             return super().find(doubtful)
@@ -25,3 +51,15 @@ class ComparisonByRule(Comparison):
         if not has_more and self._position <= self._bounds.end:
             return self._lost_commits()
         return self._divergence(common, is_proven=not self._bounds.is_empty and common >= self._bounds.start)
+
+    def _by_epochs(self, parted: Parting, common: Offset) -> Divergence:
+        rows, agreeing = self._search(common)
+        floor = self._bounds.start if agreeing is None else agreeing.end
+        link = self._last_equal(rows, floor, common)
+        reached = floor if link is None else link.end
+        if reached == common and (agreeing or link):
+            return Divergence(condition=parted.condition, common=common, end=self._position, cause=parted.cause)
+        same = f"up to {reached} only" if agreeing or link else "nowhere"
+        cause = f"{parted.cause}; so both are the same up to {common}, and by their bytes {same}"
+        contradicts = Condition.EPOCHS_CONTRADICT
+        return Divergence(condition=contradicts, common=min(reached, common), end=self._position, cause=cause)

@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 
 from sinks.holes import Holes, joined
 from sinks.incidents import IncidentRow, State
+from sources.epochs import Epochs
 from sources.errors import CoverageError
 from sources.offsets import LogId, Offset, OffsetRange
 
@@ -81,6 +82,7 @@ class Accounts:
     holes: Holes
     ledger: pa.Table
     incidents: Sequence[IncidentRow] = ()
+    elections: Epochs = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,9 +25,11 @@ from datetime import datetime
 from pathlib import Path
 
 import pyarrow.fs as pafs
+from pyspark.sql import SparkSession
 
 from sinks.durable import sync
 from sinks.place import open_folder
+from sinks.removal import remove_files
 from sinks.storage_errors import failed_by
 from sinks.upkeep.checkpoint_file import what_is_wrong
 from sources.errors import ReplicaError
@@ -78,9 +80,11 @@ def expired(entries: Iterable[LogEntry], before: datetime, is_whole: Callable[[L
 
 
 class LogFolder:
-    """The ``_delta_log`` of a table."""
+    """The ``_delta_log`` of a table. `spark` is for removing many of S3's objects at once (`remove_files`)."""
 
-    def __init__(self, table: str) -> None:
+    def __init__(self, table: str, spark: SparkSession | None = None) -> None:
+        self._spark = spark
+        self._table = table
         self._filesystem, inner = open_folder(table)
         self._path = f"{inner.rstrip('/')}/_delta_log"
 
@@ -117,13 +121,10 @@ class LogFolder:
 
     def remove(self, entries: Sequence[LogEntry]) -> None:
         """Delete `entries`, in their order. Raises ReplicaError."""
-        for entry in entries:
-            try:
-                self._filesystem.delete_file(f"{self._path}/{entry.name}")
-            except FileNotFoundError:
-                continue  # Kernel's own clean-up was faster
-            except OSError as error:
-                raise self._failure("cleaned up", error) from error
+        try:
+            remove_files(self._spark, f"{self._table.rstrip('/')}/_delta_log", [entry.name for entry in entries])
+        except OSError as error:
+            raise self._failure("cleaned up", error) from error
 
     def _failure(self, done: str, error: OSError) -> ReplicaError:
         return failed_by(error)(

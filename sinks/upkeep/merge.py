@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from sinks.files import DataFile, FileWriter, new_name, open_parquet
+from sinks.files import DataFile, FileWriter, batches_of, new_name, open_parquet
 from sinks.kernel import Partition
 from sinks.storage_errors import failed_by
 from sinks.tables import TableSpec
@@ -67,7 +67,7 @@ class Merging:
         names = [name for name in self.spec.schema.names if name not in self.partition]
         try:
             with open_parquet(self.folder, path) as parquet:
-                for batch in parquet.iter_batches(_ROWS_AT_ONCE, columns=names):
+                for batch in batches_of(parquet, _ROWS_AT_ONCE, names):
                     yield self._complete(batch)
         except (OSError, ValueError, pa.ArrowException) as error:
             raise self._failure(path, "a file of the table", error) from error

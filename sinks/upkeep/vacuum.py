@@ -17,12 +17,12 @@ import pyarrow.fs as pafs
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sinks.files import discard
 from sinks.kernel import KernelTable, Snapshot
 from sinks.log_state import LogState
 from sinks.owned import state_texts
 from sinks.place import open_folder
 from sinks.quarantine import Quarantine
+from sinks.removal import remove_files
 from sinks.spark_jobs import first_line
 from sinks.storage_errors import failed_by
 from sinks.tables import KAFKA_LOG, LOG, QUARANTINE
@@ -56,7 +56,7 @@ def vacuum(spark: SparkSession, path: str, hours: float, *, dry_run: bool) -> Va
     sizes = _sizes(path)
     names = _unnamed(spark, path, hours)
     if not dry_run:
-        discard(path, names)
+        remove_files(spark, path, names, past_what_resists=True)  # that is left to the next run
     return Vacuumed(
         files=len(sizes),
         bytes=sum(sizes.values()),

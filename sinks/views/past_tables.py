@@ -16,6 +16,7 @@ from pyspark.sql import functions as sql
 from sinks.incidents import State
 from sinks.ledger import BACKFILL
 from sinks.tables import (
+    EPOCHS,
     INCIDENTS,
     IS_CURRENT,
     KAFKA_LOG,
@@ -74,6 +75,10 @@ def _removed(rows: DataFrame, as_of: AsOf) -> DataFrame:
     return rows.where(sql.col("removed_at") <= as_of.committed_at)
 
 
+def _epochs(rows: DataFrame, as_of: AsOf) -> DataFrame:
+    return rows.where(sql.col("since") <= as_of.committed_at)
+
+
 def _key_values(rows: DataFrame, as_of: AsOf) -> DataFrame:
     """It only knows the newest value of a key: rather an error, when it is asked, than values of another time."""
     problem = f"dister_kv has no past: what {as_of.log_id} said of a key at {as_of.offset} is in the table log"
@@ -94,6 +99,7 @@ _RULES: Final[dict[str, Callable[[DataFrame, AsOf], DataFrame]]] = {
     QUARANTINE.name: _below,
     REMOVED.name: _removed,
     KAFKA_REMOVED.name: _removed,
+    EPOCHS.name: _epochs,
     KEY_VALUES.name: _key_values,
 }
 """By table; the others are of metadata."""

@@ -7,7 +7,7 @@ so that every query works on every replica.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JError
@@ -17,14 +17,19 @@ from pyspark.sql import DataFrame, SparkSession
 from sinks.default_place import check_one_place
 from sinks.spark_jobs import first_line
 from sinks.storage_errors import failed_by
-from sinks.tables import KAFKA_LOG, KEY_VALUES, LEDGER, LOG, LOSS_TABLES, METADATA_TABLES, TableSpec, spark_schema
+from sinks.tables import (
+    KAFKA_LOG,
+    LOG,
+    TABLES,
+    TableSpec,
+    spark_schema,
+)
 from sinks.views.catalog import Catalog
 from sinks.views.definition import VIEWS, view
 from sinks.views.empty import empty_table
-from sinks.warehouse import absolute
+from sinks.warehouse import absolute, names_in
 from sources.errors import ConfigurationError, ReplicaError
 
-TABLES: Final = (LOG, KAFKA_LOG, LEDGER, *LOSS_TABLES, KEY_VALUES, *METADATA_TABLES)
 """Every table that a replica may have, in the order in which people want to see them."""
 
 
@@ -85,7 +90,8 @@ def newest_versions(spark: SparkSession, place: str) -> dict[str, int]:
     """
     check_one_place(spark, place)
     try:
-        versions = {spec.name: _newest_version(spark, spec.path(place)) for spec in TABLES}
+        there = names_in(spark, place)
+        versions = {spec.name: _newest_version(spark, spec.path(place)) for spec in TABLES if spec.name in there}
     except (PySparkException, Py4JError) as error:
         raise failed_by(error)(
             f"the tables in {place} cannot be opened",

@@ -131,6 +131,9 @@ class DisterLog:
         """Its past is compared as a whole."""
         return self
 
+    def parting(self) -> None:
+        """Leaders have no epochs: what they hold is compared."""
+
     def hurried(self, patience_s: float) -> DisterLog:
         """A leader's log is read from its files."""
         return self

@@ -112,6 +112,9 @@ class KafkaLog:
     def continuing(self, known: Known) -> KafkaLog:
         return replace(self, known=known)
 
+    def parting(self) -> None:
+        """The leader itself compares the epoch that a fetch names (`Known.mark`)."""
+
     def hurried(self, patience_s: float) -> KafkaLog:
         return replace(self, patience_s=patience_s)
 

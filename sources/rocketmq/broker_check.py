@@ -3,7 +3,6 @@
 =========================  =====  =====================================================================================
 key                        since  why it matters
 =========================  =====  =====================================================================================
-``enableControllerMode``   5.0    the HA port speaks AutoSwitchHA: our 8-byte report would wait there for ever
 ``enableDLegerCommitLog``  4.5    records are wrapped in DLedger entries and nothing is served at the HA port
 ``inSyncReplicas``         5.0    from 3 on the broker waits for several replicas and counts *connections* for them. The
                                   session and a task take turns then (`sources.rocketmq.turns`); tasks that read side
@@ -23,14 +22,14 @@ from sources.rocketmq.broker_words import MOST_IN_SYNC_REPLICAS, takes_turns
 
 def check_broker(config: Mapping[str, str], *, parallel_reads: bool) -> None:
     """Raises ConfigurationError, without a log, for what logtwin cannot honestly replicate."""
-    for key, mode in (("enableControllerMode", "controller mode"), ("enableDLegerCommitLog", "DLedger mode")):
-        if config.get(key, "false").lower() == "true":
-            raise ConfigurationError(
-                f"the broker runs in {mode}, which has another replication protocol",
-                expected=f"{key}=false",
-                found=f"{key}=true",
-                hint="Replicate from a plain master or slave, or read the segment files by path (not DLedger's).",
-            )
+    if config.get("enableDLegerCommitLog", "false").lower() == "true":
+        raise ConfigurationError(
+            "the broker runs in DLedger mode, whose log is another one and which serves no slaves",
+            expected="enableDLegerCommitLog=false",
+            found="enableDLegerCommitLog=true",
+            hint="Replicate from a plain master or slave, or from a broker in controller mode, which took DLedger's "
+            "place in RocketMQ 5.",
+        )
     if parallel_reads and takes_turns(config):
         raise ConfigurationError(
             "the broker needs several replicas' word, and would count each of this one's reading connections as one",

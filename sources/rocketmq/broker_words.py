@@ -14,6 +14,7 @@ key                                from  meaning
 ``diskSpaceCleanForciblyRatio``    26    5.x, percent: on a fuller disk files go whatever their age; 85 in 4.x
 ``cleanFileForciblyEnable``        26    whether that is done at all
 ``inSyncReplicas``                 26    5.x: acknowledgements that a message needs, the master's own included
+``enableControllerMode``           26    5.x: a controller elects the master; the HA port speaks another dialect
 ``haHousekeepingInterval``         26    ms after which a connection that says nothing is closed
 =================================  ====  ==============================================================================
 
@@ -32,8 +33,11 @@ from typing import Final
 
 from sources.address import Address
 from sources.errors import ProtocolViolation
+from sources.master import NOTHING_KNOWN, Known
 from sources.offsets import Offset, OffsetRange
 from sources.retention import Retention
+from sources.rocketmq.auto_switch import AutoSwitch
+from sources.rocketmq.ha import Dialect, Plain
 from sources.rocketmq.layout import Files
 
 MOST_IN_SYNC_REPLICAS: Final = 2
@@ -75,14 +79,27 @@ def ha_address(config: Words) -> Address:
     return Address(host, port)
 
 
+def is_elected(config: Words) -> bool:
+    """Whether a controller elects the broker's master. We are an asynchronous learner then, which nobody waits for."""
+    return config.get("enableControllerMode", "").lower() == "true"
+
+
+def dialect_of(config: Words, known: Known = NOTHING_KNOWN, *, beyond_confirm: bool = False) -> Dialect:
+    """What the broker speaks at its HA port; the rest as of `AutoSwitch`."""
+    return AutoSwitch(known, beyond_confirm=beyond_confirm) if is_elected(config) else Plain()
+
+
 def may_let_wait(config: Words) -> bool:
     """Whether producers may wait for the slaves of this broker, as far as it says: then a report is a promise.
 
     The role is looked at with each message (`CommitLog.submitReplicaRequest` of 4.x, `needHandleHA` of 5.x). It may
     change while a broker runs, which makes nobody wait for bytes that it has by then; so a broker that is asked for its
     end first and for its role next takes no report up to that end for one that somebody waits for.
+
+    In controller mode it may count a learner's word beside those of its replicas in sync. But what we report lies below
+    the confirm offset, so that all of these have it.
     """
-    return config.get("brokerRole") not in ("ASYNC_MASTER", "SLAVE")
+    return config.get("brokerRole") not in ("ASYNC_MASTER", "SLAVE") and not is_elected(config)
 
 
 def lets_wait(config: Words) -> bool:
@@ -97,6 +114,8 @@ def takes_turns(config: Words) -> bool:
 
     One that lets nobody wait now may change its role; but to a slave nobody sends anything to wait for.
     """
+    if is_elected(config):
+        return False
     return config.get("brokerRole") != "SLAVE" and (_number(config, "inSyncReplicas") or 1) > MOST_IN_SYNC_REPLICAS
 
 

@@ -8,8 +8,11 @@ it has written above its confirm offset no other replica need have: after a fail
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 from typing import Final
+
+from sources.epochs import Epochs
 
 EPOCH_FILE: Final = "epochFileCheckpoint"
 
@@ -24,3 +27,9 @@ def controller_warning(commitlog: Path) -> str | None:
         "confirm offset is replicated too, and a fail-over may cut it off. The log would then end with Rewritten or "
         "AboveMaximum, and logtwin repair takes it back to what both share"
     )
+
+
+def encode_epoch_file(epochs: Epochs) -> bytes:
+    """The epoch file of a broker that has these: the number of lines, their CRC-32 without its top bit, the lines."""
+    lines = "".join(f"{epoch.number}-{epoch.start}\n" for epoch in epochs).encode("ascii")
+    return b"%d\n%d\n%b" % (len(epochs), zlib.crc32(lines) & 0x7FFFFFFF, lines)

@@ -22,14 +22,17 @@ n      body          raw bytes of the commit log; not aligned to records
 =====  ============  ==========================================================================
 
 Invariant of the slave's side: `frame.offset == start + all body bytes before it`, for heartbeats too.
+
+Brokers that elect their master speak another dialect at the same port, with longer heads: `auto_switch.py`.
 """
 
 from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
+from sources.epochs import Epochs
 from sources.errors import LogtwinError, ProtocolViolation
 from sources.offsets import Offset
 
@@ -77,19 +80,91 @@ def encode_frame(offset: Offset, body: Buffer = b"") -> bytes:
     return FRAME_HEAD.pack(offset, len(body)) + body
 
 
+class Heads(Protocol):
+    """How the heads of one connection's frames are read."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Of each head."""
+
+    @property
+    def confirmed(self) -> Offset | None:
+        """Below which offset no fail-over takes anything back, by the latest head; None where heads do not say."""
+
+    def read(self, buffer: Buffer, at: int, expected: Offset | None) -> tuple[int, int]:
+        """Offset and body size of the head at `at`, which may be read again. Raises ProtocolViolation."""
+
+
+class Dialect(Protocol):
+    """What a master speaks at its HA port."""
+
+    def handshake(self) -> bytes:
+        """What the slave says before its first report, and awaits an answer to; b"" for nothing."""
+
+    def heed(self, maximum: Offset, epochs: Epochs) -> None:
+        """What the answer says: where the master's log ends, and its epochs. Raises where its history is another."""
+
+    @property
+    def epochs(self) -> Epochs:
+        """Of the master that was heeded last; () of one without any."""
+
+    def report(self, offset: Offset) -> bytes:
+        """A report as it is sent."""
+
+    def heads(self) -> Heads:
+        """For the frames of a new connection."""
+
+
+class PlainHeads:
+    """Heads of plain mode."""
+
+    size_bytes: Final = FRAME_HEAD.size
+    confirmed: Final = None
+
+    def read(self, buffer: Buffer, at: int, expected: Offset | None) -> tuple[int, int]:
+        """As `Heads` says."""
+        offset, size = FRAME_HEAD.unpack_from(buffer, at)
+        return offset, size
+
+
+class Plain:
+    """`Dialect` of plain mode."""
+
+    epochs: Final[Epochs] = ()
+
+    def handshake(self) -> bytes:
+        return b""
+
+    def heed(self, maximum: Offset, epochs: Epochs) -> None:
+        """There is nothing to heed."""
+
+    def report(self, offset: Offset) -> bytes:
+        return encode_report(offset)
+
+    def heads(self) -> PlainHeads:
+        return PlainHeads()
+
+
 class FrameParser:
     """The slave's side: feeds on what the socket gave, in pieces of any size, and returns whole frames.
 
-    Each head is checked as soon as its 12 bytes are there, before its body is waited for or room is made for it.
+    Each head is checked as soon as its bytes are there, before its body is waited for or room is made for it.
     Raises ProtocolViolation, at once and on every later call, on an offset other than the expected one, a negative
     size and a size over `max_frame_bytes`. `expected` None takes the first frame's offset, as an empty slave does.
     """
 
-    def __init__(self, expected: Offset | None, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> None:
+    def __init__(
+        self,
+        expected: Offset | None,
+        max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES,
+        heads: Heads | None = None,
+    ) -> None:
         self._expected = expected
         self._max_frame_bytes = max_frame_bytes
+        self._heads = heads or PlainHeads()
+        self._head_bytes = self._heads.size_bytes
         self._pending = bytearray()  # the one incomplete frame, head included
-        self._needed_bytes = FRAME_HEAD.size  # what `_pending` must hold before it can be looked at
+        self._needed_bytes = self._head_bytes  # what `_pending` must hold before it can be looked at
         self._failure: LogtwinError | None = None
 
     @property
@@ -100,7 +175,12 @@ class FrameParser:
     @property
     def is_inside_body(self) -> bool:
         """Whether the rest of a body is on its way."""
-        return len(self._pending) > FRAME_HEAD.size
+        return len(self._pending) > self._head_bytes
+
+    @property
+    def confirmed(self) -> Offset | None:
+        """As `Heads.confirmed`, of all heads that have come."""
+        return self._heads.confirmed
 
     def feed(self, data: Buffer) -> list[Frame]:
         """The frames that `data` completes. Keeps no reference to `data`; bodies are bytes of their own."""
@@ -130,24 +210,24 @@ class FrameParser:
 
     def _advance_pending(self, frames: list[Frame]) -> None:
         """The pending bytes are a head, just complete, or a whole frame."""
-        if self._needed_bytes == FRAME_HEAD.size:
+        if self._needed_bytes == self._head_bytes:
             _, size = self._check_head(self._pending, 0)
             self._needed_bytes += size
         if len(self._pending) == self._needed_bytes:
-            body = bytes(memoryview(self._pending)[FRAME_HEAD.size :])
-            frames.append(self._accept(FRAME_HEAD.unpack_from(self._pending)[0], body))
+            offset, _ = self._check_head(self._pending, 0)
+            frames.append(self._accept(offset, bytes(memoryview(self._pending)[self._head_bytes :])))
             self._pending = bytearray()
-            self._needed_bytes = FRAME_HEAD.size
+            self._needed_bytes = self._head_bytes
 
     def _take_whole(self, view: memoryview, at: int, frames: list[Frame]) -> int:
         """Frames that lie wholly in `view`, without a detour; returns where the first incomplete one starts."""
-        while len(view) - at >= FRAME_HEAD.size:
+        while len(view) - at >= self._head_bytes:
             offset, size = self._check_head(view, at)
-            end = at + FRAME_HEAD.size + size
+            end = at + self._head_bytes + size
             if end > len(view):
-                self._needed_bytes = FRAME_HEAD.size + size
+                self._needed_bytes = self._head_bytes + size
                 break
-            frames.append(self._accept(offset, bytes(view[at + FRAME_HEAD.size : end])))
+            frames.append(self._accept(offset, bytes(view[at + self._head_bytes : end])))
             at = end
         return at
 
@@ -157,7 +237,7 @@ class FrameParser:
         return frame
 
     def _check_head(self, buffer: bytearray | memoryview, at: int) -> tuple[Offset, int]:
-        offset, size = FRAME_HEAD.unpack_from(buffer, at)
+        offset, size = self._heads.read(buffer, at, self._expected)
         if self._expected is None and offset >= 0:
             self._expected = Offset(offset)
         if offset != self._expected:
@@ -166,7 +246,7 @@ class FrameParser:
                 offset=self._expected,
                 expected="an offset of 0 or more" if self._expected is None else f"a frame at {self._expected}",
                 found=f"one at {offset}",
-                hint="Check that the address is the HA port of a plain (not controller mode) RocketMQ master.",
+                hint="Check that the address is the HA port of the RocketMQ master that remoting is of.",
             )
         if not 0 <= size <= self._max_frame_bytes:
             raise ProtocolViolation(

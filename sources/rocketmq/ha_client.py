@@ -14,6 +14,9 @@ A master that counts connections instead of slaves must never have two of ours. 
 connection is known to have ended at the master before another one is made and before the reading is over; or it has
 been silent for so long that the master no longer counts it, and the reading fails.
 
+A master in controller mode says with each head below which offset no fail-over takes anything back: what lies above is
+kept here until that has moved beyond it.
+
 The first byte of a log cannot be asked for, because a report of 0 means "from the start of the last file". The reader
 asks for 1 and puts the byte back: the top byte of the first record's size, 0x00 of any record below 16 MiB. (A larger
 one would fail the check of its size, loudly.)
@@ -23,9 +26,10 @@ from __future__ import annotations
 
 import socket
 import time
+from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from isal.isal_zlib import adler32, crc32
@@ -34,12 +38,13 @@ from sources.address import Address
 from sources.errors import MasterReplaced, MasterSilent, MasterUnreachable
 from sources.master import TimeIsUp
 from sources.offsets import Offset
-from sources.rocketmq.connection import connect
 from sources.rocketmq.goodbye import say_goodbye
-from sources.rocketmq.ha import DEFAULT_MAX_FRAME_BYTES, Frame, FrameParser, encode_report
+from sources.rocketmq.ha import DEFAULT_MAX_FRAME_BYTES, Dialect, Frame, FrameParser, Plain
+from sources.rocketmq.ha_connection import connect_slave
 
 RECEIVE_BYTES: Final = 1024 * 1024
 _FIRST_BYTE: Final = b"\0"
+_MOST_UNCONFIRMED_BYTES: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +58,7 @@ class ReadOptions:
     max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
     forgotten_after_s: float | None = None
     patience_s: float | None = None
+    dialect: Dialect = field(default_factory=Plain)
 
 
 def read_stream(master: Address, start: Offset, options: ReadOptions | None = None) -> Generator[bytes, None, None]:
@@ -85,7 +91,7 @@ def read_stream(master: Address, start: Offset, options: ReadOptions | None = No
         offset=start + delivered.length,
         expected="the log's bytes",
         found=cause,
-        hint="The master's log says why it closes. A broker in controller mode speaks another protocol.",
+        hint="The master's log says why it closes.",
     )
 
 
@@ -158,7 +164,9 @@ def _read_connection(
     Until it breaks (_Closed), or there is no more `patience` (TimeIsUp).
     """
     asked = Offset(max(start, 1))
-    sock = connect(master, timeout_ms=options.connect_timeout_ms, attempts=options.connect_attempts)
+    sock = connect_slave(
+        master, options.dialect, timeout_ms=options.connect_timeout_ms, attempts=options.connect_attempts
+    )
     with closing(_Connection(sock, master, asked, options, patience)) as connection:
         if start < asked:
             yield _FIRST_BYTE
@@ -177,7 +185,9 @@ class _Connection:
         self._asked = asked
         self._silence_timeout_s = options.silence_timeout_ms / 1000
         self._report_interval_s = options.report_interval_ms / 1000
-        self._frames = FrameParser(asked, options.max_frame_bytes)
+        self._dialect = options.dialect
+        self._frames = FrameParser(asked, options.max_frame_bytes, options.dialect.heads())
+        self._unconfirmed = _Unconfirmed(asked)
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._reported_at = float("-inf")
         self._forgotten_after_s = options.forgotten_after_s
@@ -204,14 +214,17 @@ class _Connection:
         """One body or more, of a log that is known to go on; waits for them, but not for ever."""
         heartbeats = 0
         heard_at = time.monotonic()
-        while (left_s := heard_at + self._silence_timeout_s - time.monotonic()) > 0:
+        while self._unconfirmed.size_bytes <= _MOST_UNCONFIRMED_BYTES:
+            left_s = heard_at + self._silence_timeout_s - time.monotonic()
+            if left_s <= 0:
+                break
             frames = self._receive(left_s)
             if frames is None:
                 continue
-            bodies = [frame.body for frame in frames if not frame.is_heartbeat]
+            bodies = self._unconfirmed.released(frames, self._frames.confirmed)
             if bodies:
                 return bodies
-            heartbeats += len(frames)
+            heartbeats += sum(frame.is_heartbeat for frame in frames)
             if self._frames.is_inside_body:
                 heard_at = time.monotonic()
         raise self._silence(heartbeats)
@@ -239,11 +252,20 @@ class _Connection:
         """Ask at first, repeat it later. A master closes what it has not heard from for 20 s."""
         now = time.monotonic()
         if now - self._reported_at >= self._report_interval_s:
-            self._sock.sendall(encode_report(self._asked))
+            self._sock.sendall(self._dialect.report(self._asked))
             self._reported_at = now
 
     def _silence(self, heartbeats: int) -> MasterSilent:
         waited = f"{self._silence_timeout_s:g} s"
+        if self._unconfirmed.size_bytes:
+            return MasterSilent(
+                f"the master at {self._master} has more, which its replicas in sync have not confirmed",
+                offset=self._unconfirmed.start,
+                expected=f"a confirm offset above within {waited} and {_MOST_UNCONFIRMED_BYTES} bytes",
+                found=f"{self._frames.confirmed}, {self._unconfirmed.size_bytes} bytes behind it",
+                hint="A fail-over could take it back, so it is not replicated. Look at the replicas in the sync state "
+                "set: mqadmin getSyncStateSet.",
+            )
         if heartbeats:
             return MasterSilent(
                 f"the master at {self._master} sends heartbeats and no data",
@@ -258,5 +280,33 @@ class _Connection:
             offset=self._frames.expected,
             expected=f"data or a heartbeat within {waited}",
             found="nothing",
-            hint="Check that the address is the HA port of a plain (not controller mode) master, and the way to it.",
+            hint="Check that the address is the HA port of the master that remoting is of, and the way to it.",
         )
+
+
+class _Unconfirmed:
+    """Bytes that have come, from `start` on, and that a fail-over may take back. Of plain masters there are none."""
+
+    def __init__(self, start: Offset) -> None:
+        self.start = start
+        self.size_bytes = 0
+        self._bodies: deque[bytes] = deque()
+
+    def released(self, frames: Iterable[Frame], confirmed: Offset | None) -> list[bytes]:
+        """What may be handed over of these and of what is kept: all below `confirmed`; without it all."""
+        for frame in frames:
+            if not frame.is_heartbeat:
+                self._bodies.append(frame.body)
+                self.size_bytes += len(frame.body)
+        room = self.size_bytes if confirmed is None else confirmed - self.start
+        bodies = []
+        while self._bodies and room > 0:
+            body = self._bodies.popleft()
+            if len(body) > room:
+                self._bodies.appendleft(body[room:])
+                body = body[:room]
+            bodies.append(body)
+            room -= len(body)
+            self.size_bytes -= len(body)
+            self.start = Offset(self.start + len(body))
+        return bodies

@@ -9,6 +9,10 @@ started above the committed position, because its first report is an acknowledge
 nobody waits for slaves (`broker_words.may_let_wait`), or the operator does. And acknowledging has a
 connection of its own, the session's. To a broker that counts connections, `sources.rocketmq.turns`, each of them must
 have ended before another one begins.
+
+Of a broker whose master is elected (controller mode) only what lies below its confirm offset is replicated, which no
+fail-over takes back: planned is up to there, and a reader hands nothing over from above. We are an asynchronous learner
+there, whom nobody waits for and nobody elects.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypedDict
+from typing import Final, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -27,21 +31,33 @@ import pyarrow as pa
 
 from sources.address import Address
 from sources.bounds import check_within
+from sources.epochs import Parting, below, parting
 from sources.errors import ConfigurationError, naming
 from sources.keyed_state import KeyedState
-from sources.master import Chunk, Damage, Known, MasterView, Session
+from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, MasterView, Session
 from sources.metadata import Fetched
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.rocketmq import restore
+from sources.rocketmq.auto_switch import AutoSwitch
 from sources.rocketmq.broker_check import check_broker
-from sources.rocketmq.broker_words import counted_for_s, files, lets_wait, log_bounds, may_let_wait, retention
+from sources.rocketmq.broker_words import (
+    counted_for_s,
+    dialect_of,
+    files,
+    is_elected,
+    lets_wait,
+    log_bounds,
+    may_let_wait,
+    retention,
+)
 from sources.rocketmq.commitlog import DEFAULT_MAX_RECORD_BYTES, Limits
 from sources.rocketmq.connection import NO_SECURITY
 from sources.rocketmq.controller_store import controller_warning
-from sources.rocketmq.ha import DEFAULT_MAX_FRAME_BYTES
+from sources.rocketmq.ha import DEFAULT_MAX_FRAME_BYTES, Dialect
 from sources.rocketmq.ha_client import ReadOptions, read_stream
+from sources.rocketmq.ha_connection import confirmed_end, epochs_of
 from sources.rocketmq.metadata import fetch
-from sources.rocketmq.remote_broker import BrokerAt, NamedBroker, RemoteBroker
+from sources.rocketmq.remote_broker import BrokerAt, ElectedBroker, NamedBroker, RemoteBroker
 from sources.rocketmq.security import RemotingSecurity
 from sources.rocketmq.segments import SETTLE_S, Segments
 from sources.rocketmq.session import HASession
@@ -50,6 +66,8 @@ from sources.silent_session import SilentSession
 from sources.splits import split_bytes
 
 MIB = 1024 * 1024
+_WAYS: Final = ("path", "master", "remoting", "name_server", "controllers")
+_ONE_WAY: Final = (("path",), ("master", "remoting"), ("name_server",), ("controllers",))
 _logger = logging.getLogger(__name__)
 
 
@@ -66,7 +84,8 @@ class RocketMQLog:
     """`sources.master.MasterLog` of a RocketMQ broker.
 
     Either `path`, a directory of segment files; or `master` (HA port) and `remoting` (normal port) of one broker; or
-    `name_servers`, which are asked at each connection for the master of the broker that the log id names.
+    `name_servers` or `controllers`, which are asked at each connection for the master of the broker that the log id
+    names.
     `past_damage` says that `read` hands damage over instead of raising it, and `bounds` and `plan` look past it.
     `parallel_reads` says that no producer waits for slaves: several tasks may read over HA at once, and also from a
     SYNC_MASTER from above the committed position. `connect_timeout_ms` is also how long the broker may take to answer
@@ -77,6 +96,7 @@ class RocketMQLog:
     master: Address | None = None
     remoting: Address | None = None
     name_servers: tuple[Address, ...] = ()
+    controllers: tuple[Address, ...] = ()
     path: str | None = None
     split_bytes: int = 256 * MIB
     chunk_bytes: int = 16 * MIB
@@ -88,19 +108,22 @@ class RocketMQLog:
     max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
     max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES
     security: RemotingSecurity = NO_SECURITY
+    beyond_confirm: bool = False
     patience_s: float | None = None
+    known: Known = NOTHING_KNOWN
 
     def __post_init__(self) -> None:
-        given = (self.path is not None, self.master is not None, self.remoting is not None, bool(self.name_servers))
-        if given not in ((True, False, False, False), (False, True, True, False), (False, False, False, True)):
+        ways = (self.path, self.master, self.remoting, self.name_servers, self.controllers)
+        if tuple(name for name, given in zip(_WAYS, ways, strict=True) if given) not in _ONE_WAY:
+            sought = (";".join(map(str, some)) or None for some in (self.name_servers, self.controllers))
+            found = zip(_WAYS, (self.path, self.master, self.remoting, *sought), strict=True)
             raise ConfigurationError(
                 "not one way to the log",
                 log=self.log_id,
-                expected="either path, or master and remoting, or name_server",
-                found=f"path {self.path}, master {self.master}, remoting {self.remoting}, name_server "
-                f"{';'.join(map(str, self.name_servers)) or None}",
+                expected="either path, or master and remoting, or name_server, or controllers",
+                found=", ".join(f"{name} {given}" for name, given in found),
                 hint="Give path to read segment files; master (HA port) and remoting (normal port), or the name_server "
-                "that knows both, to be a slave.",
+                "or the controllers that know both, to be a slave.",
             )
         if self.path is not None and self.security != NO_SECURITY:
             raise ConfigurationError(
@@ -112,7 +135,9 @@ class RocketMQLog:
         if self.master is not None and self.remoting is not None:
             return BrokerAt(master=self.master, broker=self.remoting, **self._manner())
         if self.name_servers:
-            return NamedBroker(name=self.log_id.name, name_servers=self.name_servers, **self._manner())
+            return NamedBroker(name=self.log_id.name, asked=self.name_servers, **self._manner())
+        if self.controllers:
+            return ElectedBroker(name=self.log_id.name, asked=self.controllers, **self._manner())
         return None
 
     def _manner(self) -> _Manner:
@@ -165,7 +190,16 @@ class RocketMQLog:
         """As the contract says. `known`, an end found earlier, spares the look at files below it."""
         broker = self._broker()
         with naming(self.log_id):
-            return self._segments().bounds(known) if broker is None else broker.bounds()
+            return self._segments().bounds(known) if broker is None else self._held(broker, known)
+
+    def _held(self, broker: RemoteBroker, known: Offset | None) -> OffsetRange:
+        """All that it holds; of an elected master, who looks for news behind `known` is told of what is confirmed."""
+        with broker.client() as client:
+            held = client.commit_log_bounds()
+            if known is None or self.beyond_confirm or held.end <= known or not is_elected(client.broker_config()):
+                return held
+        end = confirmed_end(broker.ha(), held, timeout_ms=self.connect_timeout_ms)
+        return OffsetRange(held.start, Offset(max(end, known)))
 
     def look(self) -> MasterView:
         """As the contract says. Files do not tell how long they are kept."""
@@ -174,7 +208,14 @@ class RocketMQLog:
             return MasterView(role=None, bounds=self.bounds(), retention=None)
         with naming(self.log_id), broker.client() as client:
             info, config = client.runtime_info(), client.broker_config()
-            return MasterView(role=config.get("brokerRole"), bounds=log_bounds(info), retention=retention(info, config))
+        bounds = log_bounds(info)
+        view = MasterView(role=config.get("brokerRole"), bounds=bounds, retention=retention(info, config))
+        if bounds.is_empty or not is_elected(config):
+            return view
+        with naming(self.log_id):
+            dialect = AutoSwitch()
+            confirmed = confirmed_end(broker.ha(), bounds, timeout_ms=self.connect_timeout_ms, dialect=dialect)
+        return replace(view, epoch=dialect.epochs[-1] if dialect.epochs else None, confirmed=confirmed)
 
     @property
     def cuts_at_records(self) -> bool:
@@ -222,8 +263,19 @@ class RocketMQLog:
         """A name says nothing else."""
 
     def continuing(self, known: Known) -> RocketMQLog:
-        """The last record is what one history is known by."""
-        return self
+        """The last record is what one history is known by; of elected masters their epochs, too."""
+        return replace(self, known=known)
+
+    def parting(self) -> Parting | None:
+        """As the contract says, by what the master answers to a handshake."""
+        broker = self._broker()
+        if broker is None or not self.known.epochs:
+            return None
+        with naming(self.log_id):
+            if not is_elected(broker.config()):
+                return None
+            maximum, epochs = epochs_of(broker.ha(), timeout_ms=self.connect_timeout_ms)
+        return parting(self.known.epochs, self.known.offset or Offset(0), epochs, maximum)
 
     def hurried(self, patience_s: float) -> RocketMQLog:
         """As the contract says. Each question to the broker, and the way to it, has as much time; and one attempt."""
@@ -313,7 +365,7 @@ class RocketMQLog:
 
     def _raw_ha(self, broker: RemoteBroker, wanted: OffsetRange, committed: Offset | None) -> Iterator[memoryview]:
         left = wanted.size
-        with self._stream(broker, wanted, committed) as (pieces, _, _):
+        with self._stream(broker, wanted, committed) as (pieces, _, _, _):
             while left:
                 piece = memoryview(next(pieces))[:left]
                 left -= len(piece)
@@ -322,7 +374,7 @@ class RocketMQLog:
     def _read_ha(
         self, broker: RemoteBroker, owned: OffsetRange, committed: Offset | None, boundary: bool
     ) -> Iterator[Chunk | Damage]:
-        with self._stream(broker, owned, committed) as (pieces, bounds, config):
+        with self._stream(broker, owned, committed) as (pieces, bounds, config, dialect):
             reader = StreamReader(
                 chunk_bytes=self.chunk_bytes,
                 limits=replace(self._limits(), files=files(config)),
@@ -330,7 +382,9 @@ class RocketMQLog:
                 past_damage=self.past_damage,
                 searched=self.parallel_reads or not boundary,
             )
-            yield from reader.read(pieces, owned, boundary=boundary)
+            for piece in reader.read(pieces, owned, boundary=boundary):
+                known = below(dialect.epochs, piece.covered.end)
+                yield replace(piece, epochs=known) if isinstance(piece, Chunk) and known else piece
 
     def _settled_end(self, broker: RemoteBroker) -> Offset:
         """Where the log ends now. What counts as damage for good is given the time to arrive, as in files."""
@@ -341,18 +395,18 @@ class RocketMQLog:
     @contextmanager
     def _stream(
         self, broker: RemoteBroker, wanted: OffsetRange, committed: Offset | None
-    ) -> Iterator[tuple[Iterator[bytes], OffsetRange, Mapping[str, str]]]:
-        """The log's bytes from ``wanted.start`` on, once it is sure that asking for them is right; its bounds; and the
-        broker's configuration."""
+    ) -> Iterator[tuple[Iterator[bytes], OffsetRange, Mapping[str, str], Dialect]]:
+        """The log's bytes from ``wanted.start`` on, once it is sure that asking for them is right; its bounds; the
+        broker's configuration; and who speaks with it."""
         with broker.client() as client:
             bounds, config = client.commit_log_bounds(), client.broker_config()
         check_within(wanted, bounds)
         check_broker(config, parallel_reads=self.parallel_reads)
         if not self.parallel_reads and may_let_wait(config):
             _check_promise(wanted.start, committed, bounds)
-        options = self._read_options(counted_for_s(config))
+        options = self._read_options(config)
         with closing(read_stream(broker.ha(), wanted.start, options)) as pieces:
-            yield pieces, bounds, config
+            yield pieces, bounds, config, options.dialect
 
     def _segments(self) -> Segments:
         return Segments(self.path or "", self._limits(), past_damage=self.past_damage)
@@ -360,14 +414,15 @@ class RocketMQLog:
     def _limits(self) -> Limits:
         return Limits(max_record_bytes=self.max_record_bytes)
 
-    def _read_options(self, forgotten_after_s: float | None) -> ReadOptions:
+    def _read_options(self, config: Mapping[str, str]) -> ReadOptions:
         return ReadOptions(
             connect_timeout_ms=self.connect_timeout_ms,
             connect_attempts=self.connect_attempts,
             silence_timeout_ms=self.silence_timeout_ms,
             max_frame_bytes=self.max_frame_bytes,
-            forgotten_after_s=forgotten_after_s,
+            forgotten_after_s=counted_for_s(config),
             patience_s=self.patience_s,
+            dialect=dialect_of(config, self.known, beyond_confirm=self.beyond_confirm),
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from sources.address import Address
 from sources.errors import MasterError, MasterUnreachable, ProtocolViolation
@@ -17,7 +17,7 @@ from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.broker_words import ha_address
 from sources.rocketmq.client import RemotingClient
 from sources.rocketmq.connection import NO_SECURITY
-from sources.rocketmq.remoting import MASTER_ID, Command, RequestCode, loads
+from sources.rocketmq.remoting import MASTER_ID, Command, RequestCode, ResponseCode, loads
 from sources.rocketmq.security import RemotingSecurity
 
 
@@ -95,32 +95,66 @@ class BrokerAt(RemoteBroker):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NamedBroker(RemoteBroker):
-    """The master of the broker group `name`, as name servers know it (106); the first one that does is believed.
+class SoughtBroker(RemoteBroker):
+    """The master of the broker group `name`, as those who are `asked` know it; the first one that does is believed.
 
     Without a master, for the moment or for good, it is MasterUnreachable. The HA address is the broker's own word (26).
     """
 
     name: str
-    name_servers: tuple[Address, ...]
+    asked: tuple[Address, ...]
+    kind: ClassVar[str]
 
     def ha(self) -> Address:
         return ha_address(self.config())
 
     def remoting(self) -> Address:
         failures: list[MasterError] = []
-        for name_server in self.name_servers:
+        for address in self.asked:
             try:
-                return self._registered_at(name_server)
+                return self._master_by(address)
             except MasterError as failure:
                 failures.append(failure)
         raise failures[-1]
 
     @property
     def place(self) -> str:
-        return f"{self.name} at name server {';'.join(map(str, self.name_servers))}"
+        return f"{self.name} at {self.kind} {';'.join(map(str, self.asked))}"
 
-    def _registered_at(self, name_server: Address) -> Address:
+    @abstractmethod
+    def _master_by(self, asked: Address) -> Address:
+        """Where the master answers, as `asked` says. Raises MasterError."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectedBroker(SoughtBroker):
+    """As the controllers say, who elect it (1004): only the leader among them answers."""
+
+    kind = "controller"
+
+    def _master_by(self, controller: Address) -> Address:
+        request = Command(RequestCode.CONTROLLER_GET_REPLICA_INFO, ext_fields={"brokerName": self.name})
+        with self._client(controller) as client:
+            answer = client.exchange(request)
+        address = answer.ext_fields.get("masterAddress")
+        if answer.code != ResponseCode.SUCCESS or not address:
+            raise MasterUnreachable(
+                f"the controller at {controller} knows no master of {self.name}",
+                expected="the address of an elected broker",
+                found=answer.remark or f"code {answer.code}",
+                hint="Only the leader of the controllers answers, so name all of them. If none knows a master, no "
+                "replica in sync is alive: mqadmin getSyncStateSet.",
+            )
+        return Address.parse(address)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedBroker(SoughtBroker):
+    """As name servers know it, where it registers (106)."""
+
+    kind = "name server"
+
+    def _master_by(self, name_server: Address) -> Address:
         with self._client(name_server) as client:
             answer = loads(client.call(Command(RequestCode.GET_BROKER_CLUSTER_INFO)).body)
         groups = answer.get("brokerAddrTable") if isinstance(answer, dict) else None

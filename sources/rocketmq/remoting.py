@@ -110,6 +110,7 @@ class RequestCode(IntEnum):
     GET_ALL_MESSAGE_REQUEST_MODE = 402
     EXCHANGE_BROKER_HA_INFO = 906
     GET_BROKER_HA_STATUS = 907
+    CONTROLLER_GET_REPLICA_INFO = 1004
 
 
 class ResponseCode(IntEnum):

@@ -44,10 +44,10 @@ from sources.address import Address
 from sources.errors import LogtwinError
 from sources.master import SessionState
 from sources.offsets import LogId, Offset
-from sources.rocketmq.broker_words import counted_for_s
-from sources.rocketmq.connection import connect
+from sources.rocketmq.broker_words import counted_for_s, dialect_of
 from sources.rocketmq.goodbye import say_goodbye
-from sources.rocketmq.ha import DEFAULT_MAX_FRAME_BYTES, encode_report
+from sources.rocketmq.ha import DEFAULT_MAX_FRAME_BYTES, Dialect
+from sources.rocketmq.ha_connection import connect_slave
 from sources.rocketmq.session_checks import FirstHeads, Promise
 from sources.rocketmq.turns import Turns
 
@@ -202,12 +202,17 @@ class HASession:
             without_successor.callback(self._leave_the_one_before, is_last=True)
             if not self._has_proven():
                 return False
-            address = self._find()
-            sock = connect(address, timeout_ms=self._connect_timeout_ms, receive_buffer_bytes=RECEIVE_BUFFER_BYTES)
+            address, dialect = self._find(), dialect_of(self._master.config())
+            sock = connect_slave(
+                address,
+                dialect,
+                timeout_ms=self._connect_timeout_ms,
+                receive_buffer_bytes=RECEIVE_BUFFER_BYTES,
+            )
             without_successor.pop_all()
         is_known = False
         try:
-            return self._serve(sock)
+            return self._serve(sock, dialect)
         except (ConnectionResetError, BrokenPipeError):
             is_known = True
             raise
@@ -256,9 +261,11 @@ class HASession:
         self._address = address
         return address
 
-    def _serve(self, sock: socket.socket) -> bool:
+    def _serve(self, sock: socket.socket, dialect: Dialect) -> bool:
         promise = Promise(self._master.maximum)
-        heads = FirstHeads(sock, silence_timeout_s=self._silence_timeout_s, max_frame_bytes=self._max_frame_bytes)
+        heads = FirstHeads(
+            sock, dialect, silence_timeout_s=self._silence_timeout_s, max_frame_bytes=self._max_frame_bytes
+        )
         poller = select.poll()
         poller.register(self._woken, select.POLLIN)
         heartbeat_at = time.monotonic()
@@ -267,7 +274,7 @@ class HASession:
             is_closing = self._closing.is_set()  # looked at before the offset, which no longer changes once it is set
             offset = self._acknowledged or Offset(0)
             if promise.is_new(offset) or time.monotonic() >= heartbeat_at:
-                report = encode_report(promise.checked(offset))
+                report = dialect.report(promise.checked(offset))
                 if not self._turns.begin():
                     return False
                 self._note_connected()

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from sources.errors import AboveMaximum, MasterSilent
 from sources.offsets import Offset
-from sources.rocketmq.ha import FRAME_HEAD, FrameParser
+from sources.rocketmq.ha import Dialect, FrameParser
 
 
 class Promise:
@@ -53,14 +53,17 @@ class Promise:
 
 
 class FirstHeads:
-    """Reads and checks heads, 12 bytes at a time, until the first one with data; a body is never begun.
+    """Reads and checks heads, one at a time, until the first one with data; a body is never begun.
 
     Of several reports that come at once a broker heeds only the last, so the stream may start at any that was sent
     before its first head came. `take` is to be called when there is something to read, and never waits then.
     """
 
-    def __init__(self, sock: socket.socket, *, silence_timeout_s: float, max_frame_bytes: int) -> None:
+    def __init__(
+        self, sock: socket.socket, dialect: Dialect, *, silence_timeout_s: float, max_frame_bytes: int
+    ) -> None:
         self._sock = sock
+        self._heads = dialect.heads()
         self._silence_timeout_s = silence_timeout_s
         self._max_frame_bytes = max_frame_bytes
         self._reported: list[Offset] = []
@@ -76,12 +79,12 @@ class FirstHeads:
 
     def take(self) -> None:
         """The bytes of a head that are there. Raises ProtocolViolation, ConnectionResetError, OSError."""
-        data = self._sock.recv(FRAME_HEAD.size - len(self._head))
+        data = self._sock.recv(self._heads.size_bytes - len(self._head))
         if not data:
             raise ConnectionResetError("the master closed the connection")
         self._heard_at = time.monotonic()
         self._head += data
-        if len(self._head) == FRAME_HEAD.size:
+        if len(self._head) == self._heads.size_bytes:
             self._check(self._head)
             self._head = b""
 
@@ -93,13 +96,13 @@ class FirstHeads:
                 offset=self._reported[-1] if self._reported else None,
                 expected=f"a heartbeat within {self._silence_timeout_s:g} s",
                 found="nothing",
-                hint="Check that the address is the HA port of a plain (not controller mode) master.",
+                hint="Check that the address is the HA port of the master that remoting is of.",
             )
 
     def _check(self, head: bytes) -> None:
         if self._parser is None:
-            start: int = FRAME_HEAD.unpack(head)[0]
+            start, _ = self._heads.read(head, 0, self._reported[-1])
             expected = Offset(start) if start in self._reported else self._reported[0]
-            self._parser = FrameParser(expected, self._max_frame_bytes)
+            self._parser = FrameParser(expected, self._max_frame_bytes, self._heads)
         heartbeats = self._parser.feed(head)
         self.are_over = not heartbeats

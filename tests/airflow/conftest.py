@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.airflow.installation import Airflow, Api, services
+from pipeline.jars import delta_jars, storage_jars
+from tests.airflow.installation import PROJECT, Airflow, Api, services
 
 
 @pytest.fixture(scope="package")
@@ -23,6 +25,25 @@ def api(airflow: Airflow) -> Iterator[Api]:
     """Its services run: no longer than these tests, for they cost what others measure."""
     with services(airflow) as running:
         yield running
+
+
+@pytest.fixture
+def submitted(api: Api) -> Iterator[None]:
+    """Spark runs in the submitting process, with the code of this project."""
+    settings = {
+        "application": str(PROJECT / "pipeline" / "submit.py"),
+        "packages": None,
+        "jars": ",".join(str(jar) for jar in [*delta_jars(), *storage_jars("s3a")]),
+        "conf": {
+            "spark.driver.memory": "512m",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.ui.enabled": "false",
+        },
+        "env_vars": {"PYTHONPATH": str(PROJECT), "PYSPARK_PYTHON": sys.executable},
+    }
+    with api.variable("logtwin", settings):
+        yield
 
 
 class StandIn:

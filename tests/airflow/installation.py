@@ -22,12 +22,17 @@ from typing import Any
 import psutil
 import pytest
 
+from pipeline.s3_server import OWNER
+from tests.class_archives import spark_options
 from tests.patience import eventually, wait_until
 
 PROJECT = Path(__file__).parents[2]
 DAGS = PROJECT / "airflow_dags"
 BIN = PROJECT / ".venv-airflow" / "bin"
 DAG_IDS = {"logtwin_backfill", "logtwin_verify", "logtwin_verify_whole", "logtwin_maintain"}
+KEY_VARIABLE = "LAKE_KEY"
+"""What Airflow's workers have of an object store in their environment."""
+
 STAND_IN = Path(__file__).parent / "stand_in"
 
 _END_WITHIN_S = 20.0
@@ -67,6 +72,8 @@ class Airflow:
             "PATH": path,
             "PYTHONDONTWRITEBYTECODE": "1",
             "STAND_IN_FOLDER": str(self.stand_in),
+            "SPARK_SUBMIT_OPTS": spark_options(),
+            KEY_VARIABLE: OWNER.access_key,
             "AIRFLOW_HOME": str(self.home),
             "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",

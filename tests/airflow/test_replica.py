@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +12,17 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.jars import delta_jars
 from sources.rocketmq.workload import send_workload, workload
-from tests.airflow.installation import PROJECT, Airflow, Api
+from tests.airflow.installation import Airflow, Api
 from tests.pipeline.masters import Served, embedded_master
 from tests.pipeline.running import assert_complete, job_config, replicate_now
 
-pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.airflow,
+    pytest.mark.spark,
+    pytest.mark.timeout(900),
+    pytest.mark.usefixtures("submitted"),
+]
 
 WITHIN_S = 400
 """A run is a few starts of Spark, one after the other."""
@@ -67,25 +70,6 @@ def twin(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
         lines = [f"{key} = {json.dumps(value)}" for key, value in log.items()]
         job.write_text("\n".join([f'warehouse = "{folder}/lake"', "[[logs]]", f'id = "{LOG}"', *lines, ""]))
         yield Twin(served, ends, folder / "lake", job)
-
-
-@pytest.fixture(autouse=True)
-def submitted(api: Api) -> Iterator[None]:
-    """Spark runs in the submitting process, with the code of this project."""
-    settings = {
-        "application": str(PROJECT / "pipeline" / "submit.py"),
-        "packages": None,
-        "jars": ",".join(str(jar) for jar in delta_jars()),
-        "conf": {
-            "spark.driver.memory": "512m",
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.ui.enabled": "false",
-        },
-        "env_vars": {"PYTHONPATH": str(PROJECT), "PYSPARK_PYTHON": sys.executable},
-    }
-    with api.variable("logtwin", settings):
-        yield
 
 
 def by_dags_test(airflow: Airflow, dag_id: str, without: str, **conf: object) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sources.errors import Divergent, LogtwinError, MasterUnreachable, StorageUnreachable
 from tests.airflow.conftest import StandIn
 from tests.airflow.installation import Api
 from tests.patience import wait_until
@@ -62,14 +63,17 @@ def test_every_field_becomes_an_option(api: Api, stand_in: StandIn) -> None:
 
 
 def test_a_difference_fails_the_run_without_another_try(api: Api, stand_in: StandIn) -> None:
-    stand_in.exits("verify", 5)
+    stand_in.exits("verify", Divergent.exit_code)
     run = api.trigger("logtwin_verify", **WHERE)
     assert run.ended() == "failed"
     assert run.tasks()["verify"][0]["try_number"] == len(stand_in.calls) == 1
 
 
-def test_a_master_that_is_away_is_asked_again(api: Api, stand_in: StandIn) -> None:
-    stand_in.exits("verify", 3)
+@pytest.mark.parametrize("away", [MasterUnreachable, StorageUnreachable])
+def test_a_master_or_a_storage_that_is_away_is_asked_again(
+    api: Api, stand_in: StandIn, away: type[LogtwinError]
+) -> None:
+    stand_in.exits("verify", away.exit_code)
     run = api.trigger("logtwin_verify_whole", **WHERE)
     wait_until(lambda: run.states() == {"verify": ["up_for_retry"]}, lambda: str(run.tasks()))
     run.give_up()

@@ -13,7 +13,7 @@ from bench.ways import config_of, steady_records_per_s
 def commit(table: Path, version: int, at_ms: int, *rows: int) -> None:
     """One that added a file for each of `rows`."""
     actions: list[dict[str, object]] = [{"commitInfo": {"timestamp": at_ms}}]
-    actions += [{"add": {"stats": json.dumps({"numRecords": one})}} for one in rows]
+    actions += [{"add": {"path": "a%20file", "stats": json.dumps({"numRecords": one})}} for one in rows]
     log = table / "_delta_log"
     log.mkdir(exist_ok=True)
     (log / f"{version:020d}.json").write_text("".join(f"{json.dumps(action)}\n" for action in actions))

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
 
 from pipeline.own_process import ending_with_us
+from tests.class_archives import class_archive, class_path
 
 _START_TIMEOUT_S = 90
 _STOP_TIMEOUT_S = 45  # a broker of RocketMQ may take more than 20 s over an orderly end
@@ -38,6 +41,7 @@ class PeerProcess(ABC):
         self._output: threading.Thread | None = None
         self._settled = threading.Event()  # it booted, or ended
         self._booted = False
+        self._java_options: str | None = None  # for a class archive, once it is known
 
     @property
     def pid(self) -> int:
@@ -63,7 +67,7 @@ class PeerProcess(ABC):
     def start(self) -> None:
         """Starts it and waits until it says that it has booted. Raises PeerFailed with the end of its log."""
         command = self._prepare()
-        environment = os.environ | self._environment()
+        environment = os.environ | {"JDK_JAVA_OPTIONS": self._archive(command)} | self._environment()
         self._settled.clear()
         self._booted = False
         self._process = subprocess.Popen(
@@ -84,6 +88,22 @@ class PeerProcess(ABC):
     @abstractmethod
     def _prepare(self) -> list[str]:
         """Writes what it reads at start; the command line to start it with."""
+
+    def _archive(self, command: Sequence[str]) -> str:
+        if self._java_options is None:
+            self._java_options = class_archive(f"{self.kind}-{self.version}", class_path(command), self._trial)
+        return self._java_options
+
+    def _trial(self, java_options: str) -> None:
+        with tempfile.TemporaryDirectory() as home:
+            other = self._idle(Path(home))
+            other._java_options = java_options
+            other.start()
+            other.stop()
+
+    def _idle(self, home: Path) -> PeerProcess:
+        """One of the same programs that has nothing to do."""
+        return type(self)(self.version, home)
 
     def _environment(self) -> dict[str, str]:
         """What it needs beside our own environment."""

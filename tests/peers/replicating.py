@@ -39,6 +39,8 @@ def replicating(
     """A job on `broker`, stopped at the end. Raises what ended it before. `metadata` is when to fetch that."""
     register(spark)
     addresses = {"master": f"127.0.0.1:{broker.ha_port}", "remoting": f"127.0.0.1:{broker.port}"}
+    if {"name_server", "controllers"} & log.keys():
+        addresses = {}
     given: dict[str, Any] = {
         "warehouse": str(warehouse),
         "trigger_interval_s": trigger_interval_s,

@@ -18,6 +18,8 @@ _JAVA_17 = (  # without these 4.9.7 cannot load an existing store
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
     "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
 )
+# By default it also takes clients with TLS: it then makes a key and a certificate at each start, for nobody.
+_WITHOUT_TLS = {"tls.server.mode": "disabled"}
 _LOGBACK = """\
 <configuration>
   <appender name="out" class="ch.qos.logback.core.ConsoleAppender">
@@ -48,7 +50,7 @@ class RocketMQProcess(PeerProcess):
         super().__init__(version, home)
         self.port, self.ha_port = free_ports()
         self._settings = self._defaults() | dict(settings or {})
-        self._java_properties = java_properties or {}
+        self._java_properties = _WITHOUT_TLS | dict(java_properties or {})
 
     @abstractmethod
     def _defaults(self) -> dict[str, str | int]:

@@ -110,6 +110,9 @@ class _Secured(Broker):
     admin: Account
     tls: Tls | None = None
 
+    def _idle(self, home: Path) -> Broker:
+        return Broker(self.version, home)
+
     @property
     def address(self) -> Address:
         return Address("localhost" if self.tls else "127.0.0.1", self.port)
@@ -130,7 +133,8 @@ class AclBroker(_Secured):
     def __init__(self, home: Path) -> None:
         self._file = home / "rocketmq" / "conf" / "plain_acl.yml"
         self.user, self.admin = Account(home / "keys", "logtwin"), Account(home / "keys", "admin")
-        super().__init__("4.9.7", home, {"aclEnable": "true"})
+        permissive = {"tls.server.mode": "permissive"}  # as it is by default
+        super().__init__("4.9.7", home, {"aclEnable": "true"}, java_properties=permissive)
 
     def _prepare(self) -> list[str]:
         command = super()._prepare()

@@ -1,4 +1,4 @@
-"""Real brokers with another replication protocol: recognised when a job starts, and refused."""
+"""Real brokers whose log is another one: recognised when a job starts, and refused."""
 
 from __future__ import annotations
 
@@ -12,35 +12,11 @@ from pyspark.sql import SparkSession
 from pipeline.replicate import Job
 from sources.datasource import register
 from sources.errors import ConfigurationError
-from tests.peers.name_server import NameServer
 from tests.peers.rocketmq import Broker
 from tests.peers.rocketmq_process import free_ports
 from tests.pipeline.running import job_config
 
 pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.timeout(180)]
-
-
-@contextmanager
-def controlled_broker(home: Path) -> Iterator[Broker]:
-    """A 5.5.0 broker in controller mode; the controller, alone in its group, lives in the name server."""
-    port, _ = free_ports()
-    controller = {
-        "enableControllerInNamesrv": "true",
-        "controllerDLegerGroup": "g1",
-        "controllerDLegerPeers": f"n0-127.0.0.1:{port}",
-        "controllerDLegerSelfId": "n0",
-        "controllerStorePath": str(home / "controller"),
-    }
-    with NameServer("5.5.0", home / "names", controller) as names:
-        settings: dict[str, str | int] = {
-            "namesrvAddr": names.address,
-            "enableControllerMode": "true",
-            "controllerAddr": f"127.0.0.1:{port}",
-            "brokerRole": "SLAVE",  # until the controller has elected it
-            "brokerId": -1,
-        }
-        with Broker("5.5.0", home / "broker", settings) as broker:
-            yield broker
 
 
 @contextmanager
@@ -67,18 +43,10 @@ def refusal(spark: SparkSession, broker: Broker, warehouse: Path) -> Configurati
     return caught.value
 
 
-def test_a_broker_in_controller_mode_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    with controlled_broker(tmp_path) as broker:
-        error = refusal(spark, broker, tmp_path / "lake")
-    assert "controller mode" in error.problem
-    assert error.found == "enableControllerMode=true"
-    assert "plain master or slave" in (error.hint or "")
-
-
 @pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
 def test_a_broker_in_dledger_mode_is_refused(spark: SparkSession, tmp_path: Path, version: str) -> None:
     with dledger_broker(version, tmp_path) as broker:
         error = refusal(spark, broker, tmp_path / "lake")
     assert "DLedger mode" in error.problem
     assert error.found == "enableDLegerCommitLog=true"
-    assert "plain master or slave" in (error.hint or "")
+    assert "controller mode" in (error.hint or "")

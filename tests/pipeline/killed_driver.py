@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pipeline import config as configuration
 from pipeline.replicate import Job
-from pipeline.session import build_session
+from pipeline.session import session_for
 from sinks.steps import Step
 
 
@@ -37,7 +37,7 @@ class DieAtSecond:
 def main(config_file: str, step: str) -> None:
     config = configuration.load(Path(config_file))
     job = Job(
-        build_session(config.spark),
+        session_for(config),
         config,
         available_now=True,
         on_step=DieAtSecond(step),

@@ -47,27 +47,27 @@ def run_until(job: Job, reached: Callable[[Progress], bool]) -> Progress:
     raise AssertionError(f"not reached: {progress}")
 
 
-def log_table(spark: SparkSession, warehouse: Path) -> DataFrame:
+def log_table(spark: SparkSession, warehouse: Path | str) -> DataFrame:
     return spark.read.format("delta").load(f"{warehouse}/log")
 
 
-def ledger_table(spark: SparkSession, warehouse: Path) -> DataFrame:
+def ledger_table(spark: SparkSession, warehouse: Path | str) -> DataFrame:
     return spark.read.format("delta").load(f"{warehouse}/ledger")
 
 
-def rows_of(spark: SparkSession, warehouse: Path) -> list[dict[str, Any]]:
+def rows_of(spark: SparkSession, warehouse: Path | str) -> list[dict[str, Any]]:
     """Every row of the log table, by offset."""
     return [row.asDict() for row in log_table(spark, warehouse).orderBy("offset").collect()]
 
 
-def bytes_of(spark: SparkSession, warehouse: Path) -> bytes:
+def bytes_of(spark: SparkSession, warehouse: Path | str) -> bytes:
     """The master's log, rebuilt from the table alone."""
     table = log_table(spark, warehouse).orderBy("offset").toArrow()
     records = table.select(RECORD_SCHEMA.names).cast(RECORD_SCHEMA)
     return b"".join(columns.encode(batch) for batch in records.combine_chunks().to_batches())
 
 
-def assert_complete(spark: SparkSession, warehouse: Path, log: bytes, first: int = 0) -> None:
+def assert_complete(spark: SparkSession, warehouse: Path | str, log: bytes, first: int = 0) -> None:
     """The table is `log` from offset `first`, once; the ledger covers it, once, and its checksums are right."""
     import hashlib
 

@@ -34,6 +34,8 @@ KNOWN = Progress(
     master_maximum=Offset(1000),
     lag_s=2.5,
     until_loss=UntilLoss(bytes=550, seconds=86400.5),
+    master_epoch=7,
+    confirmed=Offset(900),
     records=40,
     bytes=499,
     batches=7,
@@ -42,12 +44,14 @@ KNOWN = Progress(
     incidents={"checksum_failure": 4},
     failures={"MasterSilent": 2},
 )
-IN_IDS = replace(KNOWN, log_id="dister/c")
+IN_IDS = replace(KNOWN, log_id="dister/c", master_epoch=None, confirmed=None)
 """The same of a log whose offsets are ids."""
 TOPIC = replace(
     KNOWN,
     log_id="kafka/east/orders",
     until_loss=None,
+    master_epoch=None,
+    confirmed=None,
     partitions={
         0: PartitionProgress(minimum=Offset(50), position=Offset(400), acknowledged=Offset(300), maximum=Offset(700)),
         11: PartitionProgress(minimum=None, position=Offset(200), acknowledged=None, maximum=None),

@@ -23,6 +23,7 @@ import pyspark
 from pipeline.jars import delta_jars
 from pipeline.own_process import ending_with_us
 from pipeline.session import NEEDED
+from tests.class_archives import spark_options
 from tests.patience import wait_until
 
 PROJECT = Path(__file__).parents[2]
@@ -155,9 +156,9 @@ def _daemon(folder: Path, name: str, host: str, *arguments: str) -> Iterator[tup
     # What Spark's own start scripts would set; a worker passes it on to its executors.
     environment = {
         **os.environ, "SPARK_LOCAL_IP": host, "SPARK_LOCAL_DIRS": str(local), "SPARK_HOME": str(SPARK),
-        "SPARK_SCALA_VERSION": "2.13",
+        "SPARK_SCALA_VERSION": "2.13", "JDK_JAVA_OPTIONS": spark_options(),
     }  # fmt: skip
-    command = ["java", "-Xmx256m", "-cp", f"{SPARK}/jars/*", f"org.apache.spark.deploy.{name}"]
+    command = ["java", "-Xmx256m", "-cp", f"{SPARK}/conf/:{SPARK}/jars/*", f"org.apache.spark.deploy.{name}"]
     log = folder / "said.log"
     with log.open("wb") as said:
         process = subprocess.Popen(
@@ -215,7 +216,7 @@ def submitted(
     local.mkdir(exist_ok=True)
     environment = {
         **os.environ, "SPARK_LOCAL_IP": DRIVER, "SPARK_LOCAL_DIRS": str(local), "PYTHONPATH": "",
-        "SPARK_HOME": str(SPARK),
+        "SPARK_HOME": str(SPARK), "SPARK_SUBMIT_OPTS": spark_options(),
     }  # fmt: skip
     output, errors = to.folder / "submitted.out", to.folder / "submitted.err"
     with output.open("wb") as out, errors.open("wb") as err:

@@ -21,7 +21,7 @@ from sinks.log_state import Writer
 from sources.errors import AlreadyRunning, NotAlone
 from sources.offsets import LogId
 from tests.patience import eventually
-from tests.pipeline.test_run_state import gone_pid
+from tests.pipeline.test_run_state import GONE_PID
 from tests.sinks.memory_master import MemoryMaster
 
 LOG = LogId("rocketmq", "broker-a")
@@ -176,7 +176,7 @@ def _quietly(act: Callable[[], None]) -> None:
         (word(phase=Phase.STOPPED), 0),
         (word(phase=Phase.FAILED), 20),  # its tasks may linger
         (word(phase=Phase.RUNNING), FRESH_S + 20),  # killed at some time before it was to speak again
-        (word(space=process_space(), pid=gone_pid()), 0),  # the system has ended its connections
+        (word(space=process_space(), pid=GONE_PID), 0),  # the system has ended its connections
         (word(space=process_space()), FRESH_S + 20),
     ],
 )
@@ -204,7 +204,7 @@ def test_a_verb_waits_for_a_job_that_was_killed_elsewhere(tmp_path: Path) -> Non
 
 
 def test_a_verb_that_was_killed_here_is_in_nobodys_way(tmp_path: Path) -> None:
-    verb_file(tmp_path).write(word(space=process_space(), pid=gone_pid(), verb="verify"))
+    verb_file(tmp_path).write(word(space=process_space(), pid=GONE_PID, verb="verify"))
     with job_of(tmp_path):
         assert words(tmp_path) == ["broker-a.json"]
 

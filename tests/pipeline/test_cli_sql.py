@@ -15,9 +15,8 @@ from pyspark.sql import SparkSession
 
 from pipeline.cli import main
 from pipeline.sql.reader import Reader
-from sinks.tables import LEDGER
+from sinks.tables import LEDGER, TABLES
 from sinks.views.definition import VIEWS, view
-from sinks.views.registration import TABLES
 from tests.pipeline.sql.small_replica import TEXTS, config_file, small_replica
 
 pytestmark = pytest.mark.spark

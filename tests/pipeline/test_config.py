@@ -18,6 +18,7 @@ from pipeline.config import (
     parse,
 )
 from pipeline.topics_config import NOT_IN_A_TABLE, TABLE_KEYS
+from sinks.storage import Storage
 from sources.errors import ConfigurationError
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.offsets import LogId
@@ -33,6 +34,7 @@ def test_the_reference_file_shows_every_key_with_its_default() -> None:
     given = tomllib.loads(text)
     shown: list[tuple[type[BaseModel], dict[str, object]]] = [
         (ReadOptions, given["logs"][0]),
+        (Storage, given["storage"]),
         (MetadataConfig, given["metadata"]),
         (MetricsConfig, given["metrics"]),
         (MaintainConfig, given["maintain"]),
@@ -83,6 +85,7 @@ def test_every_key_has_a_reason() -> None:
         Config,
         ReadOptions,
         ReplicatedTopicOptions,
+        Storage,
         MetadataConfig,
         MetricsConfig,
         MaintainConfig,
@@ -138,6 +141,40 @@ def test_mistakes_are_named(tmp_path: Path, text: str, words: list[str]) -> None
         load(path)
     for word in (*words, "job.toml"):
         assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "endpoint = '127.0.0.1:9000'",
+            ["endpoint", "expected http://host:port or https://host:port", "127.0.0.1:9000"],
+        ),
+        ("endpoint = 'ftp://host'", ["endpoint", "https://host:port"]),
+        ("endpoint = 'https://host/bucket'", ["endpoint", "https://host/bucket"]),
+        ("endpoint = 'http://host:port'", ["endpoint", "http://host:port"]),
+        ("endpoint = 'http://AKIA:SECRET@host:1'", ["endpoint has credentials in it", "secret_key"]),
+        ("endpoint = 'http://:SECRET@host:1'", ["endpoint has credentials in it"]),
+        ("access_key = 'env:A'", ["expected access_key and secret_key together"]),
+        ("secret_key = 'env:A'", ["expected access_key and secret_key together"]),
+        ("session_token = 'env:A'", ["session_token beside the access_key"]),
+        ("access_key = 'env:A'\nsecret_key = 'SECRET'", ["secret_key is not the place", "env:NAME or file:PATH"]),
+        (
+            "access_key = 'SECRET'\nsecret_key = 'env:A'",
+            ["access_key is not the place", "Never write the secret itself"],
+        ),
+        ("account_key = 'SECRET=='", ["account_key is not the place"]),
+        ("secret = 'SECRET'", ["there is no key 'secret'", "'secret_key'"]),
+        ("region_name = 'x'", ["there is no key 'region_name'", "'region'"]),
+        ("patience_s = 0", ["patience_s", "greater than 0"]),
+    ],
+)
+def test_mistakes_about_a_store_are_named_and_no_secret_is_repeated(text: str, words: list[str]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse(tomllib.loads(f"warehouse = 's3://lake/twin'\n[storage]\n{text}"), where="job.toml")
+    for word in words:
+        assert word in str(caught.value)
+    assert "SECRET" not in str(caught.value)
 
 
 def test_a_missing_file_is_named() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -78,6 +79,24 @@ def test_it_ends_by_itself_and_goes_on_when_run_again_until_ctrl_c(tmp_path: Pat
     again_start, again_end, _ = offsets_of(out)
     assert again_start == end
     assert again_end > end
+
+
+def test_into_an_s3_server_that_ends_with_it(tmp_path: Path) -> None:
+    out, err = finish(demo(tmp_path, "--warehouse", "s3", "--duration-s", "2", "--rate-per-s", "500"))
+    _, end, acknowledged = offsets_of(out)
+    assert acknowledged == end > 0
+    assert "complete  0 to" in out
+    assert "  equal" in out
+    assert "orders" in out
+    assert re.search(r"tables: s3://lake/warehouse, [1-9]\d* objects of [\d.]+ [kM]B; they end with the S3 server", out)
+    assert "Traceback" not in err
+    server = re.search(r"S3 server: http://127\.0\.0\.1:(\d+), warehouse s3://lake/warehouse", out)
+    assert server is not None
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", int(server[1])))
+    assert "sql --config" in out
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+    assert not (tmp_path / "store" / "s3").exists()
 
 
 def test_the_demo_of_dister_follows_a_leader_through_a_lost_election(tmp_path: Path) -> None:

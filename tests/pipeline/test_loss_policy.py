@@ -10,6 +10,8 @@ from sources.errors import (
     BelowMinimum,
     ChecksumMismatch,
     CorruptRecord,
+    EpochsContradict,
+    FailedOver,
     Gap,
     LogtwinError,
     MasterUnreachable,
@@ -18,6 +20,7 @@ from sources.errors import (
     RepairPending,
     Rewritten,
     TakenOver,
+    WayBackPending,
 )
 from sources.loss import Condition, OnLoss
 from sources.offsets import Offset, OffsetRange
@@ -94,6 +97,17 @@ def test_a_pending_repair_is_taken_to_its_end(position: Offset | None, on_loss: 
     error = RepairPending("not done", offset=450)
     assert decide(on_loss, error, position, None, overrules=True) == Mend()
     assert decide(on_loss, error, position, None, overrules=False) == Stop()
+
+
+@pytest.mark.parametrize("on_loss", ["fail", "record"])
+def test_an_election_overrules(on_loss: OnLoss) -> None:
+    error = FailedOver("another master", offset=450)
+    assert decide(on_loss, error, POSITION, span(0, 900)) == Mend()
+    assert decide(on_loss, WayBackPending("not done", offset=450), POSITION, None) == Mend()
+    assert decide("fail", EpochsContradict("others", offset=500), POSITION, span(0, 900)) == Stop()
+    assert decide("record", EpochsContradict("others", offset=500), POSITION, span(0, 900)) == StopAndReport(
+        Condition.EPOCHS_CONTRADICT, span(500, 500)
+    )
 
 
 def test_an_empty_master_overrules_nothing() -> None:

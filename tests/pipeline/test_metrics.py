@@ -57,6 +57,8 @@ def test_every_series_shows_what_the_progress_says(endpoint: Endpoint) -> None:
         "logtwin_lag_seconds": 2.5,
         "logtwin_until_loss_bytes": 550,
         "logtwin_until_loss_seconds": 86400.5,
+        "logtwin_master_epoch": 7,
+        "logtwin_confirmed_offset_bytes": 900,
         "logtwin_connected": 1,
         "logtwin_batches_total": 7,
         "logtwin_commits_total": 6,

@@ -7,6 +7,7 @@ import os
 import struct
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -60,18 +61,24 @@ def test_no_connection_between_spark_and_a_worker_waits_for_late_acknowledgement
     assert over_tcp == 0
 
 
-def test_a_daemon_listens_in_a_folder_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> None:
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """One whose name leaves room for an address of a socket; that of `tmp_path` grows with the number of runs."""
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="d") as folder:
+        yield Path(folder)
+
+
+def test_a_daemon_listens_in_a_folder_of_its_own(short_folder: Path) -> None:
     """Where Spark wants it is on the driver's host."""
-    tmp = tmp_path_factory.mktemp("d")
-    environment = {**os.environ, "TMPDIR": str(tmp), "PYTHON_UNIX_DOMAIN_ENABLED": "true"}
-    environment["PYTHON_WORKER_FACTORY_SOCK_DIR"] = str(tmp / "of-another-host")
+    environment = {**os.environ, "TMPDIR": str(short_folder), "PYTHON_UNIX_DOMAIN_ENABLED": "true"}
+    environment["PYTHON_WORKER_FACTORY_SOCK_DIR"] = str(short_folder / "of-another-host")
     command = [sys.executable, "-m", "pipeline.python_daemon"]
     daemon = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert daemon.stdout is not None
     (length,) = struct.unpack(">i", daemon.stdout.read(4))
     socket = Path(daemon.stdout.read(length).decode())
     assert socket.is_socket()
-    assert socket.parent.parent == tmp / f"logtwin-{os.getuid()}"
+    assert socket.parent.parent == short_folder / f"logtwin-{os.getuid()}"
     daemon.communicate(timeout=20)
     assert not socket.parent.exists()
 

@@ -15,12 +15,13 @@ from pipeline.run_state import RunState, facts_of, process_space
 from pipeline.status import Answer, LogStatus, status_blocks, status_of
 from sinks.ledger import LedgerRow
 from sinks.log_state import LogState, Writer
+from sources.epochs import Epoch
 from sources.errors import MasterUnreachable
 from sources.master import MasterView
 from sources.offsets import Offset, OffsetRange
 from sources.retention import Retention
 from tests.pipeline.sample_progress import PROGRESS
-from tests.pipeline.test_run_state import gone_pid
+from tests.pipeline.test_run_state import GONE_PID
 from tests.sinks.memory_master import MemoryMaster
 
 NOW = datetime(2026, 11, 21, 14, 5, 11, tzinfo=UTC)
@@ -73,8 +74,22 @@ def test_a_log_that_is_replicated() -> None:
     assert (said["last_error"], said["master_error"]) == ("it broke", None)
 
 
+def test_a_master_that_was_elected() -> None:
+    assert ANSWER.view is not None
+    view = replace(ANSWER.view, epoch=Epoch(7, Offset(900)), confirmed=Offset(4500))
+    said = status_of(MASTER, run(), table(4000), replace(ANSWER, view=view), NOW)
+    assert (said.master_epoch, said.confirmed) == (7, 4500)
+    assert "epoch 7, confirmed up to 4,500" in shown(said)
+    found = replace(run(), facts={**run().facts, "master_epoch": 6, "confirmed": 4400})
+    asked_in_vain = status_of(MASTER, found, table(4000), Answer(error="away"), NOW)
+    assert (asked_in_vain.master_epoch, asked_in_vain.confirmed) == (6, 4400)  # as the job found it
+    plain = status_of(MASTER, run(), table(4000), ANSWER, NOW)
+    assert (plain.master_epoch, plain.confirmed) == (None, None)
+    assert "elected" not in shown(plain)
+
+
 @pytest.mark.parametrize(
-    "last", [None, run(phase=Phase.STOPPED), run(age_s=16), run(pid=gone_pid())], ids=["none", "stopped", "old", "gone"]
+    "last", [None, run(phase=Phase.STOPPED), run(age_s=16), run(pid=GONE_PID)], ids=["none", "stopped", "old", "gone"]
 )
 def test_a_log_that_no_job_replicates(last: RunState | None) -> None:
     said = status_of(MASTER, last, table(4000), ANSWER, NOW).as_json()

@@ -101,7 +101,7 @@ def test_a_run_to_the_end_does_not_wait_and_is_run_again(
 ) -> None:
     with storage.failing(A_COMMIT, times=-1), pytest.raises(StorageUnreachable, match="SocketTimeout") as caught:
         replicate_now(spark, config)
-    assert caught.value.exit_code == 5
+    assert caught.value.exit_code == 6
     replicate_now(spark, config)
     assert_complete(spark, Path(config.warehouse), fixture_550.log)
 

@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 
 from pipeline.jars import delta_jars
 from pipeline.submit import run
+from tests.class_archives import spark_options
 from tests.patience import wait_until
 from tests.pipeline.standalone import PROJECT, SPARK, cluster, submitted
 from tests.truth import Fixture
@@ -70,6 +71,7 @@ def test_a_submitted_driver_that_is_killed_leaves_no_socket_behind_the_next_star
     script = tmp / "job.py"
     script.write_text(_KILLED)
     environment = {**os.environ, "TMPDIR": str(tmp), "PYTHONPATH": str(PROJECT), "SPARK_HOME": str(SPARK)}
+    environment["SPARK_SUBMIT_OPTS"] = spark_options()
     command = [str(SPARK / "bin" / "spark-submit"), "--master", "local[1]", "--driver-memory", "512m"]
     command += ["--jars", ",".join(map(str, delta_jars())), "--driver-java-options", f"-Djava.io.tmpdir={tmp}"]
     command += ["--conf", f"spark.pyspark.python={sys.executable}", str(script), str(tmp / "done")]

@@ -153,10 +153,13 @@ def test_rows_of_the_replica_are_changed(spark: SparkSession, fixture_497: Fixtu
     assert {(jump.at, jump.why) for jump in summary.jumps} >= expected
 
 
-def test_bytes_of_a_data_file_are_others(spark: SparkSession, fixture_497: Fixture, lake: Path) -> None:
+@pytest.mark.parametrize("first", [0.25, 0.001])
+def test_bytes_of_a_data_file_are_others(spark: SparkSession, fixture_497: Fixture, lake: Path, first: float) -> None:
+    """Bodies; or also the columns by which the queues are proven."""
     file = sorted((lake / "log").glob("*.parquet"))[2]
     data = bytearray(file.read_bytes())
-    data[len(data) // 4 : len(data) // 2] = bytes(len(data) // 2 - len(data) // 4)
+    start, end = int(len(data) * first), len(data) // 2
+    data[start:end] = bytes(end - start)
     file.write_bytes(data)
     (expected,) = [one for one in ranges_of(spark, lake) if f"{one[0]:020d}" in file.name]
     summary = verified(spark, lake, {"path": str(fixture_497.commitlog_path)})

@@ -49,7 +49,7 @@ class Members:
     def __init__(
         self,
         spark: SparkSession,
-        warehouse: Path,
+        warehouse: Path | str,
         masters: Mapping[str, MemoryMaster],
         *,
         on_step: Callable[[Step], None] = no_step,
@@ -131,18 +131,7 @@ class Tables:
             assert held.snapshot.transaction_version(app_id) == end
         assert self.offsets(name) == kept
         assert [one.start for one in held.holes.ranges] == list(but)
-        self._assert_ledger(name, [rows[offset] for offset in kept])
-
-    def _assert_ledger(self, name: str, records: list[dict[str, Any]]) -> None:
-        """Its ranges hold each of `records` once, and nothing else; each has the checksum of its bytes."""
-        seen = 0
-        for entry in self.ledger(name):
-            mine = [row for row in records if entry["start"] <= row["offset"] < entry["end"]]
-            raw = b"".join(map(raw_bytes, mine))
-            assert (entry["bytes"], entry["records"]) == (entry["end"] - entry["start"], len(mine))
-            assert (len(raw), entry["checksum"]) == (entry["bytes"], f"sha256:{hashlib.sha256(raw).hexdigest()}")
-            seen += len(mine)
-        assert seen == len(records)
+        assert_ledger(self.ledger(name), [rows[offset] for offset in kept])
 
     def files_of_no_commit(self) -> list[str]:
         """Of the tables log and ledger."""
@@ -155,6 +144,18 @@ class Tables:
     def _rows(self, path: str, name: str) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = DeltaTable(path).to_pyarrow_table().to_pylist()
         return [row for row in rows if row["log_id"] == str(named(name))]
+
+
+def assert_ledger(entries: Sequence[Mapping[str, Any]], records: Sequence[dict[str, Any]]) -> None:
+    """Its ranges hold each of `records` once, and nothing else; each has the checksum of its bytes."""
+    seen = 0
+    for entry in entries:
+        mine = [row for row in records if entry["start"] <= row["offset"] < entry["end"]]
+        raw = b"".join(map(raw_bytes, mine))
+        assert (entry["bytes"], entry["records"]) == (entry["end"] - entry["start"], len(mine))
+        assert (len(raw), entry["checksum"]) == (entry["bytes"], f"sha256:{hashlib.sha256(raw).hexdigest()}")
+        seen += len(mine)
+    assert seen == len(records)
 
 
 @dataclass(frozen=True, slots=True)

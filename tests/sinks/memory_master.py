@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sources.bounds import check_within
+from sources.epochs import Parting
 from sources.errors import ChecksumMismatch, CorruptRecord, LogtwinError, MissingSegment
 from sources.keyed_state import KeyedState
 from sources.master import BLANK, MESSAGE, RECORD_SCHEMA, Chunk, Damage, Known, MasterView, Session, SessionState
@@ -90,6 +91,9 @@ class MemoryMaster:
 
     def continuing(self, known: Known) -> MemoryMaster:
         return self
+
+    def parting(self) -> Parting | None:
+        return None
 
     def hurried(self, patience_s: float) -> MemoryMaster:
         """It has nothing to wait for."""

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sources.bounds import check_within
+from sources.epochs import Parting
 from sources.errors import LogtwinError, Recreated, Rewritten
 from sources.kafka.columns import (
     CREATE_TIME,
@@ -133,6 +134,9 @@ class MemoryPartition:
 
     def continuing(self, known: Known) -> Self:
         return replace(self, known=known)
+
+    def parting(self) -> Parting | None:
+        return None
 
     def hurried(self, patience_s: float) -> Self:
         return replace(self, patience_s=patience_s)

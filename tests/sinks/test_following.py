@@ -80,8 +80,8 @@ def test_one_who_comes_in_between_is_not_added_a_second_time(
     other = Following(spark, tmp_path)
     existing = KernelTable.existing
 
-    def look_before_the_other(self: KernelTable, log: object = None) -> object:
-        found = existing(self, log)
+    def look_before_the_other(self: KernelTable, log: object = None, *, to_commit: bool = False) -> object:
+        found = existing(self, log, to_commit=to_commit)
         if self is following.table._table and not other.asked:
             other.append(a=5)
         return found

@@ -86,6 +86,25 @@ def test_what_not_everybody_would_understand_is_refused(given: str) -> None:
     assert "s3a" in str(caught.value.expected)
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        "s3a://AKIA:SECRET@bucket/a", "s3://SECRET@bucket", "s3a://AKIA:SEC/SECRET@bucket/a", "s3n://AKIA:SECRET@bucket/a",
+        "gs://a:SECRET@bucket", "abfss://a:SECRET@account.dfs.core.windows.net/a", "hdfs://a:SECRET@nn/a",
+        "http://a:SECRET@host/a", "s3://bucket/a?access_key=a&secret_key=SECRET", "abfss://c@a.dfs.core.windows.net/?sig=SECRET",
+    ],
+)  # fmt: skip
+def test_credentials_in_a_place_are_refused_and_not_repeated(given: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"^job\.toml: warehouse has credentials in it.*\[storage\]") as caught:
+        placed(given, "job.toml: warehouse")
+    assert "SECRET" not in str(caught.value)
+
+
+@pytest.mark.parametrize("given", ["abfss://box@account.dfs.core.windows.net/a", "hdfs://user@nn:8020/a@b:c"])
+def test_a_name_before_a_host_is_no_credential(given: str) -> None:
+    assert str(placed(given)) == given
+
+
 def test_a_storage_that_arrow_cannot_open_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_library(host: str) -> None:
         raise OSError("Unable to load libhdfs: libhdfs.so: cannot open shared object file")

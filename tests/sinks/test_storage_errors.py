@@ -43,6 +43,11 @@ def test_what_it_will_not(number: int) -> None:
         ("org.apache.hadoop.fs.s3a.AWSServiceThrottledException: getFileStatus on x: Slow Down", True),
         ("org.apache.hadoop.fs.s3a.AWSStatus500Exception: x: (Service: S3, Status Code: 503)", True),
         ("java.nio.file.AccessDeniedException: x: (Service: S3, Status Code: 403)", False),
+        ("org.apache.hadoop.fs.s3a.AWSBadRequestException: x: Bad Request (Service: S3, Status Code: 400)", True),
+        ("org.apache.hadoop.fs.s3a.AWSBadRequestException: x: Not so (Service: S3, Status Code: 400):Invalid", False),
+        ("org.apache.hadoop.fs.s3a.AWSBadRequestException: x: (Service: S3, Status Code: 409):OperationAborted", True),
+        ("org.apache.hadoop.fs.s3a.AWSServiceIOException: x: (Service: S3, Status Code: 501)", False),
+        ("org.apache.http.NoHttpResponseException: The target server failed to respond", True),
         # what will not pass decides
         ("java.net.ConnectException: x\nCaused by: org.apache.hadoop.security.AccessControlException: x", False),
         ("OSError: When reading 'a' in bucket 'b': AWS Error SLOW_DOWN during GetObject operation: x", True),

@@ -18,10 +18,12 @@ from pipeline.report.facts import Facts, Flaw, FlawedRange, Pending, SlowestGrou
 from pipeline.report.page import page
 from pipeline.report.palette import SERIES
 from pipeline.report.queries import read_facts
+from sinks.epochs import EpochsTable
 from sinks.incidents import Action, Incident, IncidentsTable, State
 from sinks.ledger import BACKFILL, Ledger, LedgerRow
-from sinks.tables import LEDGER, spark_schema
+from sinks.tables import EPOCHS, LEDGER, spark_schema
 from sinks.warehouse import ensure_tables
+from sources.epochs import Epoch
 from sources.errors import ReplicaError
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, Position
@@ -116,6 +118,13 @@ def facts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Fact
         ],
     )
     incidents.end([accepted.id_in(BROKER, 0)], State.CLOSED, "known", micros(STORED))
+    elections = EpochsTable(spark, EPOCHS.path(warehouse))
+    elections.append(
+        BROKER, 0, (Epoch(1, Offset(0), None, micros(STORED)), Epoch(2, Offset(900), "a:1", micros(STORED)))
+    )
+    elections.append(
+        BROKER, 1, (Epoch(1, Offset(0), None, micros(STORED)), Epoch(3, Offset(800), "b:1", micros(STORED)))
+    )
     add_many(spark, warehouse)
     return read_facts(spark, warehouse, [str(BROKER), "rocketmq/new"])
 
@@ -175,6 +184,12 @@ def test_incidents_open_ones_first(facts: Facts) -> None:
     assert (facts.incidents.of, facts.incidents.open) == (3, 2)
     assert [one.state for one in facts.incidents.incidents] == ["open", "open", "closed"]
     assert facts.incidents.incidents[2].note == "known"
+
+
+def test_elections_of_the_newest_history(facts: Facts) -> None:
+    found = [(one.log_id, one.number, one.start, one.master) for one in facts.elections]
+    assert found == [(str(BROKER), 3, 800, "b:1"), (str(BROKER), 1, 0, None)]
+    assert {one.since for one in facts.elections} == {STORED}
 
 
 def test_without_metadata_and_messages_there_is_nothing_to_say_of_them(facts: Facts) -> None:

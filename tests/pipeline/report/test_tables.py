@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pipeline.report import tables
-from pipeline.report.facts import Flaw, Timeline
-from tests.pipeline.report.samples import BROKER, SHOP, bare, commits, flawed, log, whole
+from pipeline.report.facts import Election, Flaw, Timeline
+from pipeline.report.sections import sections
+from tests.pipeline.report.samples import BROKER, SHOP, bare, before, commits, flawed, log, whole
 
 
 def cells(table: tables.Table, row: int = 0) -> dict[str, str]:
@@ -28,6 +31,22 @@ def test_logs() -> None:
         "open incidents": "3",
     }
     assert cells(table, 1)["offsets missing"] == "0"
+
+
+def test_elections() -> None:
+    won = Election(log_id=BROKER, number=3, start=8000, master="10.0.0.5:10912", since=before(minutes=1))
+    table = tables.elections((won, replace(won, number=1, start=0, master=None)))
+    assert cells(table) == {
+        "log": BROKER,
+        "number": "3",
+        "from offset": "8,000",
+        "master": "10.0.0.5:10912",
+        "first seen": "2026-11-22 11:59:00 UTC",
+    }
+    assert cells(table, 1)["master"] == ""
+    coverage, *_ = sections(bare(log(), elections=(won,)))
+    assert coverage.tables[-1] == tables.elections((won,))
+    assert "Elections of masters" not in {one.name for one in sections(bare(log()))[0].tables}
 
 
 def test_throughput_has_the_peaks_of_the_logs_that_were_told_apart() -> None:

@@ -12,6 +12,7 @@ from sinks.healing.divergence import Comparison
 from sinks.healing.ledger_rows import LedgerRows
 from sinks.healing.rule import ComparisonByRule
 from sinks.proof.stored_log import Record, StoredLog
+from sources.epochs import Epoch, Parting
 from sources.errors import ReplicaError
 from sources.loss import Condition
 from sources.master import MasterLog
@@ -44,10 +45,12 @@ class WithoutRule(Bytes):
         return None
 
 
-def compared(master: Bytes, rows: Rows = ROWS, position: int = END, table: Table | None = None) -> Comparison:
+def compared(
+    master: Bytes, rows: Rows = ROWS, position: int = END, table: Table | None = None, parted: Parting | None = None
+) -> Comparison:
     stored = cast(StoredLog, table or Table(rows))
     ledger = cast(LedgerRows, Ledger(rows))
-    return ComparisonByRule(cast(MasterLog, master), ledger, stored, Offset(position), master.bounds)
+    return ComparisonByRule(cast(MasterLog, master), ledger, stored, Offset(position), master.bounds, parted)
 
 
 def found(master: Bytes, rows: Rows = ROWS, position: int = END) -> tuple[Condition, int, int] | None:
@@ -115,3 +118,43 @@ def test_a_range_is_equal_by_its_bytes() -> None:
     assert comparison.find() is None
     assert not comparison.is_equal(OffsetRange(Offset(7), Offset(13)))
     assert comparison.is_equal(OffsetRange(Offset(0), Offset(6)))
+
+
+def by_epochs(master: Bytes, common: int | None) -> tuple[Condition, int, str] | None:
+    """Where the epochs part at `common`."""
+    at = None if common is None else Offset(common)
+    ours, theirs = Epoch(2, Offset(0)), Epoch(3, at or Offset(0))
+    parted = Parting(at, Offset(END), ours, theirs, Offset(len(master.log)))
+    divergence = compared(master, parted=parted).find()
+    return None if divergence is None else (divergence.condition, divergence.common, divergence.cause)
+
+
+@pytest.mark.parametrize("common", [3, 9, 21])
+@pytest.mark.parametrize("behind", [b"", b"others", LOG])
+def test_where_the_epochs_part_all_above_goes(common: int, behind: bytes) -> None:
+    """Whatever lies there: of a master that was elected nothing above its predecessor's end can be the same record."""
+    found = by_epochs(WithoutRule(LOG[:common] + behind, 0), common)
+    assert found is not None
+    assert found[:2] == (Condition.FAILED_OVER, common)
+    assert f"epoch 3 from {common} on" in found[2]
+
+
+def test_bytes_that_differ_below_the_common_point_contradict_the_epochs() -> None:
+    master = WithoutRule(LOG[:3] + bytes(255 for _ in LOG[3:]), 0)
+    found = by_epochs(master, 21)
+    assert found is not None
+    assert found[:2] == (Condition.EPOCHS_CONTRADICT, 3)
+    assert "by their bytes up to 3 only" in found[2]
+
+
+@pytest.mark.parametrize(("log", "minimum", "common"), [(b"x" * END, 0, 21), (b"x" * END, 0, 0), (LOG, 12, 9)])
+def test_where_no_byte_tells_that_it_is_one_log_a_person_has_to(log: bytes, minimum: int, common: int) -> None:
+    found = by_epochs(WithoutRule(log, minimum), common)
+    assert found is not None
+    assert found[0] is Condition.EPOCHS_CONTRADICT
+    assert found[1] <= common
+    assert "by their bytes nowhere" in found[2]
+
+
+def test_epochs_that_share_nothing_leave_it_to_the_bytes() -> None:
+    assert by_epochs(WithoutRule(LOG, 0), None) is None

@@ -12,10 +12,15 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from sinks.tables import INCIDENTS, KAFKA_LOG, LEDGER, TableSpec
-from sinks.views.registration import register
+from sinks.views.definition import view
+from sinks.views.registration import frames, newest_versions
+from sinks.warehouse import absolute
 
 NOON = datetime(2024, 2, 29, 12, tzinfo=UTC)
 ORDERS = "kafka/prod/orders"
+
+_VIEWS = ("kafka_records", "kafka_lag", "completeness")
+"""To make all views takes seconds, most of them for those of RocketMQ."""
 
 Row = dict[str, Any]
 
@@ -59,10 +64,14 @@ def session_with(
     ledger: Iterable[Row] = (),
     incidents: Iterable[Row] = (),
 ) -> SparkSession:
-    """A session of its own with the tables and views of a replica in `warehouse` that has exactly these rows."""
+    """A session of its own with the tables of a replica in `warehouse` that has exactly these rows; Kafka's views."""
     tables: Mapping[TableSpec, Iterable[Row]] = {KAFKA_LOG: records, LEDGER: ledger, INCIDENTS: incidents}
     for spec, rows in tables.items():
         write_deltalake(spec.path(str(warehouse)), pa.Table.from_pylist(list(rows), spec.schema.remove_metadata()))
     session = spark.newSession()
-    register(session, str(warehouse))
+    place = absolute(str(warehouse))
+    for spec, frame in frames(session, place, newest_versions(session, place)):
+        frame.createOrReplaceTempView(spec.name)
+    for name in _VIEWS:
+        session.sql(view(name).created(temporary=True))
     return session

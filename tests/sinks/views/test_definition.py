@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from sinks import views
+from sinks.tables import TABLES
 from sinks.views.definition import VIEWS, view
-from sinks.views.registration import TABLES
 
 FOLDER = Path(views.__file__).parent
 GOOD = "CREATE VIEW one (\n  a COMMENT 'first'\n)\nCOMMENT 'says one'\nAS\nSELECT 1\n"

@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sinks.incidents import Action, Incident, IncidentsTable
-from sinks.tables import spark_schema
+from sinks.tables import TABLES, spark_schema
 from sinks.views.definition import VIEWS, view
-from sinks.views.registration import TABLES, register
+from sinks.views.registration import register
 from sources.errors import ConfigurationError, ReplicaError
 from sources.loss import Condition
 from sources.offsets import Offset

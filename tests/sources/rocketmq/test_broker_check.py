@@ -11,10 +11,11 @@ from sources.rocketmq.broker_check import check_broker
     [
         {},  # 4.9.7 knows none of the keys of 5.x
         {"enableControllerMode": "false", "enableDLegerCommitLog": "false", "inSyncReplicas": "1"},
+        {"enableControllerMode": "true", "inSyncReplicas": "3"},  # which waits for no learner
         {"inSyncReplicas": "2"},  # producers wait for one replica: us
     ],
 )
-def test_a_plain_broker_may_be_replicated(config: dict[str, str]) -> None:
+def test_a_broker_may_be_replicated(config: dict[str, str]) -> None:
     check_broker(config, parallel_reads=True)
 
 
@@ -26,7 +27,6 @@ def test_a_broker_that_needs_several_replicas_is_read_in_turns(needed: str) -> N
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ({"enableControllerMode": "true"}, ["controller mode", "enableControllerMode"]),
         ({"enableDLegerCommitLog": "true"}, ["DLedger"]),
         ({"inSyncReplicas": "3"}, ["inSyncReplicas=3", "parallel_reads", "slave"]),
     ],

@@ -9,7 +9,15 @@ from sources.errors import ProtocolViolation
 from sources.offsets import Offset, OffsetRange
 from sources.retention import Retention
 from sources.rocketmq import broker_words
-from sources.rocketmq.broker_words import counted_for_s, ha_address, lets_wait, log_bounds, retention, takes_turns
+from sources.rocketmq.broker_words import (
+    counted_for_s,
+    ha_address,
+    lets_wait,
+    log_bounds,
+    may_let_wait,
+    retention,
+    takes_turns,
+)
 
 GIB = 1024**3
 INFO = {
@@ -153,3 +161,9 @@ def test_what_is_no_number_is_as_good_as_nothing(text: str) -> None:
     found = broker_words.retention(info, {"mappedFileSizeCommitLog": "1024", "fileReservedTime": text})
     assert found is not None
     assert (found.keeps_s, found.room_bytes) == (None, None)
+
+
+def test_an_elected_master_waits_for_no_learner() -> None:
+    config = {"enableControllerMode": "true", "brokerRole": "SYNC_MASTER", "inSyncReplicas": "3"}
+    assert not (may_let_wait(config) or lets_wait(config) or takes_turns(config))
+    assert counted_for_s(config) is None

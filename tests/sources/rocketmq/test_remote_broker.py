@@ -13,7 +13,7 @@ from sources.errors import MasterError, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset
 from sources.options import MasterOptions
 from sources.registry import open_log
-from sources.rocketmq.remote_broker import BrokerAt, NamedBroker
+from sources.rocketmq.remote_broker import BrokerAt, ElectedBroker, NamedBroker
 from sources.rocketmq.remoting import Command, RequestCode, encode_command
 from tests.sources.rocketmq.scripted_master import ScriptedBroker, ScriptedMaster, holding
 from tests.sources.rocketmq.sessions import stay
@@ -49,7 +49,7 @@ def listening_at(ha: Address, end: int = 5000) -> Callable[[Command], bytes]:
 
 
 def named(*name_servers: Address) -> NamedBroker:
-    return NamedBroker(name="broker-a", name_servers=name_servers, connect_timeout_ms=10_000, connect_attempts=1)
+    return NamedBroker(name="broker-a", asked=name_servers, connect_timeout_ms=10_000, connect_attempts=1)
 
 
 def test_given_addresses_are_used() -> None:
@@ -138,3 +138,33 @@ def test_what_is_no_name_server_is_named(answer: Callable[[Command], bytes], kin
     with ScriptedBroker(answer) as name_server, pytest.raises(kind) as caught:
         named(name_server.address).remoting()
     assert str(name_server.address) in str(caught.value)
+
+
+def controller(code: int, **fields: str) -> Callable[[Command], bytes]:
+    """Answers 1004 with these, and nothing else."""
+
+    def answer(request: Command) -> bytes:
+        assert (request.code, request.ext_fields) == (1004, {"brokerName": "broker-a"})
+        return encode_command(request.response(code, ext_fields=fields, remark="not the leader" if code else None))
+
+    return answer
+
+
+def elected(*controllers: Address) -> ElectedBroker:
+    return ElectedBroker(name="broker-a", asked=controllers, connect_timeout_ms=10_000, connect_attempts=1)
+
+
+def test_the_leader_of_the_controllers_names_the_master() -> None:
+    leader = controller(0, masterAddress="10.0.0.8:10911", masterBrokerId="2", masterEpoch="7")
+    with ScriptedBroker(controller(2007)) as one, ScriptedBroker(leader) as other:
+        broker = elected(one.address, other.address)
+        assert broker.remoting() == Address("10.0.0.8", 10911)
+        assert broker.place == f"broker-a at controller {one.address};{other.address}"
+
+
+@pytest.mark.parametrize(("code", "found"), [(2007, "not the leader"), (0, "code 0")], ids=["follower", "no master"])
+def test_a_controller_that_knows_no_master_is_named(code: int, found: str) -> None:
+    with ScriptedBroker(controller(code)) as one, pytest.raises(MasterUnreachable, match="name all of them") as caught:
+        elected(one.address).remoting()
+    assert str(one.address) in str(caught.value)
+    assert caught.value.found == found

@@ -1,0 +1,63 @@
+"""One S3 server and one Azurite a session, and a proxy in front of the former for each test."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.s3_server import Server
+from sinks.hadoop_storage import reach
+from sinks.place import placed
+from sinks.storage import VARIABLE
+from tests.objectstore.azurite import Azurite, azurite, what_is_missing
+from tests.objectstore.fault_proxy import FaultProxy
+from tests.objectstore.server import at, s3_server, with_own_bucket
+
+
+@pytest.fixture(scope="session")
+def s3_process() -> Iterator[Server]:
+    """A real server, which lets everyone in."""
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture
+def s3(s3_process: Server) -> Server:
+    """It, with a bucket of the test's own."""
+    return with_own_bucket(s3_process)
+
+
+@pytest.fixture
+def s3_link(s3: Server) -> Iterator[FaultProxy]:
+    """A way to it that can be made to fail."""
+    with FaultProxy(s3.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="module")
+def s3_guarded() -> Iterator[Server]:
+    """A server that lets in only OWNER and READER of `pipeline.s3_server`, each with a sound signature."""
+    with s3_server(checks_access=True) as server:
+        yield server
+
+
+@pytest.fixture
+def lake(spark: SparkSession, s3: Server, s3_link: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A warehouse on it, by way of the link, that Spark, Kernel and tasks can reach."""
+    monkeypatch.setenv(VARIABLE, at(s3_link.endpoint).as_text())
+    warehouse = f"s3a://{s3.bucket}/lake"
+    reach(spark, placed(warehouse), tempfile.gettempdir())
+    return warehouse
+
+
+@pytest.fixture(scope="session")
+def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
+    """An emulator of Azure; without it the test is skipped."""
+    missing = what_is_missing()
+    if missing is not None:
+        pytest.skip(missing)
+    with azurite(tmp_path_factory.mktemp("azurite")) as running:
+        yield running

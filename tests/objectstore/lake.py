@@ -1,0 +1,68 @@
+"""What a warehouse on the S3 server holds, asked there: by another engine or by plain HTTP, past every link."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from deltalake import DeltaTable
+
+from pipeline.s3_server import Server
+from sources.offsets import Offset
+from tests.objectstore.server import PlainClient
+from tests.sinks.groups import assert_ledger, named
+from tests.sinks.memory_master import MemoryMaster, RecordingSession
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """The warehouse ``lake`` in the server's bucket."""
+
+    server: Server
+
+    def table(self, name: str) -> DeltaTable:
+        options = {
+            "AWS_ENDPOINT_URL": self.server.endpoint,
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_REGION": self.server.region,
+            "AWS_ACCESS_KEY_ID": self.server.keys.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.server.keys.secret_key,
+        }
+        return DeltaTable(f"s3://{self.server.bucket}/lake/{name}", storage_options=options)
+
+    def versions(self, table: str = "log") -> list[bytes]:
+        """All of them, from the first on."""
+        client, found = PlainClient.of(self.server), list[bytes]()
+        while (reply := client("GET", f"lake/{table}/_delta_log/{len(found):020d}.json")).status == 200:
+            found.append(reply.body)
+        return found
+
+    def position(self, name: str) -> int | None:
+        found: int | None = self.table("log").transaction_version(f"logtwin/{named(name)}@0")
+        return found
+
+    def rows(self, table: str, name: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.table(table).to_pyarrow_table().to_pylist()
+        return [row for row in rows if row["log_id"] == str(named(name))]
+
+    def assert_one_copy(self, master: MemoryMaster, end: int) -> None:
+        """All of `master` below `end` is there once, and the ledger says so."""
+        name, records = master.log_id.name, [row for row in master.records() if row["offset"] < end]
+        assert self.position(name) == end
+        assert sorted(row["offset"] for row in self.rows("log", name)) == [row["offset"] for row in records]
+        assert_ledger(self.rows("ledger", name), records)
+
+
+class Distrustful(RecordingSession):
+    """A master's end of a session: what is promised has to be in the table by then."""
+
+    def __init__(self, position: Callable[[], int | None]) -> None:
+        super().__init__()
+        self._position = position
+        self.early: list[Offset] = []
+
+    def acknowledge(self, committed: Offset, mark: int | None = None) -> None:
+        super().acknowledge(committed, mark)
+        if committed > (self._position() or 0):
+            self.early.append(committed)

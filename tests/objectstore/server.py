@@ -1,0 +1,79 @@
+"""The S3 server of a test session, and a plain client of it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Self
+
+import urllib3
+
+from pipeline.s3_server import Server, running_server
+from sinks.storage import Storage
+
+_NUMBERS = itertools.count(1)
+KEY_VARIABLE = "HOME"
+"""Every process has it, and the server takes any keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Its headers' names are lower-case."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str]
+
+
+class PlainClient:
+    """Asks for keys of a bucket by HTTP alone, over connections that are kept; it tries nothing twice.
+
+    Its signature is none, but names its key, as all that the server wants to see.
+    """
+
+    def __init__(self, endpoint: str, bucket: str, *, access_key: str = "test", token: str | None = None) -> None:
+        self.connections = urllib3.PoolManager(maxsize=32, retries=False)
+        self.bucket = bucket
+        self._place = f"{endpoint}/{bucket}"
+        self._headers = {
+            "Authorization": f"AWS4-HMAC-SHA256 Credential={access_key}/20260101/us-east-1/s3/aws4_request, "
+            "SignedHeaders=host, Signature=0"
+        } | ({"x-amz-security-token": token} if token else {})
+
+    @classmethod
+    def of(cls, server: Server) -> Self:
+        return cls(server.endpoint, server.bucket)
+
+    def __call__(self, method: str, target: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> Reply:
+        """`target` is a key, with its query; or a query of the bucket, from its question mark on."""
+        path = target if target.startswith("?") else f"/{target}"
+        sent = {**self._headers, **(headers or {})}
+        reply = self.connections.request(method, self._place + path, body=body or None, headers=sent)
+        return Reply(reply.status, reply.data, {name.lower(): reply.headers[name] for name in reply.headers})
+
+    def put_if_absent(self, key: str, body: bytes) -> int:
+        """Its status: 200 for the first, 412 for all others."""
+        return self("PUT", key, body, {"If-None-Match": "*"}).status
+
+
+def at(endpoint: str, **more: object) -> Storage:
+    """``[storage]`` of a store there, which takes any keys."""
+    keys = {"access_key": f"env:{KEY_VARIABLE}", "secret_key": f"env:{KEY_VARIABLE}"}
+    return Storage.model_validate({"endpoint": endpoint, "region": "us-east-1", "patience_s": 4.0, **keys, **more})
+
+
+@contextmanager
+def s3_server(*, checks_access: bool = False) -> Iterator[Server]:
+    """A server with a bucket; what it does not keep in memory lies in the system's folder for temporary files."""
+    with running_server("lake", checks_access=checks_access) as server:
+        yield server
+
+
+def with_own_bucket(server: Server) -> Server:
+    """The same server, and a bucket that nobody else uses."""
+    own = replace(server, bucket=f"lake-{next(_NUMBERS)}")
+    if PlainClient.of(own)("PUT", "").status != 200:
+        raise AssertionError(f"no bucket {own.bucket}")
+    return own

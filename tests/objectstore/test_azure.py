@@ -1,0 +1,75 @@
+"""A warehouse on Azure's Blob interface, as its emulator Azurite has it. Jobs side by side: `test_races.py`."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.cli import main
+from pipeline.status import log_statuses
+from sinks.hadoop_storage import reach
+from sinks.kernel import KernelTable
+from sinks.place import placed
+from sinks.storage import VARIABLE, Storage
+from sources.errors import StorageUnreachable
+from tests.objectstore.azurite import Azurite, of
+from tests.objectstore.twin import Twin
+from tests.pipeline.running import replicate_now
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def twin(spark: SparkSession, azure: Azurite, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twin]:
+    warehouse, folder = azure.with_container("twin"), tmp_path_factory.mktemp("twin")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, Storage.model_validate(azure.storage()).as_text())
+        made = Twin(spark, folder, warehouse, azure.storage(), batches=4)
+        made.log.append(random.Random(1), 200)
+        reach(spark, placed(warehouse), str(folder))
+        replicate_now(spark, made.config())
+        yield made
+
+
+def test_every_byte_is_there(twin: Twin) -> None:
+    (status,) = log_statuses(twin.spark, twin.config())
+    assert (status.position, status.lag_bytes, status.phase) == (twin.log.end, 0, "done")
+    summary = twin.verify()
+    assert (summary.problem, summary.bytes) == (None, twin.log.end)
+
+
+def test_questions(twin: Twin, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["sql", "--config", twin.file(), "--format", "json", "-e", "SELECT count(*) AS n FROM messages"])
+    assert not ended.value.code
+    assert json.loads(capsys.readouterr().out) == {"n": len(twin.log.messages)}
+
+
+def test_tidied_up_whole_and_continued(twin: Twin) -> None:
+    done = twin.maintain()
+    assert done["log", "merge"].files_after == 1 < done["log", "merge"].files_before
+    assert done["log", "vacuum"].files_before > done["log", "vacuum"].files_after
+    twin.log.append(random.Random(2), 60)
+    replicate_now(twin.spark, twin.config())
+    summary = twin.verify()
+    assert (summary.problem, summary.bytes) == (None, twin.log.end)
+
+
+def test_where_nobody_answers_is_said_within_its_patience(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, azure: Azurite, tmp_path: Path
+) -> None:
+    """Hadoop by itself tries for a quarter of an hour."""
+    warehouse = f"abfs://{of('gone')}/lake"
+    closed = Storage.model_validate(azure.storage(endpoint="http://127.0.0.1:1", patience_s=2.0))
+    monkeypatch.setenv(VARIABLE, closed.as_text())
+    reach(spark, placed(warehouse), str(tmp_path))
+    began = time.monotonic()
+    with pytest.raises(StorageUnreachable):
+        KernelTable(spark, f"{warehouse}/log").existing()
+    assert time.monotonic() - began < 20

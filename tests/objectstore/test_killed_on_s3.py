@@ -1,0 +1,79 @@
+"""``kill -9`` of a driver after each step of a batch into S3: a restart gives exactly one copy of everything."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.config import load
+from pipeline.s3_server import Server
+from sources.master import RECORD_SCHEMA
+from sources.rocketmq import columns
+from tests.objectstore.fault_proxy import FaultProxy
+from tests.objectstore.lake import Lake
+from tests.objectstore.server import KEY_VARIABLE, PlainClient
+from tests.pipeline.killing import STEPS, kill_after
+from tests.pipeline.masters import Served, embedded_master
+from tests.pipeline.running import replicate_now
+from tests.truth import Fixture
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+ALWAYS = ("files", "commit")  # before the batch is there, and after: a start takes a quarter of a minute
+BATCH_BYTES = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory, fixture_550: Fixture) -> Iterator[Served]:
+    with embedded_master(tmp_path_factory.mktemp("master"), commitlog=fixture_550.commitlog_path) as master:
+        yield master
+
+
+@pytest.fixture
+def job(tmp_path: Path, master: Served, lake: str, s3_link: FaultProxy) -> Path:
+    path = tmp_path / "job.toml"
+    path.write_text(
+        f'warehouse = "{lake}"\n[storage]\nendpoint = "{s3_link.endpoint}"\n'
+        f'access_key = "env:{KEY_VARIABLE}"\nsecret_key = "env:{KEY_VARIABLE}"\n'
+        '[spark]\n"spark.master" = "local[2]"\n"spark.driver.memory" = "512m"\n'
+        f'[[logs]]\nid = "rocketmq/test"\nmaster = "{master.options["master"]}"\n'
+        f'remoting = "{master.options["remoting"]}"\nmax_bytes_per_trigger = {BATCH_BYTES}\n'
+    )
+    return path
+
+
+@pytest.mark.parametrize(
+    "step", [step if step in ALWAYS else pytest.param(step, marks=pytest.mark.soak) for step in STEPS]
+)
+def test_a_restart_gives_exactly_one_copy(
+    spark: SparkSession, master: Served, fixture_550: Fixture, s3: Server, job: Path, step: str
+) -> None:
+    with master.watched() as acknowledged:
+        kill_after(step, job)
+
+    # what the dead driver left: all of its second batch or nothing of it
+    lake = Lake(s3)
+    reached = lake.position("test")
+    assert reached is not None
+    assert BATCH_BYTES <= reached < 3 * BATCH_BYTES
+    assert (reached >= 2 * BATCH_BYTES) == (step != "files")
+    assert max(row["offset"] for row in lake.rows("log", "test")) < reached
+    assert len(lake.rows("ledger", "test")) == (2 if step == "ledger" else 1)
+    assert BATCH_BYTES <= max(acknowledged) <= reached
+
+    assert b"_checkpoints" not in PlainClient.of(s3)("GET", "?list-type=2&prefix=lake/").body
+    replicate_now(spark, load(job))
+    table = lake.table("log").to_pyarrow_table().sort_by("offset")
+    records = table.select(RECORD_SCHEMA.names).cast(RECORD_SCHEMA).combine_chunks()
+    assert b"".join(columns.encode(batch) for batch in records.to_batches()) == fixture_550.log
+    assert lake.position("test") == len(fixture_550.log)
+    at = 0
+    for entry in sorted(lake.rows("ledger", "test"), key=lambda row: int(row["start"])):
+        assert entry["start"] == at
+        at = entry["end"]
+        assert entry["checksum"] == f"sha256:{hashlib.sha256(fixture_550.log[entry['start'] : at]).hexdigest()}"
+    assert at == len(fixture_550.log)

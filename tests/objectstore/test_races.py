@@ -1,0 +1,188 @@
+"""Jobs that commit to one table side by side: what each is told to be committed is there, once, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, count
+from pathlib import Path
+from typing import Any
+
+import pyarrow.fs as pafs
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.own_process import own_process
+from pipeline.s3_server import Server
+from sinks.hadoop_storage import reach
+from sinks.kernel import KernelConflict, KernelTable
+from sinks.place import open_folder, placed
+from sinks.storage import VARIABLE, Storage
+from sinks.tables import LOG, spark_schema
+from sinks.warehouse import ensure_tables
+from tests.objectstore.azurite import Azurite
+from tests.objectstore.fault_proxy import FaultProxy
+from tests.objectstore.faults import Held
+from tests.objectstore.racing import KINDS, SHARED, contents
+from tests.objectstore.s3_requests import Kind, which
+from tests.objectstore.server import PlainClient
+from tests.patience import PATIENCE_S
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
+
+NAMES = ("one", "two")
+Version = dict[str, Any]
+_NUMBERS = count(1)
+
+
+@pytest.fixture
+def s3_lake(lake: str, s3: Server, s3_link: FaultProxy) -> tuple[str, Callable[[], list[Version]]]:
+    """Versions take a moment to get there, in which others can look whether there is one."""
+    s3_link.inject(Held(0.02), which(Kind.PUT, Kind.COPY, key=r"/_delta_log/\d+\.json$"))
+    return lake, lambda: versions_on_s3(s3)
+
+
+@pytest.fixture
+def disk_lake(tmp_path: Path) -> tuple[str, Callable[[], list[Version]]]:
+    return str(tmp_path), lambda: [
+        contents(file.read_bytes()) for file in sorted((tmp_path / "log/_delta_log").glob("0*[0-9].json"))
+    ]
+
+
+@pytest.fixture
+def azure_lake(
+    spark: SparkSession, azure: Azurite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[str, Callable[[], list[Version]]]:
+    warehouse = azure.with_container(f"races-{next(_NUMBERS)}")
+    monkeypatch.setenv(VARIABLE, Storage.model_validate(azure.storage()).as_text())
+    reach(spark, placed(warehouse), str(tmp_path))
+    return warehouse, lambda: versions_in(f"{warehouse}/log/_delta_log")
+
+
+def versions_in(folder: str) -> list[Version]:
+    """As Arrow finds them."""
+    filesystem, inside = open_folder(folder)
+    files = filesystem.get_file_info(pafs.FileSelector(inside))
+    paths = sorted(one.path for one in files if re.fullmatch(r"\d+\.json", one.base_name))
+    return [contents(filesystem.open_input_file(path).read()) for path in paths]
+
+
+def versions_on_s3(s3: Server) -> list[Version]:
+    client, found = PlainClient.of(s3), list[Version]()
+    while (reply := client("GET", f"lake/log/_delta_log/{len(found):020d}.json")).status == 200:
+        found.append(contents(reply.body))
+    return found
+
+
+def in_threads(spark: SparkSession, warehouse: str, kind: str, commits: int) -> list[list[str]]:
+    start = threading.Barrier(len(NAMES))
+
+    def run(name: str) -> list[str]:
+        start.wait(PATIENCE_S)
+        return KINDS[kind](spark, warehouse, name, commits)
+
+    with ThreadPoolExecutor(len(NAMES)) as pool:
+        return list(pool.map(run, NAMES))
+
+
+def in_processes(spark: SparkSession, warehouse: str, kind: str, commits: int) -> list[list[str]]:
+    """This one, and one of its own session."""
+    mine, other = NAMES
+    command = [sys.executable, "-m", "tests.objectstore.racing", warehouse, other, kind, str(commits)]
+    folder = Path(__file__).parents[2]
+    with own_process(
+        command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        said = KINDS[kind](spark, warehouse, mine, commits)
+        return [said, json.loads(process.stdout.readline())]
+
+
+RACES = {"threads": in_threads, "processes": in_processes}
+
+
+@pytest.mark.parametrize(
+    ("place", "kind", "how", "commits"),
+    [
+        ("s3_lake", "append", "threads", 25),
+        ("s3_lake", "own", "threads", 25),
+        ("s3_lake", "append", "processes", 40),
+        ("azure_lake", "append", "processes", 25),
+        ("azure_lake", "own", "threads", 10),
+        ("disk_lake", "append", "threads", 25),
+        ("disk_lake", "own", "threads", 25),
+        *(
+            pytest.param(place, kind, "processes", 500, marks=pytest.mark.soak)
+            for place in ("s3_lake", "azure_lake", "disk_lake")
+            for kind in KINDS
+        ),
+    ],
+)
+def test_what_is_said_to_be_committed_is_there_once(
+    request: pytest.FixtureRequest, spark: SparkSession, place: str, kind: str, how: str, commits: int
+) -> None:
+    warehouse, versions = request.getfixturevalue(place)
+    ensure_tables(spark, warehouse)
+    before = len(versions())
+    told = RACES[how](spark, warehouse, kind, commits)
+    found = versions()[before:]
+    there = [content_of(version, kind) for version in found]
+    assert all(len(said) >= commits for said in told)
+    assert Counter(there) == Counter(chain(*told))
+    assert set(Counter(there).values()) == {1}
+    if kind == "own":
+        assert_one_owner_at_a_time(found)
+
+
+def content_of(version: Version, kind: str) -> str:
+    """What no other commit has."""
+    return str(version["add"]["path"] if kind == "append" else state_of(version)["commit"])
+
+
+def state_of(version: Version) -> dict[str, Any]:
+    domain = version["domainMetadata"]
+    assert domain["domain"] == f"logtwin.{SHARED}"
+    state: dict[str, Any] = json.loads(domain["configuration"])
+    return state
+
+
+def assert_one_owner_at_a_time(versions: list[Version]) -> None:
+    """Who moved the log had it: its claim is the newest before. And it was moved from where it was."""
+    owner, offset = None, 0
+    for version in versions:
+        state = state_of(version)
+        if "add" in version:
+            assert (state["writer"], state["offset"]) == (owner, offset + 10)
+            offset += 10
+        else:
+            assert state.get("offset") == (offset or None)
+        owner = state["writer"]
+
+
+def test_of_jobs_that_make_a_table_at_once_one_makes_it(lake: str, s3: Server, spark: SparkSession) -> None:
+    start = threading.Barrier(4)
+
+    def make(number: int) -> int:
+        table = KernelTable(spark, LOG.path(lake))
+        start.wait(PATIENCE_S)
+        try:
+            table.create(spark_schema(LOG.schema), {"by": str(number)}, LOG.clustering)
+        except KernelConflict:
+            return 0
+        return number
+
+    with ThreadPoolExecutor(4) as pool:
+        said = list(pool.map(make, range(1, 5)))
+    (first,) = versions_on_s3(s3)
+    assert sorted(said)[:3] == [0, 0, 0]
+    assert first["metaData"]["configuration"]["by"] == str(max(said))

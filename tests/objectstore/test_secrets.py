@@ -1,0 +1,162 @@
+"""Keys of a store are where they were named, and nowhere else: not in what a run says, as loudly as it can, not in a
+file or an object that it writes. And what a store refuses is said by the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import pyarrow.fs as pafs
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.jars import cache_folder
+from pipeline.s3_server import OWNER, READER, Keys, Server
+from sinks.hadoop_storage import reach
+from sinks.place import placed
+from sinks.storage import VARIABLE
+from sinks.storage_check import check_storage
+from sinks.warehouse import ensure_tables
+from sources.errors import ReplicaError
+from tests.objectstore.server import at
+from tests.peers.test_secured_replication import LOUD
+from tests.truth import Fixture
+
+TOKEN = "FwoGZXIvYXdzEBYaDE-a-session-token-that-nobody-may-see"  # noqa: S105 - the server takes any
+VERBS = """
+for verb in verbs:
+    try:
+        main([*verb, "--config", "job.toml"])
+    except SystemExit as ended:
+        if ended.code:
+            raise
+"""
+"""One after the other, in one process: its session is made once."""
+STRANGER = Keys("AKIANOBODY0000000000", "the-secret-of-nobody-at-all-000000000000")
+CALL = "main()\n"
+CHECKED_SECONDS = 15.0
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+
+
+def job_file(
+    folder: Path, server: Server, log: Path, warehouse: str, more: Mapping[str, str] = MappingProxyType({})
+) -> Path:
+    """A job whose secrets are in its environment."""
+    events = folder / "events"
+    events.mkdir(parents=True)
+    storage = {
+        "endpoint": server.endpoint, "access_key": "env:LAKE_KEY", "secret_key": "env:LAKE_SECRET", **more,
+    }  # fmt: skip
+    spark = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": f"file:{events}",
+        "spark.eventLog.compress": "false",
+    }
+    lines = [f"warehouse = {json.dumps(warehouse)}"]
+    for name, section in (("storage", storage), ("spark", spark)):
+        lines += [f"[{name}]", *(f'"{key}" = {json.dumps(value)}' for key, value in section.items())]
+    lines += ["[[logs]]", 'id = "rocketmq/test"', f"path = {json.dumps(str(log))}"]
+    path = folder / "job.toml"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def logtwin(code: str, job: Path, keys: Keys, cache: Path) -> tuple[int, bytes]:
+    """`code` in a process of its own, where `job` is: its exit code, and all that it said."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    environment |= {"LAKE_KEY": keys.access_key, "LAKE_SECRET": keys.secret_key, "LAKE_TOKEN": TOKEN}
+    environment |= {"PYTHONPATH": str(Path(__file__).parents[2]), "LOGTWIN_CACHE": str(cache)}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=job.parent, env=environment, capture_output=True, check=False, timeout=180)
+    return done.returncode, done.stdout + done.stderr
+
+
+def own_cache(folder: Path) -> Path:
+    """Where what the JVM says goes."""
+    cache = folder / "cache"
+    cache.mkdir()
+    (cache / "jars").symlink_to(cache_folder() / "jars")
+    return cache
+
+
+def objects(server: Server) -> dict[str, bytes]:
+    filesystem = pafs.S3FileSystem(
+        access_key=OWNER.access_key, secret_key=OWNER.secret_key, endpoint_override=server.address, scheme="http",
+        region=server.region,
+    )  # fmt: skip
+    found = filesystem.get_file_info(pafs.FileSelector(server.bucket, recursive=True))
+    contents = {}
+    for one in found:
+        if one.is_file:
+            with filesystem.open_input_stream(one.path) as stream:
+                contents[one.path] = stream.read()
+    return contents
+
+
+def test_no_secret_stays(s3: Server, fixture_550: Fixture, tmp_path: Path) -> None:
+    """Spark's event log is what its UI shows: properties, plans, what tasks said."""
+    warehouse = f"s3a://{s3.bucket}/twin"
+    job = job_file(tmp_path / "job", s3, fixture_550.commitlog_path, warehouse, {"session_token": "env:LAKE_TOKEN"})
+    cache = own_cache(tmp_path)
+    verbs = [["replicate", "--available-now"], ["status", "--json"], ["coverage"]]
+    code, said = logtwin(f"{LOUD.removesuffix(CALL)}\nverbs = {verbs}{VERBS}", job, OWNER, cache)
+    assert code == 0, said[-3000:].decode(errors="replace")
+
+    written = objects(s3)
+    assert [name for name in written if name.startswith(f"{s3.bucket}/twin/log/") and name.endswith(".parquet")]
+    files = {str(file): file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    texts = {"said": said, **written, **files}
+    assert b"DEBUG:py4j" in said
+    assert b'"acknowledged"' in said
+    assert [
+        text for text in files.values() if re.search(rb"^\d\d:\d\d:\d\d DEBUG \w+: ", text, re.MULTILINE)
+    ]  # Spark's
+    assert [text for text in texts.values() if b"env:LAKE_SECRET" in text]  # else it is no wonder that there is nothing
+    secrets = (OWNER.access_key, OWNER.secret_key, TOKEN)
+    assert not [(secret, name) for secret in secrets for name, text in texts.items() if secret.encode() in text]
+
+
+def test_who_may_only_read_is_told_that_he_may_not_write(
+    spark: SparkSession, s3_guarded: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("READER_KEY", READER.access_key)
+    monkeypatch.setenv("READER_SECRET", READER.secret_key)
+    keys = {"access_key": "env:READER_KEY", "secret_key": "env:READER_SECRET"}
+    monkeypatch.setenv(VARIABLE, at(s3_guarded.endpoint, **keys).as_text())
+    place = placed("s3a://lake/readers")
+    check_storage(place)
+    reach(spark, place, tempfile.gettempdir())
+    with pytest.raises(ReplicaError, match=r"s3a://lake/readers/log.*Access ?Denied.*reached and written") as caught:
+        ensure_tables(spark, str(place))
+    assert type(caught.value) is ReplicaError  # none that passes
+    assert not [key for key in (READER.access_key, READER.secret_key) if key in str(caught.value)]
+    assert objects(s3_guarded) == {}
+
+
+@pytest.mark.parametrize(
+    ("verb", "keys", "warehouse", "words"),
+    [
+        ("replicate", OWNER, "s3a://nowhere/twin", "there is no bucket nowhere"),
+        ("verify", STRANGER, "s3a://lake/twin", "it does not know our access key"),
+    ],
+)
+def test_a_wrong_bucket_and_a_wrong_key_end_a_verb_within_seconds(
+    s3_guarded: Server, tmp_path: Path, verb: str, keys: Keys, warehouse: str, words: str
+) -> None:
+    """No JVM has been started then."""
+    job = job_file(tmp_path / "job", s3_guarded, tmp_path, warehouse)
+    began = time.monotonic()
+    code, said = logtwin(f"from pipeline.cli import main\nverbs = [[{verb!r}]]{VERBS}", job, keys, cache_folder())
+    assert time.monotonic() - began < CHECKED_SECONDS
+    assert (code, words.encode() in said) == (2, True), said.decode()
+    assert len(said.splitlines()) == 1
+    assert keys.access_key.encode() not in said

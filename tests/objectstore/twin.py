@@ -1,0 +1,68 @@
+"""A master of files and its replica on an object store, which verbs are tried on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from pipeline.config import Config, parse
+from pipeline.maintain import Maintenance, Step
+from pipeline.subjects import OneLog
+from pipeline.verification.summary import Summary
+from pipeline.verify import OnProgress, Scope, verify_log
+from tests.pipeline.faulty_log import FaultyLog
+
+
+@dataclass(frozen=True)
+class Twin:
+    """The replica takes `batches` batches for what the master holds now."""
+
+    spark: SparkSession
+    folder: Path
+    warehouse: str
+    storage: Mapping[str, object]
+    batches: int
+
+    @property
+    def log(self) -> FaultyLog:
+        return FaultyLog(self.folder / "master")
+
+    def config(self, **maintain: float) -> Config:
+        return parse(self._values(maintain), where="test")
+
+    def file(self) -> str:
+        """The configuration as a file."""
+        said = self._values({})
+        (one,) = said["logs"]
+        tables = {"storage": said["storage"]}
+        text = "".join(f"[{name}]\n{_lines(values)}" for name, values in tables.items())
+        path = self.folder / "job.toml"
+        path.write_text(f"{_lines({'warehouse': said['warehouse']})}{text}[[logs]]\n{_lines(one)}")
+        return str(path)
+
+    def verify(self, on_progress: OnProgress = lambda done, of: None) -> Summary:
+        config = self.config()
+        return verify_log(self.spark, config.warehouse, OneLog(config.logs[0]), Scope(), on_progress)
+
+    def maintain(self) -> dict[tuple[str, str], Step]:
+        config = self.config(min_files=3, vacuum_hours=1e-4, log_hours=1e-4)
+        return {(one.table, one.step): one for one in Maintenance(self.spark, config, dry_run=False).run()}
+
+    def _values(self, maintain: dict[str, float]) -> dict[str, Any]:
+        log = {"id": "rocketmq/test", "path": str(self.log.path), "on_loss": "record"}
+        return {
+            "warehouse": self.warehouse,
+            "trigger_interval_s": 0.1,
+            "storage": dict(self.storage),
+            "maintain": maintain,
+            "logs": [{**log, "max_bytes_per_trigger": len(self.log.everything()) // self.batches}],
+        }
+
+
+def _lines(values: dict[str, Any]) -> str:
+    return "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items())

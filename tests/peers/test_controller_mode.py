@@ -1,0 +1,214 @@
+"""Real brokers of 5.5.0 that elect their master: logtwin as an asynchronous learner."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from pipeline.rebuild_commit_log import CommitLogRebuild
+from pipeline.replicate import Job
+from pipeline.subjects import OneLog
+from pipeline.verify import Scope, verify_log
+from sinks.healing.repair import Repair
+from sources.errors import ConfigurationError, EpochsContradict, ProtocolViolation
+from sources.options import ReadOptions
+from sources.registry import open_log
+from tests.patience import wait_until
+from tests.peers.cluster import connections_of
+from tests.peers.elected import ElectedGroup, elected_group, epochs_of
+from tests.peers.replicating import (
+    assert_holds,
+    assert_same_as_files,
+    end_of,
+    replicating,
+    wait_for_all,
+    wait_for_position,
+)
+from tests.peers.rocketmq import Broker
+from tests.peers.sender import Sender, Sent
+from tests.pipeline.running import job_config
+
+pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.timeout(420)]
+
+# what all replicas in sync have is confirmed, and no producer waits for them: a master that is cut off takes messages
+ALL_CONFIRM: dict[str, str | int] = {"allAckInSyncStateSet": "true", "inSyncReplicas": 1}
+
+
+def sent_to(master: Broker, topic: str, count: int = 300) -> list[Sent]:
+    sender = Sender(master.port, topic)
+    wait_until(lambda: sender.send(1)[0].is_ok, "a master that takes messages")
+    sent = sender.send(count)
+    assert all(one.is_ok for one in sent)
+    return sent
+
+
+def rows_of(lake: Path, table: str) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = DeltaTable(str(lake / table)).to_pyarrow_table().to_pylist()
+    return rows
+
+
+def test_two_switches_are_followed_and_nobody_counts_the_replica(spark: SparkSession, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    sent: dict[str, list[Sent]] = {}
+    with elected_group(tmp_path, 3) as group:
+        masters = [group.brokers[0]]
+        names, often = group.names.address, {"first_after_s": 0.0, "every_s": 1.0}
+        with replicating(spark, lake, masters[0], often, name_server=names) as job:
+            for turn in range(3):
+                sent[f"turn-{turn}"] = sent_to(masters[-1], f"turn-{turn}")
+                wait_for_all(job, masters[-1])
+                members = {one["brokerId"] for one in group.in_sync()}
+                assert members <= {1, 2, 3}
+                if not turn:
+                    wait_until(lambda: len(connections_of(masters[0])) == 3, "the session beside the slaves")
+                    assert len(members) == 3
+                if turn == 1:
+                    masters[0].start()
+                    group.await_in_sync(3)
+                if turn < 2:
+                    masters[-1].kill()
+                    masters.append(group.await_another_master(masters[-1]))
+        epochs = epochs_of(masters[-1])
+        assert_same_as_files(spark, lake, job, masters[-1])
+        config = job_config(lake, id="rocketmq/b1", controllers=group.controllers)
+        verified = verify_log(spark, config.warehouse, OneLog(config.logs[0]), Scope())
+        assert (verified.problem, verified.bytes) == (None, end_of(masters[-1]))
+    for topic, messages in sent.items():
+        assert_holds(lake, messages, topic)
+    rows = sorted(rows_of(lake, "epochs"), key=lambda row: str(row["number"]))
+    assert [(row["number"], row["start"]) for row in rows] == epochs
+    assert [row["master"] for row in rows] == [f"127.0.0.1:{one.ha_port}" for one in masters]
+    assert {row["epoch"] for row in rows} == {0}
+    assert {f"turn-{turn}" for turn in range(3)} <= {row["topic"] for row in rows_of(lake, "topics")}
+
+
+def cut_off(group: ElectedGroup, job: Job, *, beyond: bool) -> tuple[Broker, Broker, list[Sent]]:
+    """The master takes messages that its slave does not get, and is killed; the slave is the master then."""
+    first, second = group.brokers
+    shared = sent_to(first, "shared")
+    wait_until(lambda: end_of(second) == end_of(first), "the slave")
+    wait_for_all(job, first)
+    confirmed = end_of(first)
+    os.kill(second.pid, signal.SIGSTOP)  # its end would take it out of the sync state set
+    alone = Sender(first.port, "alone").send(40, wait=False)
+    assert all(one.is_ok for one in alone)
+    wait_for_position(job, end_of(first) if beyond else confirmed)
+    first.kill()
+    second.kill()  # with what waited at its socket
+    second.start()
+    assert group.await_another_master(first) is second
+    return first, second, shared
+
+
+def test_what_nobody_confirmed_is_taken_back_where_it_was_asked_for(spark: SparkSession, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    with elected_group(tmp_path, 2, settings=ALL_CONFIRM) as group:
+        names = group.names.address
+        with replicating(spark, lake, group.brokers[0], name_server=names, beyond_confirm=True) as job:
+            first, second, shared = cut_off(group, job, beyond=True)
+            later = sent_to(second, "later")
+            wait_for_all(job, second)
+            first.start()
+            wait_until(lambda: end_of(first) == end_of(second), "the first master as a slave")
+            wait_for_position(job, end_of(second))
+        epochs = epochs_of(second)
+        assert_same_as_files(spark, lake, job, second)
+        assert first.log_bytes(end_of(second)) == second.log_bytes(end_of(second))
+    assert_holds(lake, shared, "shared")
+    assert_holds(lake, later, "later")
+    removed = rows_of(lake, "removed")
+    assert {row["topic"] for row in removed} == {"alone"}
+    assert len(removed) == 40
+    (incident,) = rows_of(lake, "incidents")
+    (old, _), (new, start) = epochs
+    assert (incident["condition"], incident["start"], incident["action"]) == ("failed_over", start, "repaired")
+    assert f"epoch {old} from 0 on" in str(incident["cause"])
+    assert f"epoch {new} from {start} on" in str(incident["cause"])
+    rows = rows_of(lake, "epochs")
+    assert {(row["epoch"], row["number"], row["start"]) for row in rows} == {(0, old, 0), (1, old, 0), (1, new, start)}
+
+
+def test_by_default_nothing_is_taken_that_would_have_to_go_back(spark: SparkSession, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    with elected_group(tmp_path, 2, settings=ALL_CONFIRM) as group:
+        with replicating(spark, lake, group.brokers[0], controllers=group.controllers) as job:
+            _, second, shared = cut_off(group, job, beyond=False)
+            later = sent_to(second, "later")
+            wait_for_all(job, second)
+        assert_same_as_files(spark, lake, job, second)
+    assert_holds(lake, shared, "shared")
+    assert_holds(lake, later, "later")
+    assert not (lake / "removed").exists()
+    assert not (lake / "incidents").exists()
+
+
+def test_an_epoch_file_that_is_gone_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    with elected_group(tmp_path, 1) as group:
+        (broker,) = group.brokers
+        with replicating(spark, lake, broker, name_server=group.names.address) as job:
+            sent = sent_to(broker, "before")
+            wait_for_all(job, broker)
+        broker.stop()
+        files = {file: file.read_bytes() for file in broker.store.glob("epochFileCheckpoint*")}
+        for file in files:
+            file.unlink()
+        broker.start()
+        wait_until(lambda: group.master() is broker, "the broker as master again")
+        with (
+            pytest.raises(EpochsContradict, match="repair --accept-master") as caught,
+            replicating(spark, lake, broker, name_server=group.names.address) as job,
+        ):
+            sent_to(broker, "after")
+            wait_until(lambda: job.progress()[0].error is not None, "the end of the log")
+        assert "the replica's end with epoch 1 from 0 on" in str(caught.value.found)
+        log = open_log(ReadOptions(id="rocketmq/b1", name_server=group.names.address))
+        with pytest.raises(EpochsContradict):
+            Repair(spark, str(lake), log).run()
+        with pytest.raises(ProtocolViolation, match="bring it back from another replica"):
+            Repair(spark, str(lake), log).run(accept_master=True)
+        broker.stop()
+        for file, lines in files.items():
+            file.write_bytes(lines)
+        broker.start()
+        wait_until(lambda: group.master() is broker, "the broker as master again")
+        with replicating(spark, lake, broker, name_server=group.names.address) as job:
+            wait_for_all(job, broker)
+        assert_same_as_files(spark, lake, job, broker)
+    assert_holds(lake, sent, "before")
+
+
+def test_a_rebuilt_log_is_a_master_of_its_group_again(spark: SparkSession, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    with elected_group(tmp_path, 1) as group:
+        (broker,) = group.brokers
+        names = group.names.address
+        with replicating(spark, lake, broker, name_server=names) as job:
+            sent = sent_to(broker, "before")
+            wait_for_all(job, broker)
+        broker.kill()
+        for part in broker.store.iterdir():
+            if part.is_dir():
+                shutil.rmtree(part)  # also its topics: they come back with the first message
+            elif part.name != "brokerIdentity":  # by which the controller knows it
+                part.unlink(missing_ok=True)
+        source = CommitLogRebuild(spark, str(lake), ReadOptions(id="rocketmq/b1", name_server=names))
+        (rebuilt,) = source.write(broker.commitlog, 1024 * 1024, zero_holes=False)
+        assert str(broker.store / "epochFileCheckpoint") in rebuilt.text(broker.commitlog)
+        with pytest.raises(ConfigurationError, match="there are others"):
+            source.write(broker.store / "again", 1024 * 1024, zero_holes=False)
+        broker.start()
+        wait_until(lambda: group.master() is broker, "the broker as master again")
+        assert [start for _, start in epochs_of(broker)] == [0, rebuilt.log.end]
+        with replicating(spark, lake, broker, name_server=names) as job:
+            later = sent_to(broker, "after")
+            wait_for_all(job, broker)
+        assert_same_as_files(spark, lake, job, broker)
+    assert_holds(lake, sent, "before")
+    assert_holds(lake, later, "after")

@@ -1,0 +1,31 @@
+"""The table of epochs: each once, whoever comes again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from sinks.epochs import EpochsTable
+from sources.epochs import Epoch
+from sources.offsets import LogId, Offset
+
+LOG = LogId("rocketmq", "broker-a")
+FIRST, SECOND = Epoch(0, Offset(0)), Epoch(1, Offset(900))
+
+
+@pytest.mark.spark
+def test_each_epoch_is_there_once_also_number_0(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "epochs")
+    table = EpochsTable(spark, path)
+    assert not table.append(LOG, 0, ())
+    assert table.append(LOG, 0, (FIRST,))
+    assert not table.append(LOG, 0, (FIRST,))
+    later = EpochsTable(spark, path)  # of the next run
+    assert not later.append(LOG, 0, (FIRST,))
+    assert later.append(LOG, 0, (FIRST, SECOND))
+    assert later.append(LOG, 1, (FIRST,))
+    rows = DeltaTable(path).to_pyarrow_table(columns=["epoch", "number", "start"]).to_pylist()
+    assert sorted(tuple(row.values()) for row in rows) == [(0, 0, 0), (0, 1, 900), (1, 0, 0)]

@@ -1,0 +1,298 @@
+"""HA frames of controller mode: against section 3 of the RocketMQ notes, and masters that lie in each field."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from sources.epochs import Epoch
+from sources.errors import (
+    EpochsContradict,
+    FailedOver,
+    LogtwinError,
+    MasterSilent,
+    MasterUnreachable,
+    ProtocolViolation,
+)
+from sources.master import Known
+from sources.offsets import LogId, Offset, OffsetRange
+from sources.rocketmq import ha_client
+from sources.rocketmq.auto_switch import Answer, AnswerParser, AutoSwitch, TransferHeads
+from sources.rocketmq.ha import Frame, FrameParser
+from sources.rocketmq.ha_client import ReadOptions, read_stream
+from sources.rocketmq.ha_connection import confirmed_end
+from sources.rocketmq.log import RocketMQLog
+from sources.rocketmq.remoting import Command, RequestCode, encode_command
+from tests.sources.rocketmq.scripted_master import PATIENCE_S, ScriptedBroker, Server, holding
+
+HANDSHAKE = bytes.fromhex("00000001" + "0000" + "0001" + "ffffffffffffffff")
+# state 1, 24 bytes, maximum 5000, last epoch 3; epochs 1 from 0 and 3 from 4096
+ANSWER = bytes.fromhex(
+    "00000001" + "00000018" + "0000000000001388" + "00000003"
+    "00000001" + "0000000000000000" + "00000003" + "0000000000001000"
+)  # fmt: skip
+
+
+def answer_of(pieces: Iterable[bytes]) -> Answer | None:
+    parser, answer = AnswerParser(), None
+    for piece in pieces:
+        answer = parser.feed(piece)
+    return answer
+
+
+def frame(
+    offset: int, body: bytes = b"", *, state: int = 2, size: int | None = None, epoch: int = 3, start: int = 4096,
+    confirmed: int = 1 << 40,
+) -> bytes:  # fmt: skip
+    size = len(body) if size is None else size
+    return struct.pack(">iiqiqq", state, size, offset, epoch, start, confirmed) + body
+
+
+def parse(pieces: Iterable[bytes], start: int = 4096) -> list[Frame]:
+    parser = FrameParser(Offset(start), 1024, TransferHeads())
+    return [found for piece in pieces for found in parser.feed(piece)]
+
+
+def test_a_learner_introduces_itself_and_reports_as_specified() -> None:
+    assert AutoSwitch().handshake() == HANDSHAKE
+    assert AutoSwitch().report(Offset(4096)) == bytes.fromhex("00000002" + "0000000000001000")
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 3, 20])
+def test_an_answer_may_come_in_pieces(piece_bytes: int) -> None:
+    parser, at, answer = AnswerParser(), 0, None
+    while parser.wants:
+        taken = ANSWER[at : at + min(piece_bytes, parser.wants)]
+        answer, at = parser.feed(taken), at + len(taken)
+    assert at == len(ANSWER)
+    assert answer == Answer(Offset(5000), (Epoch(1, Offset(0)), Epoch(3, Offset(4096))))
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "words"),
+    [
+        ((2, 0, 0, 0), (), "does not answer the handshake"),
+        ((1, 13, 0, 0), (), "impossible size"),
+        ((1, -12, 0, 0), (), "impossible size"),
+        ((1, 12 * 100_001, 0, 0), (), "impossible size"),
+        ((1, 0, -1, 0), (), "ends before it starts"),
+        ((1, 24, 9, 2), ((2, 0), (2, 5)), "contradict"),
+        ((1, 24, 9, 2), ((1, 5), (2, 4)), "contradict"),
+        ((1, 12, 9, 2), ((1, 0),), "contradict"),
+        ((1, 12, 9, 1), ((1, -1),), "contradict"),
+    ],
+)
+def test_an_answer_that_lies_is_refused(head: tuple[int, ...], body: tuple[tuple[int, int], ...], words: str) -> None:
+    pieces = [struct.pack(">iiqi", *head), b"".join(struct.pack(">iq", *epoch) for epoch in body)]
+    with pytest.raises(ProtocolViolation, match=words):
+        answer_of(pieces)
+
+
+STREAM = frame(4096, b"hello") + frame(4101) + frame(4101, b"world", epoch=4, start=4101, confirmed=4101)
+FRAMES = [Frame(Offset(4096), b"hello"), Frame(Offset(4101), b""), Frame(Offset(4101), b"world")]
+
+
+@pytest.mark.parametrize("at", range(1, len(STREAM)))
+def test_frames_split_anywhere(at: int) -> None:
+    assert parse([STREAM[:at], STREAM[at:]]) == FRAMES
+
+
+def test_frames_byte_by_byte() -> None:
+    assert parse(STREAM[at : at + 1] for at in range(len(STREAM))) == FRAMES
+
+
+def test_a_new_master_may_name_its_own_epoch_for_what_is_older() -> None:
+    """As 5.5.0 does in the seconds after an election."""
+    assert parse([frame(4096, b"x", start=5000)]) == [Frame(Offset(4096), b"x")]
+
+
+def test_a_heartbeat_without_an_offset_changes_nothing() -> None:
+    assert parse([frame(-1, epoch=-1, start=-1, confirmed=-1)]) == [Frame(Offset(4096), b"")]
+
+
+@pytest.mark.parametrize(
+    ("stream", "words"),
+    [
+        (frame(4096, b"x", state=1), "frame is none"),
+        (frame(4097, b"x"), "does not continue the log"),
+        (frame(-1, b"x"), "does not continue the log"),
+        (frame(4096, size=-1), "knows no epoch of this offset"),  # as 5.5.0 without its epoch file
+        (frame(4096, size=-2), "impossible size"),
+        (frame(4096, size=1025), "impossible size"),
+        (frame(4096, b"x") + frame(4097, b"x", epoch=2), "earlier epoch"),
+    ],
+)
+def test_a_frame_that_lies_is_refused(stream: bytes, words: str) -> None:
+    with pytest.raises(ProtocolViolation, match=words):
+        parse([stream])
+
+
+class ElectedMaster(Server):
+    """Shakes hands, awaits a report and says what it is told to; then it stays, as long as it is asked to."""
+
+    def __init__(self, *said: bytes, answer: bytes = ANSWER) -> None:
+        super().__init__()
+        self._said, self._answer = said, answer
+        self.handshakes: list[bytes] = []
+        self.reports: list[int] = []
+
+    def serve(self, sock: socket.socket) -> None:
+        sock.settimeout(PATIENCE_S)
+        self.handshakes.append(sock.recv(len(HANDSHAKE), socket.MSG_WAITALL))
+        sock.sendall(self._answer)
+        self._hear(sock)
+        for data in self._said:
+            sock.sendall(data)
+        while self._hear(sock):
+            pass
+
+    def _hear(self, sock: socket.socket) -> bool:
+        report = sock.recv(12, socket.MSG_WAITALL)
+        if len(report) == 12:
+            state, offset = struct.unpack(">iq", report)
+            assert state == 2
+            self.reports.append(offset)
+        return bool(report)
+
+
+QUICK = ReadOptions(silence_timeout_ms=300, report_interval_ms=50, dialect=AutoSwitch())
+
+
+def taken_from(master: ElectedMaster) -> tuple[bytes, MasterSilent]:
+    """What a reader hands over from 4096 on until it waits in vain."""
+    taken = b""
+    with pytest.raises(MasterSilent) as caught:
+        for piece in read_stream(master.address, Offset(4096), QUICK):
+            taken += piece
+    return taken, caught.value
+
+
+UNCONFIRMED = (frame(4096, b"hello", confirmed=4098), frame(4101, b"world", confirmed=4103))
+
+
+def test_what_is_not_confirmed_is_kept_back() -> None:
+    with ElectedMaster(*UNCONFIRMED) as master:
+        taken, error = taken_from(master)
+    assert taken == b"hellowo"
+    assert "have not confirmed" in error.problem
+    assert (error.offset, error.found) == (4103, "4103, 3 bytes behind it")
+    assert set(master.reports) == {4096}
+
+
+def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ha_client, "_MOST_UNCONFIRMED_BYTES", 6)
+    with ElectedMaster(*UNCONFIRMED, frame(4106, b"!!!!", confirmed=4103)) as master:
+        started_s = time.monotonic()
+        with pytest.raises(MasterSilent, match="7 bytes behind it"):
+            list(read_stream(master.address, Offset(4096), replace(QUICK, silence_timeout_ms=20_000)))
+        assert time.monotonic() - started_s < 10
+
+
+def test_a_heartbeat_can_confirm_it() -> None:
+    with ElectedMaster(*UNCONFIRMED, frame(4106, confirmed=4106)) as master:
+        taken, error = taken_from(master)
+    assert taken == b"helloworld"
+    assert "is silent" in error.problem
+
+
+@pytest.mark.parametrize(("confirmed", "end"), [(4900, 4900), (9000, 5000), (-1, 1000)])
+def test_the_confirm_offset_is_asked_for_with_the_last_byte(confirmed: int, end: int) -> None:
+    with ElectedMaster(frame(4999, b"x", confirmed=confirmed)) as master:
+        held = OffsetRange(Offset(1000), Offset(5000))
+        assert confirmed_end(master.address, held, timeout_ms=10_000) == end
+    assert (master.handshakes, master.reports) == ([HANDSHAKE], [4999])
+
+
+def test_a_plain_master_that_awaits_a_report_is_named() -> None:
+    with ElectedMaster(answer=b"") as master, pytest.raises(MasterSilent, match="says nothing in time"):
+        confirmed_end(master.address, OffsetRange(Offset(0), Offset(9)), timeout_ms=200)
+
+
+def test_a_master_that_closes_is_named() -> None:
+    class Leaving(Server):
+        def serve(self, sock: socket.socket) -> None:
+            sock.recv(16)
+
+    with Leaving() as master, pytest.raises(MasterUnreachable):
+        confirmed_end(master.address, OffsetRange(Offset(0), Offset(9)), timeout_ms=10_000)
+
+
+@pytest.mark.parametrize(
+    ("known", "end"),
+    [(None, 5000), (4000, 4900), (4950, 4950), (5000, 5000), (6000, 5000)],
+    ids=["all", "news below the confirm offset", "not less than was seen", "no news", "a shorter log"],
+)
+def test_who_looks_for_news_is_told_of_what_is_confirmed(known: int | None, end: int) -> None:
+    with ElectedMaster(frame(4999, b"x", confirmed=4900)) as master, ScriptedBroker(elected_broker) as broker:
+        log = RocketMQLog(log_id=LogId("rocketmq", "b1"), master=master.address, remoting=broker.address)
+        assert log.bounds(None if known is None else Offset(known)) == OffsetRange(Offset(1000), Offset(end))
+
+
+def following(*epochs: tuple[int, int], position: int = 4500) -> ReadOptions:
+    """Of a reader that holds the log up to `position`, by these epochs."""
+    known = Known(offset=Offset(position), epochs=tuple(Epoch(number, Offset(start)) for number, start in epochs))
+    return replace(QUICK, dialect=AutoSwitch(known))
+
+
+@pytest.mark.parametrize("epochs", [((1, 0), (3, 4096)), ((3, 4096),), (), ((1, 0), (3, 4096), (4, 4500))])
+def test_a_history_that_the_master_goes_on_with_is_read(epochs: tuple[tuple[int, int], ...]) -> None:
+    with ElectedMaster(frame(4500, b"hello", confirmed=4505)) as master:
+        options = following(*epochs)
+        assert next(read_stream(master.address, Offset(4500), options)) == b"hello"
+    assert options.dialect.epochs == (Epoch(1, Offset(0)), Epoch(3, Offset(4096)))
+    assert [one.master for one in options.dialect.epochs] == [None, str(master.address)]
+
+
+@pytest.mark.parametrize(
+    ("epochs", "position", "kind", "offset"),
+    [
+        (((1, 0), (2, 4200)), 4500, FailedOver, 4096),
+        (((1, 0), (3, 4096), (4, 4400)), 4500, FailedOver, 4400),
+        (((1, 0), (3, 4096)), 5001, FailedOver, 5000),
+        (((2, 0),), 4500, EpochsContradict, 4500),
+    ],
+)
+def test_another_history_is_refused_before_a_report(
+    epochs: tuple[tuple[int, int], ...], position: int, kind: type[LogtwinError], offset: int
+) -> None:
+    with ElectedMaster() as master, pytest.raises(kind, match="epoch") as caught:
+        next(read_stream(master.address, Offset(position), following(*epochs, position=position)))
+    assert caught.value.offset == offset
+    assert master.reports == []
+
+
+def test_beyond_the_confirm_offset_where_that_was_asked_for() -> None:
+    options = replace(QUICK, dialect=AutoSwitch(beyond_confirm=True))
+    with ElectedMaster(*UNCONFIRMED) as master:
+        pieces = read_stream(master.address, Offset(4096), options)
+        assert next(pieces) + next(pieces) == b"helloworld"
+
+
+def elected_broker(request: Command) -> bytes:
+    if request.code == RequestCode.GET_BROKER_CONFIG:
+        return encode_command(request.response(0, body=b"enableControllerMode=true\nbrokerRole=SYNC_MASTER\n"))
+    return holding(1000, 5000)(request)
+
+
+def test_a_look_tells_the_election_and_what_is_confirmed() -> None:
+    with ElectedMaster(frame(4999, b"x", confirmed=4900)) as master, ScriptedBroker(elected_broker) as broker:
+        log = RocketMQLog(log_id=LogId("rocketmq", "b1"), master=master.address, remoting=broker.address)
+        view = log.look()
+    assert view.epoch == Epoch(3, Offset(4096))
+    assert view.confirmed == 4900
+
+
+def test_who_knows_epochs_asks_where_they_part() -> None:
+    with ElectedMaster() as master, ScriptedBroker(elected_broker) as broker:
+        log = RocketMQLog(log_id=LogId("rocketmq", "b1"), master=master.address, remoting=broker.address)
+        known = Known(offset=Offset(4500), epochs=(Epoch(1, Offset(0)), Epoch(2, Offset(4200))))
+        parted = log.continuing(known).parting()
+        assert parted is not None
+        assert parted.common == 4096
+        assert log.parting() is None
+    assert len(master.handshakes) == 1
