@@ -235,7 +235,7 @@ class Publisher:
         progress = self._progress()
         now = datetime.now(UTC)
         found = self._read()
-        if not isinstance(progress.error, TakenOver) and not self._is_anothers(found, now):
+        if not self._is_anothers(found, now) and not self._has_lost(progress, found):
             self._write(
                 RunState(
                     writer=self._writer,
@@ -250,6 +250,11 @@ class Publisher:
     def _is_anothers(self, found: RunState | None, now: datetime) -> bool:
         """Whether a run that came after this one uses the file: it has the log, or will have it in a moment."""
         return found is not None and found.writer.run not in self._known and found.is_live(now)
+
+    def _has_lost(self, progress: Progress, found: RunState | None) -> bool:
+        """Whether it has lost the log and has nothing to say: what it said last would go on living, however."""
+        says_mine = found is not None and found.writer.run == self._writer.run
+        return isinstance(progress.error, TakenOver) and not says_mine
 
     def _read(self) -> RunState | None:
         try:

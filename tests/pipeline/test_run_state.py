@@ -256,6 +256,24 @@ def test_who_takes_over_has_the_last_word_whatever_the_other_still_says(tmp_path
     ended(old_job, old)
 
 
+def test_a_run_that_learns_late_that_it_was_taken_over_keeps_nobody_out(tmp_path: Path) -> None:
+    """Who took the log over came and went meanwhile, and the word of the old run is there again."""
+    old_job, new_job = Job(), Job()
+    old, new = publisher(tmp_path, old_job, "old"), publisher(tmp_path, new_job, "new")
+    old.enter(take_over=False)
+    new.enter(take_over=True)
+    ended(new_job, new, Phase.DONE)
+    old.changed()
+    assert eventually(lambda: on_disk(tmp_path).writer.run == "old")
+    old_job.now = replace(PROGRESS, phase=Phase.FAILED, error=TakenOver("another job writes this log"))
+    old.join()
+    assert not on_disk(tmp_path).is_live(datetime.now(UTC))
+    third_job = Job()
+    third = publisher(tmp_path, third_job, "third")
+    third.enter(take_over=False)
+    ended(third_job, third)
+
+
 def test_a_run_that_waits_to_start_again_does_not_take_back_what_another_one_took(tmp_path: Path) -> None:
     waiting = Job(replace(PROGRESS, phase=Phase.WAITING, error=MasterUnreachable("it is away")))
     old, new_job = publisher(tmp_path, waiting, "old"), Job()
