@@ -23,6 +23,7 @@ from pydantic import (
 )
 
 from pipeline.topics_config import TopicsConfig, existing_topics, expanded
+from pipeline.typed_tables_config import TypedTableConfig, check_names
 from sinks.place import placed
 from sinks.storage import Storage
 from sources.errors import ConfigurationError
@@ -152,6 +153,7 @@ class Config(BaseModel):
     topics: tuple[TopicsConfig, ...] = Field(
         (), description="Kafka's topics to replicate: one streaming query and one commit for all their partitions"
     )
+    tables: tuple[TypedTableConfig, ...] = Field((), description="the typed tables to make of their messages")
     storage: Storage = Storage()
     metadata: MetadataConfig = MetadataConfig()
     metrics: MetricsConfig = MetricsConfig()
@@ -245,6 +247,10 @@ def parse(given: Mapping[str, Any], *, where: str) -> Config:
         TopicsConfig.parse(table, where=f"{where} [[topics]]")
         for table in _tables(given.get("topics", []), "topics", where)
     ]
+    values["tables"] = [
+        parse_options(TypedTableConfig, table, where=f"{where} [[tables]]")
+        for table in _tables(given.get("tables", []), "tables", where)
+    ]
     for name, model in _SECTIONS.items():
         if name in given:
             values[name] = parse_options(model, _table(given[name], name, where), where=f"{where} [{name}]")
@@ -255,6 +261,7 @@ def parse(given: Mapping[str, Any], *, where: str) -> Config:
         raise invalid_value(error, where=where) from error
     placed(config.warehouse, f"{where}: warehouse")
     _check_ids(config, where)
+    check_names(config.tables, where)
     return config
 
 

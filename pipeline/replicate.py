@@ -17,10 +17,11 @@ from pipeline.log_replication import LogReplication
 from pipeline.many_files import prepare_for_many_files
 from pipeline.progress import ENDED, Phase, Progress
 from pipeline.replication import Replication
+from pipeline.typed_tables import TypedTables
 from sinks.opening import Opening
 from sinks.steps import Step
 from sinks.tables import KAFKA_LOG, LOG, TableSpec
-from sources.errors import ConfigurationError, NotAlone, of_log
+from sources.errors import ConfigurationError, LogtwinError, NotAlone, of_log
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +83,7 @@ class Job:
             raise ConfigurationError(
                 "there is nothing to replicate", expected="a topic that matches a pattern of [[topics]]", found="none"
             )
+        self.tables = TypedTables(spark, config)
         self._stop = threading.Event()
         self._pool = ThreadPoolExecutor(min(len(self.logs), AT_ONCE), "looks after a log")
         self._busy: dict[Replication, Future[None]] = {}
@@ -103,6 +105,8 @@ class Job:
             self._raise_first()
         if not self._stop.is_set():
             self._poll_groups()
+            if not self.available_now:
+                self.tables.start()
 
     def _begin(self, one: Replication) -> None:
         try:
@@ -116,13 +120,21 @@ class Job:
             self._announce(one)
 
     def run(self, on_poll: OnPoll | None = None, *, poll_interval_s: float = 0.25) -> None:
-        """Until every log has ended, `on_poll` says False, or `request_stop`. Raises the first log's error, if any."""
+        """Until every log has ended, `on_poll` says False, or `request_stop`. Raises the first log's error, if any.
+
+        A run to the end of the logs brings the typed tables there, too. Raises the first one's error then, after that.
+        """
+        unmade: LogtwinError | None = None
         try:
             while not self._stop.is_set() and self._look(on_poll):
                 self._stop.wait(poll_interval_s)
+            if self.available_now:
+                unmade = self.tables.bring(lambda: not self._stop.is_set())
         finally:
             self.close()
         self._raise_first()
+        if unmade is not None:
+            raise unmade
 
     def _look(self, on_poll: OnPoll | None) -> bool:
         """Look at every log and show them; whether there is a reason to go on."""
@@ -181,6 +193,7 @@ class Job:
     def close(self) -> None:
         """End every query and session. Idempotent."""
         self._stop.set()
+        self.tables.stop()
         wait(self._busy.values(), CLOSE_S)
         for group in self._groups:
             group.stop()

@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -108,7 +108,9 @@ class FileWriter:
         self._name = name
         self._statistics = Statistics(table.statistics)
         self._sink = self._filesystem.open_output_stream(self._path)
-        self._parquet = pq.ParquetWriter(self._sink, table.schema.remove_metadata(), **parquet_options(table.schema))
+        self._parquet = pq.ParquetWriter(
+            self._sink, table.schema.remove_metadata(), **parquet_options(table.schema, table.dictionaries)
+        )
         self._early_sync = None if place.local is None else EarlySync(Path(self._path))
         self._thread = ThreadPoolExecutor(max_workers=1)
         self._room = threading.Semaphore(1) if room is None else room
@@ -174,10 +176,10 @@ class FileWriter:
             self._filesystem.delete_file(self._path)
 
 
-def parquet_options(schema: pa.Schema) -> dict[str, object]:
+def parquet_options(schema: pa.Schema, dictionaries: Sequence[str] | None = None) -> dict[str, object]:
     """What `pq.ParquetWriter` is told about a file of a table with this schema."""
     names = set(schema.names)
-    columns = [name for name in DICTIONARY_COLUMNS if name.partition(".")[0] in names]
+    columns = [name for name in dictionaries or DICTIONARY_COLUMNS if name.partition(".")[0] in names]
     return {
         "compression": "zstd",
         "compression_level": ZSTD_LEVEL,
@@ -191,6 +193,17 @@ def parquet_options(schema: pa.Schema) -> dict[str, object]:
         ],
         "store_schema": False,
     }
+
+
+def in_columns(batch: pa.RecordBatch, schema: pa.Schema, growing: Collection[str] = ()) -> pa.RecordBatch:
+    """`batch` in these columns; of those in `growing` null where its file is older than the column.
+
+    Raises KeyError for any other that is missing, ArrowException where a value does not fit.
+    """
+    lacks = [field for field in schema if field.name in growing and field.name not in batch.schema.names]
+    for field in lacks:
+        batch = batch.append_column(field, pa.nulls(batch.num_rows, field.type))
+    return pa.RecordBatch.from_arrays([batch.column(field.name).cast(field.type) for field in schema], schema=schema)
 
 
 def discard(folder: str, names: Iterable[str]) -> None:

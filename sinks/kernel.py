@@ -340,8 +340,11 @@ class KernelTable:
         domains: Mapping[str, str],
         transaction: tuple[str, int] | None = None,
         over_appends: bool = False,
+        schema: StructType | None = None,
     ) -> int:
         """Exchange files, and rewrite domains' metadata and a transaction version, in one commit built on `on`.
+
+        With `schema` that is the table's from this version on: its files must be readable by it.
 
         A table that is not partitioned has one partition, ``{}``. Returns the version.
         Raises KernelConflict where anything at all was committed since: the files that are there now may be others.
@@ -351,10 +354,20 @@ class KernelTable:
             builder = on.java.buildUpdateTableTransaction(ENGINE_INFO, self._kernel.Operation.WRITE)
             if transaction is not None:
                 builder = builder.withTransactionId(*transaction)
-            java = (builder if over_appends else builder.withMaxRetries(0)).build(self._engine)
+            is_alone = schema is not None or not over_appends
+            java = (builder.withMaxRetries(0) if is_alone else builder).build(self._engine)
             for name, text in domains.items():
                 java.addDomainMetadata(name, text)
-            return self._commit(java, [*map(_remove, removed), *(_add(*one) for one in added)])
+            evolved = [] if schema is None else [self._metadata(on, schema)]
+            return self._commit(java, [*evolved, *map(_remove, removed), *(_add(*one) for one in added)])
+
+    def _metadata(self, on: Snapshot, schema: StructType) -> Action:
+        """The table's metadata with another schema. Kernel itself changes none without column mapping, which delta-rs
+        and Polars do not read.
+        """
+        as_json = self._kernel.defaults.internal.json.JsonUtils.rowToJson
+        found: dict[str, Any] = json.loads(as_json(on.java.getMetadata().toRow()))
+        return {"metaData": {**found, "schemaString": schema.json()}}
 
     def rearrange(
         self, on: Snapshot, removed: Sequence[StoredFile], added: Sequence[tuple[Partition, DataFile]]
@@ -406,9 +419,12 @@ class KernelTable:
         rows = self._rows(actions)
         with self._versions.alone():
             result = java.commit(self._engine, rows)
-        self._hooks.extend(self._worth_it(result.getPostCommitHooks()))
         version = int(result.getVersion())
         self._sync(version)
+        if any("metaData" in action for action in actions):
+            self._own = None  # the transaction, its snapshot and its checksum know the schema before this one
+            return version
+        self._hooks.extend(self._worth_it(result.getPostCommitHooks()))
         self._own = self._own_commit(result, version)
         return version
 

@@ -2,8 +2,9 @@
 
 ``<warehouse>/log`` holds every record of every log, ``kafka_log`` those of Kafka's topics, ``ledger`` one row for each
 committed range, ``incidents``, ``quarantine`` and ``removed`` what went wrong and what was kept of it, ``epochs``
-which elected master has written what, ``dister_kv`` the map that a log makes, and one table for each kind of metadata
-every version of its items. All are Delta tables by path. The record columns come from `sources.master` and
+which elected master has written what, ``dister_kv`` the map that a log makes, ``schema_changes`` and ``unfit`` what
+became of the columns of typed tables (`sinks/typed`) and what these could not take, and one table for each kind of
+metadata every version of its items. All are Delta tables by path. The record columns come from `sources.master` and
 `sources.master_topic`, those of metadata from `sources.metadata`; Spark's schema, with the comments, is derived from
 the Arrow one.
 """
@@ -145,6 +146,9 @@ class TableSpec:
     # Where rows are only ever added a reader may stream the table, and no UPDATE or DELETE slips in; OPTIMIZE works.
     append_only: bool = True
     stored_at: str = ""  # of a table of records: the column that says when the master stored one
+    growing: tuple[str, ...] = ()  # columns that files may lack which are older than they
+    # Columns that are written with a dictionary, where `sinks.files.DICTIONARY_COLUMNS` does not name them.
+    dictionaries: tuple[str, ...] | None = None
 
     def path(self, warehouse: str) -> str:
         return f"{warehouse.rstrip('/')}/{self.name}"
@@ -253,6 +257,47 @@ KEY_VALUES = TableSpec(
 )
 """Made with the first log that makes a map."""
 
+SCHEMA_CHANGES = TableSpec(
+    "schema_changes",
+    "what became of the columns of each typed table, and which message brought it",
+    pa.schema(
+        [
+            _field("table", pa.string(), "the typed table; (table, number) is the key"),
+            _field("number", pa.int32(), "its changes in order, from 1"),
+            _field("changed_at", TIMESTAMP, "when, by the driver's clock"),
+            _field("column", pa.string(), "which column"),
+            _field("change", pa.string(), "added; widened, each value as it was"),
+            _field("was", pa.string(), "type before; null of a column that is new"),
+            _field("type", pa.string(), "type since"),
+            LOG_ID,
+            _field("offset", pa.int64(), "the message that brought it"),
+        ]
+    ),
+    statistics=("table", "number", "changed_at"),
+)
+"""Made with the first column that a typed table finds."""
+UNFIT = TableSpec(
+    "unfit",
+    "what a typed table could not take of a message: the dead letters of each",
+    pa.schema(
+        [
+            _field("table", pa.string(), "which one; (table, log_id, epoch, offset, batch_index, column) is the key"),
+            _field("generation", pa.int32(), "how often the table was made anew: of one that is, the newest are its"),
+            LOG_ID,
+            EPOCH,
+            _field("offset", pa.int64(), "where the record of the message begins"),
+            _field("batch_index", pa.int32(), "place in its inner batch; null of any other message"),
+            _field("stored_at", TIMESTAMP, "when the master stored it, by the clock of the master"),
+            _field("column", pa.string(), "null there in its row; null here where the message has no row"),
+            _field("reason", pa.string(), "not_json, no_object, not_utf8, no_body, too_deep, no_key; not_ and a type"),
+            _field("found", pa.string(), "what was found: the text of the field, or where the body breaks off"),
+            _field("body", pa.binary(), "the whole body, as it was sent"),
+        ]
+    ),
+    statistics=("table", "log_id", "epoch", "offset", "stored_at"),
+)
+"""Made with the first typed table."""
+
 LOSS_TABLES = (INCIDENTS, QUARANTINE, REMOVED, KAFKA_REMOVED)
 """Made when there is something to write into them, as those of metadata are."""
 
@@ -275,7 +320,7 @@ def metadata_table(kind: MetadataKind) -> TableSpec:
 METADATA_TABLES = tuple(map(metadata_table, KINDS))
 
 
-TABLES: Final = (LOG, KAFKA_LOG, LEDGER, *LOSS_TABLES, EPOCHS, KEY_VALUES, *METADATA_TABLES)
+TABLES: Final = (LOG, KAFKA_LOG, LEDGER, *LOSS_TABLES, EPOCHS, KEY_VALUES, SCHEMA_CHANGES, UNFIT, *METADATA_TABLES)
 """All that there may be."""
 
 
@@ -314,5 +359,5 @@ def log_schema() -> StructType:
 
 def _spark_field(field: pa.Field) -> StructField:
     kind = from_arrow_type(field.type, prefer_timestamp_ntz=False)
-    metadata = {"comment": field.metadata[b"comment"].decode()} if field.metadata else None
+    metadata = {name.decode(): text.decode() for name, text in (field.metadata or {}).items()}
     return StructField(field.name, kind, field.nullable, metadata)

@@ -20,6 +20,7 @@
     │   │   └── ChecksumMismatch    a body that is not what its checksum was made of
     │   ├── SegmentError            a segment file that is short or misnamed
     │   │   └── MissingSegment      a file that should be between two others
+    │   ├── UnfitMessage            a message that a typed table cannot take, and is not to pass
     │   ├── Rewritten               the master has other bytes where the replica has some
     │   └── Recreated               the master's log began anew
     └── ReplicaError                the replica's side                              exit 5; 6 where a retry can help
@@ -197,6 +198,10 @@ class SegmentError(LogError):
 
 class MissingSegment(SegmentError):
     """A file that should be between two others."""
+
+
+class UnfitMessage(LogError):
+    """A message that a typed table cannot take, where it is told to stop at such."""
 
 
 class Rewritten(LogError):

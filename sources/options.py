@@ -198,7 +198,8 @@ def known_keys(given: Mapping[str, Any], known: Iterable[str], *, where: str, ca
     spelled = {_plain(name): name for name in names}
     for key in given:
         if _plain(key) not in spelled:
-            raise unknown_key(key, [to_camel(name) if camel else name for name in names], where=where)
+            said = (name.rstrip("_") for name in names)  # one that Python keeps for itself has one there
+            raise unknown_key(key, [to_camel(name) if camel else name for name in said], where=where)
     return {spelled[_plain(key)]: value for key, value in given.items()}
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinks.file_statistics import bounds
-from sinks.files import DataFile, FileWriter, batches_of, new_name, open_parquet
+from sinks.files import DataFile, FileWriter, batches_of, in_columns, new_name, open_parquet
 from sinks.healing.owners import is_of, lies_in, offsets_of, others_in
 from sinks.holes import TakenOut
 from sinks.kernel import KernelTable, Overlap, Snapshot, StoredFile
@@ -205,7 +205,7 @@ def rows_of(
     schema = pa.schema([spec.schema.field(name) for name in columns or spec.schema.names]).remove_metadata()
     with _naming(file, folder, log_id), open_parquet(folder, file.path) as parquet:
         batches = batches_of(parquet, _ROWS_AT_ONCE, schema.names)
-        yield from (batch.select(schema.names).cast(schema) for batch in batches)
+        yield from (in_columns(batch, schema, spec.growing) for batch in batches)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from sinks.files import DataFile, FileWriter, batches_of, new_name, open_parquet
+from sinks.files import DataFile, FileWriter, batches_of, in_columns, new_name, open_parquet
 from sinks.kernel import Partition
 from sinks.storage_errors import failed_by
 from sinks.tables import TableSpec
@@ -75,13 +75,11 @@ class Merging:
     def _complete(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """In the table's columns. Files that Spark wrote do not have those of the partition."""
         schema = self.spec.schema.remove_metadata()
-        columns = [
-            pa.repeat(pa.scalar(self.partition[field.name], field.type), batch.num_rows)
-            if field.name in self.partition
-            else batch.column(field.name).cast(field.type)
-            for field in schema
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
+        for field in (field for field in schema if field.name in self.partition):
+            batch = batch.append_column(
+                field, pa.repeat(pa.scalar(self.partition[field.name], field.type), batch.num_rows)
+            )
+        return in_columns(batch, schema, self.spec.growing)
 
     def _failure(self, path: str, expected: str, found: object) -> ReplicaError:
         return failed_by(found)(

@@ -1,0 +1,124 @@
+"""The typed tables of a job: brought on beside the replication of the logs, whichever table it is that fails.
+
+One thread for all of them, which looks at the log tables after each batch. No producer waits for it, and a table that
+cannot be brought on keeps neither a log nor another table: it is tried again, later each time. A run to the end of the
+logs brings them on once the logs are there.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from pipeline.config import Config
+from sinks.typed.follower import Step, TypedFollower
+from sources.errors import LogtwinError, of_log
+
+log = logging.getLogger(__name__)
+
+_JOIN_S = 30.0
+"""A step that is under way at the end is waited for so long; it is no loss if it does not come to its end."""
+
+
+@dataclass
+class _Table:
+    """One of them, and how it goes."""
+
+    name: str
+    follower: TypedFollower
+    rows: int = 0
+    unfit: int = 0
+    error: LogtwinError | None = None
+    tries: int = 0
+    again_at_s: float = 0.0
+
+    def took(self, step: Step) -> None:
+        self.rows += step.rows
+        self.unfit += step.unfit
+
+
+@dataclass(frozen=True, slots=True)
+class TableProgress:
+    """What a run has done for a typed table, and what keeps it."""
+
+    name: str
+    rows: int
+    unfit: int
+    error: LogtwinError | None
+
+
+class TypedTables:
+    """Driver only. Either `start` and `stop`, or `bring`."""
+
+    def __init__(self, spark: SparkSession, config: Config) -> None:
+        self._tables = [
+            _Table(one.name, TypedFollower(spark, config.warehouse, one.definition())) for one in config.tables
+        ]
+        self._every_s = config.trigger_interval_s
+        self._retry_wait_max_s = config.retry_wait_max_s
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Follow the logs from now on, in a thread of its own."""
+        if self._tables:
+            self._thread = threading.Thread(target=self._run, name="typed tables", daemon=True)
+            self._thread.start()
+
+    def bring(self, is_wanted: Callable[[], bool]) -> LogtwinError | None:
+        """Bring every table to where its logs stand. What kept the first that is not there."""
+        for one in self._tables:
+            while is_wanted() and self._step(one, is_last_try=True):
+                pass
+        return next((one.error for one in self._tables if one.error is not None), None)
+
+    def stop(self) -> None:
+        """Between two steps. Idempotent."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(_JOIN_S)
+
+    def progress(self) -> list[TableProgress]:
+        return [TableProgress(one.name, one.rows, one.unfit, one.error) for one in self._tables]
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._every_s):
+            for one in self._tables:
+                while not self._stop.is_set() and time.monotonic() >= one.again_at_s and self._step(one):
+                    pass
+        for one in self._tables:
+            self._settle(one)
+
+    def _step(self, one: _Table, *, is_last_try: bool = False) -> bool:
+        """Whether it has more to do at once."""
+        try:
+            step = one.follower.step()
+            if step is None and is_last_try:
+                one.follower.settle()
+        except Exception as failure:  # noqa: BLE001 - whatever it is, it is this table's
+            self._failed(one, of_log(failure, f"typed table {one.name}"), is_last_try=is_last_try)
+            return False
+        if one.error is not None:
+            log.warning("the typed table %s is brought on again", one.name)
+        one.error, one.tries = None, 0
+        if step is None:
+            return False
+        one.took(step)
+        return True
+
+    def _failed(self, one: _Table, error: LogtwinError, *, is_last_try: bool) -> None:
+        wait_s = min(2.0**one.tries, self._retry_wait_max_s)
+        if not is_last_try and (one.error is None or str(one.error) != str(error)):
+            log.error("%s; the logs go on, and the table is tried again", error)
+        one.error, one.tries, one.again_at_s = error, one.tries + 1, time.monotonic() + wait_s
+
+    def _settle(self, one: _Table) -> None:
+        try:
+            one.follower.settle()
+        except Exception as failure:  # noqa: BLE001 - the next start does it
+            log.warning("the typed table %s: %s", one.name, failure)

@@ -1,0 +1,235 @@
+"""The columns of a typed table: what kinds there are, and how they come to be. Pure.
+
+A table begins with the columns that every one has (`PLACE`), then come those of its fields, in the order in which
+they were found or declared, then `REST`. Kinds are few, and every engine reads them; a list or an object inside a body
+is kept as the JSON text that it is.
+
+    kind             column      what a JSON body gives it
+    boolean          boolean     true, false
+    int, bigint      int, long   an integer that fits
+    double           double      a number that is finite; an integer only where no digit is lost
+    string           string      a string
+    timestamp        timestamp   a string: RFC 3339, with its zone
+    timestamp_ms     timestamp   an integer: milliseconds since 1970, UTC
+    date             date        a string: 2026-11-25
+    decimal(p,s)     decimal     a number, or a string with one, that has no more digits
+    json             string      anything, as its text
+
+`null` is null in each. What a column does not take is a misfit (`sinks/typed/json_fields.py`), never a wrong value.
+
+Where fields are found and not declared (``schema = "infer"``), a column is made of the first value that is not null,
+and changes once more at the most: integers become double when a fraction comes, if none of them loses a digit by that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from sinks.tables import LOG_ID, TableSpec
+from sources.errors import ConfigurationError
+from sources.master import TIMESTAMP
+
+FIELD_KEY: Final = "logtwin.field"
+KIND_KEY: Final = "logtwin.kind"
+MASK_KEY: Final = "logtwin.mask"
+
+PLACE: Final = (
+    LOG_ID,
+    pa.field("offset", pa.int64(), metadata={"comment": "where its record begins in the log"}),
+    pa.field("batch_index", pa.int32(), metadata={"comment": "place in its inner batch; null of any other message"}),
+    pa.field("stored_at", TIMESTAMP, metadata={"comment": "when the master stored it, by the clock of the master"}),
+)
+"""(log_id, offset, batch_index) names a message: here, in the views, in the dead letters."""
+REST: Final = pa.field(
+    "_rest", pa.string(), metadata={"comment": "JSON text of the fields that have no column; null without any"}
+)
+
+_DECIMAL: Final = re.compile(r"decimal\((\d+), ?(\d+)\)")
+_PLAIN: Final[dict[str, pa.DataType]] = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "timestamp": TIMESTAMP,
+    "timestamp_ms": TIMESTAMP,
+    "date": pa.date32(),
+    "json": pa.string(),
+}
+KINDS: Final = (*_PLAIN, "decimal(p,s)")
+_MOST_DIGITS: Final = 38
+# Delta takes none of these in a name without column mapping, which delta-rs and Polars do not read.
+_NO_NAME: Final = re.compile(r"[ ,;{}()\n\t=]|^$")
+# What statistics the Delta log keeps of a file, as queries skip files by it; at most so many columns, as Delta itself.
+_SKIPPED_BY: Final = ("int", "bigint", "string", "timestamp", "timestamp_ms", "double")
+_MOST_STATISTICS: Final = 32
+# Strings of these kinds repeat more often than not; Arrow gives a dictionary up that grows too large.
+_WITH_DICTIONARY: Final = ("string", "boolean", "int", "date")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column that a field of the body fills. One with a `mask` is a string, whatever the field is."""
+
+    name: str
+    field: str
+    kind: str
+    mask: str | None = None
+
+    @property
+    def type(self) -> pa.DataType:
+        return arrow_type(self.kind)
+
+
+def arrow_type(kind: str) -> pa.DataType:
+    """Raises ConfigurationError where there is no such kind."""
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    found = _DECIMAL.fullmatch(kind)
+    if found is not None and 0 <= int(found[2]) <= int(found[1]) <= _MOST_DIGITS and int(found[1]):
+        return pa.decimal128(int(found[1]), int(found[2]))
+    raise ConfigurationError("a column has no such type", expected=f"one of {', '.join(KINDS)}", found=kind)
+
+
+def is_name(text: str) -> bool:
+    """Whether a column can have it for a name."""
+    return _NO_NAME.search(text) is None
+
+
+def table_spec(table: str, columns: Sequence[Column]) -> TableSpec:
+    """The table of that name, in its folder of the warehouse."""
+    statistics = [one.name for one in columns if one.kind in _SKIPPED_BY]
+    return TableSpec(
+        f"tables/{table}",
+        f"the typed table {table}",
+        pa.schema([*PLACE, *map(_arrow_field, columns), REST]),
+        statistics=("log_id", "offset", "stored_at", *statistics[:_MOST_STATISTICS]),
+        append_only=False,
+        growing=tuple(one.name for one in columns),
+        dictionaries=("log_id", *(one.name for one in columns if one.kind in _WITH_DICTIONARY)),
+    )
+
+
+def columns_of(schema: Mapping[str, Any]) -> tuple[Column, ...]:
+    """The columns of fields, out of a table's schema as the Delta log has it."""
+    described = ((one["name"], one["metadata"]) for one in schema["fields"])
+    return tuple(
+        Column(name, of[FIELD_KEY], of[KIND_KEY], of.get(MASK_KEY)) for name, of in described if FIELD_KEY in of
+    )
+
+
+def _arrow_field(one: Column) -> pa.Field:
+    """Its metadata goes into the Delta log: the table itself knows where each column comes from."""
+    return pa.field(one.name, one.type, metadata=_as_metadata(one))
+
+
+def _comment(one: Column) -> str:
+    text = f"field {one.field}"
+    if one.kind == "json":
+        text += ", as JSON text"
+    return text if one.mask is None else f"{text}, masked ({one.mask})"
+
+
+def _as_metadata(one: Column) -> dict[str, str]:
+    found = {"comment": _comment(one), FIELD_KEY: one.field, KIND_KEY: one.kind}
+    return found if one.mask is None else {**found, MASK_KEY: one.mask}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """Of a message: orders the messages of a log as the log does, and logs by their ids."""
+
+    log_id: str
+    offset: int
+    index: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Values of a field that has no column: of each kind where the first one was."""
+
+    field: str
+    first: Mapping[str, Place]
+
+    def and_also(self, other: Seen) -> Seen:
+        """What two tasks have seen of the same field, together."""
+        places = dict(self.first)
+        for kind, place in other.first.items():
+            places[kind] = min(place, places.get(kind, place))
+        return Seen(self.field, places)
+
+    @property
+    def kind(self) -> str:
+        """Of the first value; of numbers double as soon as one has a fraction."""
+        found = min(self.first, key=lambda kind: self.first[kind])
+        return "double" if found == "bigint" and "double" in self.first else found
+
+    @property
+    def place(self) -> Place:
+        return min(self.first.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What became of a column, and the message that brought it."""
+
+    column: str
+    change: str  # added, widened
+    was: str | None
+    kind: str
+    log_id: str
+    offset: int
+
+    def as_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def with_found(
+    columns: Sequence[Column], seen: Iterable[Seen], *, renamed: Mapping[str, str], masks: Mapping[str, str], most: int
+) -> tuple[tuple[Column, ...], tuple[Change, ...]]:
+    """`columns` and one for each field that has none and can have one, and what that changes.
+
+    A field whose name no column can have, or has already but for upper and lower case, gets none: what it says is in
+    `_rest`. So does what comes after `most` columns.
+    """
+    found, changes = list(columns), list[Change]()
+    taken = {one.name.casefold() for one in columns} | {one.name.casefold() for one in (*PLACE, REST)}
+    for one in sorted(seen, key=lambda one: one.place):  # of one message as they stand there
+        name = column_name(one.field, renamed)
+        if name is None or name.casefold() in taken or len(found) >= most:
+            continue
+        taken.add(name.casefold())
+        found.append(Column(name, one.field, one.kind, masks.get(one.field)))
+        changes.append(_added(found[-1], one.place))
+    return tuple(found), tuple(changes)
+
+
+def column_name(field: str, renamed: Mapping[str, str]) -> str | None:
+    """What the column of a field is called; None where it can have none."""
+    name = renamed.get(field, field)
+    if name in {one.name for one in PLACE}:
+        name = f"{name}_"
+    return name if is_name(name) else None
+
+
+def _added(column: Column, at: Place) -> Change:
+    return Change(column=column.name, change="added", was=None, kind=column.kind, log_id=at.log_id, offset=at.offset)
+
+
+def widened(columns: Sequence[Column], fractions: Mapping[str, Place]) -> tuple[tuple[Column, ...], tuple[Change, ...]]:
+    """`columns` with double for integers, for each in `fractions`: where its first fraction was."""
+    changes = tuple(
+        Change(
+            column=one.name, change="widened", was=one.kind, kind="double",
+            log_id=fractions[one.name].log_id, offset=fractions[one.name].offset,
+        )
+        for one in columns
+        if one.name in fractions
+    )  # fmt: skip
+    found = (Column(one.name, one.field, "double", one.mask) if one.name in fractions else one for one in columns)
+    return tuple(found), changes

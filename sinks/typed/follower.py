@@ -1,0 +1,397 @@
+"""Brings a typed table on: one step, one commit, as often as there is something to do.
+
+A step goes from where the table stands to where its logs stand, or as far as a step goes at most. It only looks at
+tables, so killed anywhere, or run by two at once, it ends the same:
+
+    the log went back, or has lost something   those rows go, in a commit of their own
+    the log moved on, or a hole was filled      the messages there become rows
+
+What comes is parsed by tasks (`sinks/typed/parsing.py`), which also say what they found that has no column. If that
+makes columns, the same messages are parsed once more, and the commit that brings the rows brings the columns. Dead
+letters come first (`sinks/typed/dead_letters.py`), the list of changes last, from the table's own state.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from sinks.files import DataFile, discard
+from sinks.healing.rewrite import Exchange, Rows, TakingOut
+from sinks.holes import TakenOut
+from sinks.kernel import KernelConflict, KernelTable, Snapshot, StoredFile
+from sinks.owned import state_texts
+from sinks.position import Held, LogTable
+from sinks.retries import ATTEMPTS, until_it_takes
+from sinks.spark_jobs import JobFacts, job_failure, run_tasks
+from sinks.typed.columns import Change, Column, Place, table_spec, widened, with_found
+from sinks.typed.dead_letters import DeadLetters
+from sinks.typed.definition import Definition
+from sinks.typed.messages import Messages
+from sinks.typed.parsing import REPORT_DDL, Parsing, Report, reports
+from sinks.typed.schema_changes import SchemaChanges
+from sinks.typed.state import Followed, TypedState, Way, way
+from sinks.typed.table import TypedTable, TypedView
+from sinks.typed.upsert import upserted
+from sinks.upkeep.merge import Merge, Merging, unpack
+from sinks.warehouse import absolute
+from sources.errors import ConfigurationError, ReplicaError, UnfitMessage
+from sources.offsets import LogId, Offset
+
+_STEP_BYTES = 1 << 30
+_STEP_MESSAGES = 1_000_000
+_IDLE_S = 10.0
+"""A table that nothing came for says that oftener to nobody."""
+_EXACT = 1 << 53
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one step did. `is_last`: it has come to where the logs stood."""
+
+    messages: int = 0
+    rows: int = 0
+    unfit: int = 0
+    changes: int = 0
+    is_last: bool = True
+
+
+class TypedFollower:
+    """Of one definition. Driver only; one thread at a time."""
+
+    def __init__(
+        self, spark: SparkSession, warehouse: str, wanted: Definition, *, generation: int | None = None
+    ) -> None:
+        """With `generation` it is made anew, as that one, beside the one that there is."""
+        self._generation = generation
+        self._spark = spark
+        self._warehouse = absolute(warehouse)
+        self._wanted = wanted
+        self._table = TypedTable(spark, warehouse, wanted.name, anew=generation is not None)
+        self._source = KernelTable(spark, wanted.source.path(self._warehouse))
+        self._logs: dict[LogId, LogTable] = {}
+        self._ahead: tuple[TypedState, TypedState] | None = None
+        self._committed_at_s = time.monotonic()
+
+    @property
+    def _rebuild(self) -> str:
+        return f"logtwin tables rebuild {self._wanted.name}"
+
+    # Made with the first use: what reads and writes them takes a moment, and a job may have many tables.
+
+    @cached_property
+    def _messages(self) -> Messages:
+        return Messages(self._spark, self._warehouse, self._wanted)
+
+    @cached_property
+    def _dead_letters(self) -> DeadLetters:
+        letters = DeadLetters(self._spark, self._warehouse, self._wanted.name, anew=self._generation is not None)
+        letters.ensure()  # tasks write into its folder
+        return letters
+
+    @cached_property
+    def _changes(self) -> SchemaChanges:
+        return SchemaChanges(self._spark, self._warehouse, self._wanted.name)
+
+    def step(self) -> Step | None:
+        """Bring the table on; None where it stands where its logs stand, or there are none yet.
+
+        Raises ReplicaError, ConfigurationError, UnfitMessage. The logs have lost nothing: the next step goes on.
+        """
+        try:
+            return until_it_takes(self._step)
+        except KernelConflict as error:
+            raise ReplicaError(
+                f"the typed table {self._wanted.name} cannot be brought on",
+                expected=f"to commit to {self._table.path}",
+                found=f"a conflict at each of {ATTEMPTS} attempts: {error}",
+                hint="Somebody else commits to it all the time: is there another job with this table?",
+            ) from error
+
+    def settle(self) -> None:
+        """Commit how far it has come, also where nothing came for it."""
+        if self._ahead is not None:
+            before, _ = self._ahead
+            until_it_takes(lambda: self._settle(before))
+
+    def _settle(self, before: TypedState) -> None:
+        view = self._table.look()
+        if view is not None and self._ahead is not None and view.state in (before, None):
+            self._commit(view, self._ahead[1])
+
+    def _step(self) -> Step | None:
+        on = self._source.snapshot()
+        if on is None:
+            return None
+        view = self._table.look() or self._table.make(self._wanted.declared())
+        state = self._standing(view)
+        held = self._held(on)
+        ways, is_last = self._ways(state, held)
+        if not ways:
+            if view.state is None:
+                self._commit(view, state.moved({}))
+            return None
+        if any(one.out or one.back_to is not None for one in ways.values()):
+            return self._take_out(view, state, ways)
+        return replace(self._bring(view, state, ways), is_last=is_last)
+
+    def _standing(self, view: TypedView) -> TypedState:
+        if view.state is None:
+            return TypedState(self._wanted.fingerprint, self._generation or 1)
+        if view.state.made != self._wanted.fingerprint:
+            raise ConfigurationError(
+                f"the typed table {self._wanted.name} was made by another definition",
+                expected="the [[tables]] that it was made by",
+                found=f"another, in {self._table.path}",
+                hint=f"{self._rebuild} makes it anew from the log, and exchanges it in one commit.",
+            )
+        if self._ahead is not None and self._ahead[0] == view.state:
+            return self._ahead[1]
+        return view.state
+
+    def _held(self, on: Snapshot) -> dict[LogId, Held]:
+        """Of each log that it follows, and that has been begun, how it stands."""
+        log_ids = [one for one in state_texts(on.domains()) if self._wanted.follows(one)]
+        for log_id in log_ids:
+            if log_id not in self._logs:
+                self._logs[log_id] = LogTable(self._spark, self._source.path, log_id)
+        found = {log_id: self._logs[log_id].held_in(on) for log_id in log_ids}
+        return {log_id: one for log_id, one in found.items() if _end(one)}
+
+    def _ways(self, state: TypedState, held: Mapping[LogId, Held]) -> tuple[dict[LogId, Way], bool]:
+        """What each log asks for, as far as one step goes; nothing of those that ask for nothing."""
+        announced = self._dead_letters.announced()
+        if announced is not None and announced.made == state.made and announced.number > state.number:
+            return self._announced_ways(state, announced, held), False
+        most = _STEP_MESSAGES if self._wanted.kafka_topics else _STEP_BYTES
+        ways: dict[LogId, Way] = {}
+        is_last = True
+        for log_id, one in held.items():
+            was, end = state.logs.get(log_id), _end(one)
+            if was is not None and was.epoch == one.epoch and was.offset > end:
+                raise self._ahead_of(log_id, was, end)
+            reach = Offset(min(end, (was.offset if was is not None else one.holes.front) + most))
+            found = way(was, one.epoch, reach, one.holes.ranges, self._branched_at(log_id, was, one))
+            if found.to != was:
+                ways[log_id] = found
+            is_last = is_last and found.to.offset == end
+        return ways, is_last
+
+    def _announced_ways(self, state: TypedState, announced: TypedState, held: Mapping[LogId, Held]) -> dict[LogId, Way]:
+        """The very step that was killed between its dead letters and its rows; unless its log went back since."""
+        ways: dict[LogId, Way] = {}
+        for log_id, to in announced.logs.items():
+            one, was = held.get(log_id), state.logs.get(log_id)
+            if to == was or one is None:
+                continue
+            epoch = one.epoch
+            ways[log_id] = way(was, epoch, to.offset, to.holes, self._branched_at(log_id, was, one))
+        return ways
+
+    def _branched_at(self, log_id: LogId, was: Followed | None, held: Held) -> Offset | None:
+        """Where the log left the history that `was` is of: of several times the lowest."""
+        if was is None or was.epoch == held.epoch or held.state is None:
+            return None
+        files = self._source.files(held.snapshot, {"log_id": str(log_id)})
+        later = [one.statistics() for one in files if one.statistics().get("maxValues", {}).get("epoch", 0) > was.epoch]
+        starts = [one.get("minValues", {}).get("offset", 0) for one in later]
+        at = held.state.offset if held.state.branched_at is None else held.state.branched_at
+        return Offset(min([at or 0, *starts]))
+
+    def _take_out(self, view: TypedView, state: TypedState, ways: Mapping[LogId, Way]) -> Step:
+        """What the logs have no more. Of a table with a key what it had said before is not known any more."""
+        gone = {log_id: one for log_id, one in ways.items() if one.out or one.back_to is not None}
+        to = state.moved({log_id: one.to for log_id, one in gone.items()})
+        if self._wanted.is_upsert and any(one.back_to is not None and one.out for one in gone.values()):
+            raise ReplicaError(
+                f"the log of the typed table {self._wanted.name} went back",
+                log=next(iter(gone)),
+                found="rows by their key, which do not say what they replaced",
+                hint=f"{self._rebuild} makes it anew from the log.",
+            )
+        exchange = Exchange()
+        if not self._wanted.is_upsert:
+            taken = [TakenOut(log_id, one.to.epoch, one.out) for log_id, one in gone.items() if one.out]
+            spec = table_spec(self._wanted.name, view.columns)
+            exchange = TakingOut(self._table.kernel, spec, Rows.taken_out(taken)).on(view.snapshot)
+        self._dead_letters.bring((), to, dict(gone))
+        self._commit(view, to, added=exchange.added, removed=exchange.removed)
+        return Step(rows=-exchange.rows, is_last=False)
+
+    def _bring(self, view: TypedView, state: TypedState, ways: Mapping[LogId, Way]) -> Step:
+        columns, changes, report, rewritten = self._parsed(view, ways)
+        if self._wanted.stops_at_unfit and report.first_unfit is not None:
+            self._discard(report)
+            raise self._unfit(report.first_unfit)
+        to = state.moved({log_id: one.to for log_id, one in ways.items()}, changes)
+        if not (report.files or report.unfit or changes):
+            self._ahead = (view.state or state, to) if view.state is not None else None
+            if self._ahead is None or time.monotonic() - self._committed_at_s > _IDLE_S:
+                self._commit(view, to)
+            return Step(report.messages)
+        self._dead_letters.bring(report.unfit, to, dict(ways))
+        removed, added = rewritten or ([], [])
+        files: Sequence[DataFile] = report.files
+        if self._wanted.is_upsert and report.files:
+            removed, added, files = self._by_key(view, columns, report.files, rewritten)
+        self._commit(view, to, added=[*added, *files], removed=removed, columns=columns if changes else None)
+        if self._generation is None:
+            self._changes.bring(to.changes)
+        return Step(report.messages, report.rows, sum(one.records for one in report.unfit), len(changes))
+
+    def _parsed(
+        self, view: TypedView, ways: Mapping[LogId, Way]
+    ) -> tuple[tuple[Column, ...], tuple[Change, ...], Report, _Rewritten | None]:
+        """The messages as rows, in the columns that they need, and what of the table had to be written anew for that."""
+        columns, changes = view.columns, list[Change]()
+        unwidened: tuple[str, ...] = ()
+        rewritten: _Rewritten | None = None
+        while True:
+            report = self._parse(view, columns, unwidened, ways)
+            if self._wanted.schema is not None:
+                break
+            masks = {name: mask for name, mask in self._wanted.masks.items() if name not in self._wanted.dropped}
+            columns, added = with_found(
+                columns, report.seen.values(), renamed=self._wanted.renamed, masks=masks, most=self._wanted.max_columns
+            )
+            fit = {name for name in report.fractions if self._can_widen(view, name)}
+            unwidened += tuple(name for name in report.fractions if name not in fit)
+            columns, wider = widened(columns, {name: place for name, place in report.fractions.items() if name in fit})
+            changes += [*added, *wider]
+            if not added and not report.fractions:
+                break
+            self._discard(report)
+        if any(one.change == "widened" and _is_there(view, one.column) for one in changes):
+            rewritten = self._rewritten(view, columns)
+        return columns, tuple(_in_one(changes)), report, rewritten
+
+    def _parse(
+        self, view: TypedView, columns: tuple[Column, ...], unwidened: tuple[str, ...], ways: Mapping[LogId, Way]
+    ) -> Report:
+        ranges = {log_id: one.into for log_id, one in ways.items() if one.into}
+        if not ranges:
+            return Report()
+        generation = (view.state or TypedState("", self._generation or 1)).generation
+        frame = self._messages.read(ranges, {log_id: ways[log_id].to.epoch for log_id in ranges})
+        parsing = Parsing(
+            self._wanted.name, columns, self._table.path, self._dead_letters.path,
+            finds=self._wanted.schema is None, dropped=self._wanted.dropped, masks=dict(self._wanted.masks),
+            key=self._wanted.key, unwidened=unwidened, format=self._wanted.format, generation=generation,
+        )  # fmt: skip
+        facts = JobFacts(
+            problem=f"the Spark job that makes rows of the typed table {self._wanted.name} failed",
+            log=next(iter(ranges)),
+            offset=min(one.start for one in ranges[next(iter(ranges))]),
+            hint="Nothing of the step was committed; a running job does it again.",
+        )
+        try:
+            return reports(frame.mapInArrow(lambda batches: parsing(batches), REPORT_DDL).collect())
+        except (PySparkException, Py4JError) as error:
+            raise job_failure(error, facts) from error
+
+    def _can_widen(self, view: TypedView, column: str) -> bool:
+        """Whether no integer that is there would lose a digit, by what the Delta log says of each file."""
+        for file in self._table.files(view):
+            said = file.statistics()
+            nulls, records = said.get("nullCount", {}).get(column), said.get("numRecords")
+            least, greatest = (said.get(name, {}).get(column) for name in ("minValues", "maxValues"))
+            if nulls is None or nulls == records:
+                continue  # the file is older than the column, or has none
+            if least is None or greatest is None or least <= -_EXACT or greatest >= _EXACT:
+                return False
+        return True
+
+    def _rewritten(self, view: TypedView, columns: tuple[Column, ...]) -> _Rewritten:
+        """Every file of the table, in other columns."""
+        files = self._table.files(view)
+        facts = JobFacts(
+            problem=f"the Spark job that widens columns of the typed table {self._wanted.name} failed",
+            log=None,
+            hint="Nothing was committed; a running job does it again.",
+        )
+        merging = Merging(table_spec(self._wanted.name, columns), self._table.path, {})
+        each = [Merge(Offset(0), file.statistics()["numRecords"], [file.path]) for file in files]
+        return files, [unpack(made) for made in run_tasks(self._spark, merging, each, facts)]
+
+    def _by_key(
+        self, view: TypedView, columns: tuple[Column, ...], new: Sequence[DataFile], rewritten: _Rewritten | None
+    ) -> tuple[list[StoredFile], list[DataFile], list[DataFile]]:
+        """What goes, what stays in other columns, and the newest row of each key of `new`."""
+        spec = table_spec(self._wanted.name, columns)
+        stored, kept = rewritten or (self._table.files(view), [])
+        there = {one.path: one.statistics()["numRecords"] for one in stored} if rewritten is None else _rows_in(kept)
+        gone, files = upserted(self._spark, spec, self._table.path, self._wanted.key, there, _rows_in(new))
+        if rewritten is None:
+            return [one for one in stored if one.path in gone], [], files
+        return stored, [one for one in kept if one.name not in gone], files
+
+    def _commit(
+        self,
+        view: TypedView,
+        to: TypedState,
+        *,
+        added: Sequence[DataFile] = (),
+        removed: Sequence[StoredFile] = (),
+        columns: Sequence[Column] | None = None,
+    ) -> None:
+        self._table.commit(view, to, added=added, removed=removed, columns=columns)
+        self._ahead = None
+        self._committed_at_s = time.monotonic()
+
+    def _discard(self, report: Report) -> None:
+        discard(self._table.path, (one.name for one in report.files))
+        discard(self._dead_letters.path, (one.name for one in report.unfit))
+
+    def _unfit(self, first: tuple[Place, str, str]) -> UnfitMessage:
+        place, column, found = first
+        return UnfitMessage(
+            f"a message does not fit into the typed table {self._wanted.name}",
+            log=place.log_id,
+            offset=place.offset,
+            expected=f"a value for column {column}" if column else f"a body in {self._wanted.format}",
+            found=found,
+            hint='Mend its schema, or let on_bad = "quarantine" put what does not fit into the table unfit.',
+        )
+
+    def _ahead_of(self, log_id: LogId, was: Followed, end: Offset) -> ReplicaError:
+        return ReplicaError(
+            f"the typed table {self._wanted.name} is ahead of its log",
+            log=log_id,
+            offset=end,
+            expected=f"at most epoch {was.epoch}, offset {end}",
+            found=f"offset {was.offset}",
+            hint=f"The log was restored from an older copy: {self._rebuild} makes the table anew.",
+        )
+
+
+def _rows_in(files: Sequence[DataFile]) -> dict[str, int]:
+    return {one.name: one.records for one in files}
+
+
+_Rewritten = tuple[list[StoredFile], list[DataFile]]
+
+
+def _end(held: Held) -> Offset:
+    """Of a log that has no data yet 0."""
+    return Offset(0) if held.state is None or held.state.offset is None else held.state.offset
+
+
+def _is_there(view: TypedView, column: str) -> bool:
+    return any(one.name == column for one in view.columns)
+
+
+def _in_one(changes: Sequence[Change]) -> list[Change]:
+    """A column that is added as integers and widened in the same step was added as what it is now."""
+    found: dict[str, Change] = {}
+    for one in changes:
+        before = found.get(one.column)
+        found[one.column] = one if before is None or before.change != "added" else replace(before, kind=one.kind)
+    return list(found.values())

@@ -1,0 +1,271 @@
+"""What a task makes of messages: rows of a typed table in a file, dead letters in another, and a report. No JVM.
+
+The messages come as Arrow batches of `MESSAGES`. Files are named by no commit until the driver has the reports of all
+tasks; what a kill leaves of them is VACUUM's.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sinks.files import DataFile, FileWriter, in_columns, new_name
+from sinks.tables import EPOCH, UNFIT
+from sinks.typed.columns import PLACE, Column, Place, Seen, table_spec
+from sinks.typed.json_fields import (
+    READERS,
+    Fields,
+    Misfit,
+    column_values,
+    concealed,
+    each_left,
+    kind_of,
+    rest_of,
+    taken_apart,
+    texts_of,
+)
+from sinks.upkeep.merge import row_groups
+from sources.offsets import Offset
+
+MESSAGES: Final = pa.schema([*PLACE, EPOCH, pa.field("body", pa.binary())]).remove_metadata()
+"""What a task is given of each message."""
+
+_REPORT: Final = pa.schema([pa.field("report", pa.binary())])
+REPORT_DDL: Final = "report binary"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one task, or several together, made of their messages.
+
+    `fractions` says of columns of integers where the first number with a fraction was.
+    """
+
+    messages: int = 0
+    rows: int = 0
+    files: tuple[DataFile, ...] = ()
+    unfit: tuple[DataFile, ...] = ()
+    seen: Mapping[str, Seen] = field(default_factory=dict)
+    fractions: Mapping[str, Place] = field(default_factory=dict)
+    first_unfit: tuple[Place, str, str] | None = None
+
+    def and_also(self, other: Report) -> Report:
+        seen, fractions = dict(self.seen), dict(self.fractions)
+        for name, one in other.seen.items():
+            seen[name] = seen[name].and_also(one) if name in seen else one
+        for name, place in other.fractions.items():
+            fractions[name] = min(place, fractions.get(name, place))
+        unfit = [one for one in (self.first_unfit, other.first_unfit) if one is not None]
+        return Report(
+            self.messages + other.messages,
+            self.rows + other.rows,
+            (*self.files, *other.files),
+            (*self.unfit, *other.unfit),
+            seen,
+            fractions,
+            min(unfit, default=None),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Parsing:
+    """The task function, picklable: messages for the typed table `table`, whose folder is `folder`.
+
+    `finds` says whether fields without a column are to be reported; `dropped` are those that are left out. Those in
+    `unwidened` stay columns of integers.
+    """
+
+    table: str
+    columns: tuple[Column, ...]
+    folder: str
+    unfit_folder: str
+    finds: bool
+    dropped: tuple[str, ...] = ()
+    masks: Mapping[str, str] = field(default_factory=dict)
+    key: tuple[str, ...] = ()
+    unwidened: tuple[str, ...] = ()
+    format: str = "json"
+    generation: int = 1
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        report = self.report(batches)
+        if report.messages:
+            yield pa.record_batch([pa.array([pickle.dumps(report)])], schema=_REPORT)
+
+    def report(self, batches: Iterable[pa.RecordBatch]) -> Report:
+        """Writes what fits and what does not."""
+        told = _Told()
+        with (
+            _Lazily(table_spec(self.table, self.columns), self.folder) as rows,
+            _Lazily(UNFIT, self.unfit_folder) as unfit,
+        ):
+
+            def written() -> Iterator[pa.RecordBatch]:
+                for batch in batches:
+                    made, dead = self.rows(in_columns(batch, MESSAGES), told)
+                    unfit.write(dead)
+                    yield made
+
+            for group in row_groups(written()):
+                rows.write(group)
+            return Report(
+                told.messages, told.rows, rows.finish(), unfit.finish(), told.seen, told.fractions, told.first_unfit
+            )
+
+    def rows(self, messages: pa.RecordBatch, told: _Told) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """The rows that messages make, and what of them is unfit."""
+        objects, numbers, misfits = taken_apart(messages["body"].to_pylist(), READERS[self.format])
+        places = _Places(messages)
+        self._conceal(objects)
+        values: list[pa.Array] = []
+        for column in self.columns:
+            raws = texts_of(objects, column)
+            array, wrong = column_values(column, raws)
+            values.append(array)
+            for one in wrong:
+                place = places[numbers[one.row]]
+                if self._is_fraction(column, raws[one.row]):
+                    told.fractions[column.name] = min(place, told.fractions.get(column.name, place))
+                else:
+                    misfits.append(replace(one, row=numbers[one.row]))
+        if self.finds:
+            for row, name, raw in each_left(objects):
+                told.see(name, raw, places[numbers[row]])
+        rest = pa.array([rest_of(one) for one in objects], pa.string())
+        schema = table_spec(self.table, self.columns).schema.remove_metadata()
+        placed = messages.take(pa.array(numbers, pa.int64()))
+        made = pa.RecordBatch.from_arrays([*(placed[one.name] for one in PLACE), *values, rest], schema=schema)
+        if self.key:
+            made, without_key = self._with_key(made, numbers)
+            misfits += without_key
+        told.messages += messages.num_rows
+        told.rows += made.num_rows
+        for one in misfits:
+            told.found_unfit(places[one.row], one)
+        return made, self._unfit(messages, misfits)
+
+    def _conceal(self, objects: Sequence[Fields]) -> None:
+        """Nothing of what is dropped or masked may turn up in `_rest`."""
+        masked = {name: mask for name, mask in self.masks.items() if name not in {one.field for one in self.columns}}
+        for name in self.dropped:
+            for one in objects:
+                one.pop(name, None)
+        for name, mask in masked.items():
+            for one in objects:
+                if name in one:
+                    one[name] = concealed(mask, one[name])
+
+    def _with_key(self, made: pa.RecordBatch, numbers: Sequence[int]) -> tuple[pa.RecordBatch, list[Misfit]]:
+        has_key = reduce(pc.and_, (made[name].is_valid() for name in self.key))
+        if has_key.true_count == made.num_rows:
+            return made, []
+        lacks = [number for number, has in zip(numbers, has_key.to_pylist(), strict=True) if not has]
+        return made.filter(has_key), [Misfit(number, None, "no_key", "null") for number in lacks]
+
+    def _is_fraction(self, column: Column, raw: msgspec.Raw) -> bool:
+        can_widen = self.finds and column.kind == "bigint" and column.name not in self.unwidened
+        return can_widen and kind_of(raw) == "double"
+
+    def _unfit(self, messages: pa.RecordBatch, misfits: Sequence[Misfit]) -> pa.RecordBatch:
+        """The body is left to the log where the table hides something of it."""
+        rows = messages.take(pa.array([one.row for one in misfits], pa.int64()))
+        given: dict[str, Any] = {
+            "table": pa.array([self.table] * len(misfits), pa.string()),
+            "generation": pa.array([self.generation] * len(misfits), pa.int32()),
+            "column": pa.array([one.column for one in misfits], pa.string()),
+            "reason": pa.array([one.reason for one in misfits], pa.string()),
+            "found": pa.array([one.found for one in misfits], pa.string()),
+        }
+        if self.masks or self.dropped:
+            given["body"] = pa.nulls(len(misfits), pa.binary())
+        schema = UNFIT.schema.remove_metadata()
+        columns = [given[name] if name in given else rows[name] for name in schema.names]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+_SHOWN: Final = 80
+
+
+@dataclass(slots=True)
+class _Told:
+    """A report in the making."""
+
+    messages: int = 0
+    rows: int = 0
+    seen: dict[str, Seen] = field(default_factory=dict)
+    fractions: dict[str, Place] = field(default_factory=dict)
+    first_unfit: tuple[Place, str, str] | None = None
+
+    def see(self, name: str, raw: msgspec.Raw, place: Place) -> None:
+        """A field that has no column."""
+        kind = kind_of(raw)
+        if kind is None:
+            return
+        before = self.seen.get(name)
+        if before is None:
+            self.seen[name] = Seen(name, {kind: place})
+        elif kind not in before.first or place < before.first[kind]:
+            self.seen[name] = before.and_also(Seen(name, {kind: place}))
+
+    def found_unfit(self, place: Place, one: Misfit) -> None:
+        first = (place, one.column or "", f"{one.reason}: {one.found[:_SHOWN]}")
+        self.first_unfit = first if self.first_unfit is None else min(self.first_unfit, first)
+
+
+class _Places:
+    """Of the messages in a batch, by row."""
+
+    def __init__(self, messages: pa.RecordBatch) -> None:
+        self._messages = messages
+
+    def __getitem__(self, row: int) -> Place:
+        log_ids, offsets, indexes = self._lists
+        return Place(log_ids[row], offsets[row], indexes[row] or 0)
+
+    @cached_property
+    def _lists(self) -> tuple[list[str], list[int], list[int | None]]:
+        log_ids, offsets, indexes = (self._messages[one.name].to_pylist() for one in PLACE[:3])
+        return log_ids, offsets, indexes
+
+
+class _Lazily:
+    """A file that is begun with its first rows: most tasks have nothing that does not fit."""
+
+    def __init__(self, spec: Any, folder: str) -> None:
+        self._spec = spec
+        self._folder = folder
+        self._writer: FileWriter | None = None
+
+    def __enter__(self) -> _Lazily:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, at: Any) -> None:
+        if self._writer is not None:
+            self._writer.__exit__(kind, error, at)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        if not batch.num_rows:
+            return
+        if self._writer is None:
+            self._writer = FileWriter(
+                self._spec, self._folder, new_name(Offset(batch["offset"][0].as_py()))
+            ).__enter__()
+        self._writer.write(batch)
+
+    def finish(self) -> tuple[DataFile, ...]:
+        return () if self._writer is None else (self._writer.finish(),)
+
+
+def reports(rows: Iterable[Any]) -> Report:
+    """What all tasks report, together."""
+    found = Report()
+    for row in rows:
+        found = found.and_also(pickle.loads(row["report"]))  # noqa: S301 - our own tasks wrote it
+    return found

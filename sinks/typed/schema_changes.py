@@ -1,0 +1,52 @@
+"""What became of the columns of typed tables, in the table `schema_changes`: it follows the table's own state."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from sinks.files import DataFile, FileWriter
+from sinks.following import FollowingTable
+from sinks.tables import SCHEMA_CHANGES
+from sinks.typed.columns import Change
+from sinks.warehouse import absolute
+
+
+class SchemaChanges:
+    """Of one typed table. Driver only. Raises ReplicaError."""
+
+    def __init__(self, spark: SparkSession, warehouse: str, name: str) -> None:
+        self._path = SCHEMA_CHANGES.path(absolute(warehouse))
+        self._name = name
+        self._table = FollowingTable(spark, SCHEMA_CHANGES, self._path)
+        self._app = f"logtwin/table/{name}"
+        self._known = 0
+
+    def bring(self, changes: Sequence[Change]) -> None:
+        """Add those that are not there yet. `changes` are all since the table was first made."""
+        if len(changes) <= self._known:
+            return
+        self._table.ensure()
+        known = self._table.versions([self._app])[self._app]
+        if len(changes) > known:
+            self._table.append(self._app, len(changes), lambda: [self._file(changes[known:], known)])
+            self._table.run_hooks()
+        self._known = len(changes)
+
+    def _file(self, changes: Sequence[Change], known: int) -> DataFile:
+        at_us = time.time_ns() // 1000
+        rows = [
+            {
+                "table": self._name, "number": known + 1 + number, "changed_at": at_us, "column": one.column,
+                "change": one.change, "was": one.was, "type": one.kind, "log_id": one.log_id, "offset": one.offset,
+            }
+            for number, one in enumerate(changes)
+        ]  # fmt: skip
+        batch = pa.RecordBatch.from_pylist(rows, schema=SCHEMA_CHANGES.schema.remove_metadata())
+        with FileWriter(SCHEMA_CHANGES, self._path, f"part-{uuid.uuid4()}.zstd.parquet") as writer:
+            writer.write(batch)
+            return writer.finish()

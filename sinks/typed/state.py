@@ -1,0 +1,130 @@
+"""Up to where a typed table tells of each of its logs. Pure; kept in domain metadata of the table itself.
+
+JSON under ``logtwin.table``, rewritten by every commit that moves the table, so that of two who do Kernel refuses the
+second, and there are never rows without their position:
+
+    generation how often the table was made anew; its dead letters have it, too
+    number     how many commits have moved it
+    logs       of each log: epoch, offset (every message below it is in the table, or unfit) and the holes below it
+    changes    what became of the columns so far
+    columns    by what definition: a table that is to be made otherwise is made anew
+
+A typed table is a function of its logs: what these lack, it lacks. So the holes say what has to go since, and what has
+come.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from sinks.holes import joined
+from sinks.typed.columns import Change
+from sources.offsets import LogId, Offset, OffsetRange
+
+DOMAIN: Final = "logtwin.table"
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """Where a table stands in one log, and which parts below are in neither."""
+
+    epoch: int
+    offset: Offset
+    holes: tuple[OffsetRange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TypedState:
+    """See the module's docstring."""
+
+    made: str
+    generation: int = 1
+    number: int = 0
+    logs: Mapping[LogId, Followed] = field(default_factory=dict)
+    changes: tuple[Change, ...] = ()
+
+    def as_json(self) -> str:
+        logs = {
+            str(log_id): {"epoch": one.epoch, "offset": one.offset, "holes": [[r.start, r.end] for r in one.holes]}
+            for log_id, one in self.logs.items()
+        }
+        changes = [one.as_dict() for one in self.changes]
+        return json.dumps(
+            {
+                "columns": self.made, "generation": self.generation, "number": self.number, "logs": logs,
+                "changes": changes,
+            },
+            separators=(",", ":"),
+        )  # fmt: skip
+
+    @classmethod
+    def from_json(cls, text: str) -> TypedState:
+        """The inverse of `as_json`. Raises KeyError, TypeError or ValueError for what it did not write."""
+        values = json.loads(text)
+        logs = {LogId.parse(log_id): _followed(one) for log_id, one in values["logs"].items()}
+        changes = tuple(Change(**one) for one in values["changes"])
+        return cls(values["columns"], values["generation"], values["number"], logs, changes)
+
+    def moved(self, logs: Mapping[LogId, Followed], changes: Sequence[Change] = ()) -> TypedState:
+        return replace(self, number=self.number + 1, logs={**self.logs, **logs}, changes=(*self.changes, *changes))
+
+
+def _followed(values: Mapping[str, Any]) -> Followed:
+    holes = tuple(OffsetRange(Offset(start), Offset(end)) for start, end in values["holes"])
+    return Followed(values["epoch"], Offset(values["offset"]), holes)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """What one log asks of a table: rows that start in `out` have to go, messages in `into` have to come; never both.
+
+    Afterwards the table stands at `to`. `back_to` is where the log went back to, if it did: above it all that is known
+    is of another history.
+    """
+
+    to: Followed
+    out: tuple[OffsetRange, ...] = ()
+    into: tuple[OffsetRange, ...] = ()
+    back_to: Offset | None = None
+
+
+def way(was: Followed | None, epoch: int, end: Offset, holes: Sequence[OffsetRange], branched_at: Offset | None) -> Way:
+    """From `was` towards `end` of a log that is in `epoch` and has these `holes`: first what goes, then what comes.
+
+    `branched_at` is where the log left the history that `was` is of; it counts where the epoch is another. `end` may
+    lie below the log's position, but below `was` only where the log went back.
+    """
+    if was is None:
+        was = Followed(epoch, Offset(0))
+    back_to = None if was.epoch == epoch else Offset(0) if branched_at is None else branched_at
+    start = was.offset if back_to is None else min(was.offset, back_to)
+    before, now = _below(was.holes, start), _below(holes, start)
+    out = joined([OffsetRange(start, was.offset), *without(now, before)])
+    if out or back_to is not None:
+        return Way(Followed(epoch, start, joined([*before, *now])), out=out, back_to=back_to)
+    end = max(end, start)
+    come = joined([*without(before, now), *without([OffsetRange(start, end)], holes)])
+    return Way(Followed(epoch, end, joined(_below(holes, end))), into=come)
+
+
+def _below(ranges: Sequence[OffsetRange], offset: Offset) -> list[OffsetRange]:
+    cut = (OffsetRange(one.start, min(one.end, offset)) for one in ranges if one.start < offset)
+    return [one for one in cut if one.start < one.end]
+
+
+def without(ranges: Sequence[OffsetRange], holes: Sequence[OffsetRange]) -> list[OffsetRange]:
+    """What of `ranges` lies in none of `holes`."""
+    left = [one for one in ranges if one.start < one.end]
+    for hole in holes:
+        left = [part for one in left for part in _apart(one, hole)]
+    return left
+
+
+def _apart(one: OffsetRange, hole: OffsetRange) -> list[OffsetRange]:
+    if not one.overlaps(hole):
+        return [one]
+    before = OffsetRange(one.start, max(one.start, min(one.end, hole.start)))
+    return [part for part in (before, one.starting_at(hole.end)) if not part.is_empty]

@@ -1,0 +1,115 @@
+"""One typed table, as Delta has it: looked at, made, and brought on in commits that carry its position."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from sinks.files import DataFile
+from sinks.kernel import KernelTable, Snapshot, StoredFile
+from sinks.tables import TableSpec, spark_schema
+from sinks.typed.columns import Column, columns_of, table_spec
+from sinks.typed.state import DOMAIN, TypedState
+from sinks.warehouse import absolute, ensure_table, names_in
+from sources.errors import ConfigurationError, ReplicaError
+
+FOLDER: Final = "tables"
+ANEW: Final = ".anew"
+
+
+@dataclass(frozen=True, slots=True)
+class TypedView:
+    """A version of a typed table: its columns, and where it stands."""
+
+    snapshot: Snapshot
+    columns: tuple[Column, ...]
+    state: TypedState | None
+
+
+class TypedTable:
+    """The typed table `name` of a warehouse. Driver only; one thread at a time. Raises ReplicaError."""
+
+    def __init__(self, spark: SparkSession, warehouse: str, name: str, *, anew: bool = False) -> None:
+        """One that is made `anew` is in a folder beside it, until it takes its place."""
+        self.name = name
+        self.path = f"{table_spec(name, ()).path(absolute(warehouse))}{ANEW if anew else ''}"
+        self._table = KernelTable(spark, self.path)
+
+    def look(self) -> TypedView | None:
+        """The newest version; None where there is no table."""
+        on = self._table.snapshot()
+        return None if on is None else self.view(on)
+
+    def view(self, on: Snapshot) -> TypedView:
+        try:
+            text = on.domain(DOMAIN)
+            state = None if text is None else TypedState.from_json(text)
+            return TypedView(on, columns_of(json.loads(on.schema_json())), state)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ReplicaError(
+                f"what the table {self.path} says of itself cannot be read",
+                found=error,
+                hint=f"logtwin tables rebuild {self.name} makes it anew from the log.",
+            ) from error
+
+    def make(self, columns: Sequence[Column]) -> TypedView:
+        """Create it, unless somebody has just done so. Raises ConfigurationError where another table is there."""
+        found = self.look()
+        if found is None:
+            ensure_table(self._table, table_spec(self.name, columns))
+            found = self.view(self._table.existing())
+        if found.state is None and found.columns != tuple(columns):
+            raise ConfigurationError(
+                f"the table {self.path} is not one that logtwin made",
+                expected="a typed table, or nothing",
+                found=f"a table without {DOMAIN}",
+                hint="Give the typed table another name, or move this one away.",
+            )
+        return found
+
+    def files(self, on: TypedView) -> list[StoredFile]:
+        """All that it has."""
+        logs = () if on.state is None else on.state.logs
+        found = {file.path: file for log_id in logs for file in self._table.files(on.snapshot, {"log_id": str(log_id)})}
+        return list(found.values())
+
+    def commit(
+        self,
+        on: TypedView,
+        to: TypedState,
+        *,
+        added: Sequence[DataFile] = (),
+        removed: Sequence[StoredFile] = (),
+        columns: Sequence[Column] | None = None,
+    ) -> None:
+        """Bring the table of `on` to `to`. Raises KernelConflict where somebody else has brought it on."""
+        schema = None if columns is None else spark_schema(table_spec(self.name, columns).schema)
+        self._table.replace(
+            on.snapshot,
+            removed,
+            [({}, file) for file in added],
+            domains={DOMAIN: to.as_json()},
+            over_appends=True,  # nobody else appends without this domain
+            schema=schema,
+        )
+        self._table.run_hooks()
+
+    @property
+    def kernel(self) -> KernelTable:
+        return self._table
+
+
+def typed_specs(spark: SparkSession, place: str) -> dict[str, TableSpec]:
+    """The typed tables that there are in the warehouse `place`, by name."""
+    found: dict[str, TableSpec] = {}
+    for name in sorted(names_in(spark, f"{place.rstrip('/')}/{FOLDER}")):
+        if name.endswith(ANEW):
+            continue
+        view = TypedTable(spark, place, name).look()
+        if view is not None and view.state is not None:
+            found[name] = table_spec(name, view.columns)
+    return found
