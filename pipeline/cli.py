@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from pipeline import cli_dister, cli_options, cli_report, cli_sql, cli_trust
+from pipeline import cli_dister, cli_options, cli_report, cli_sql, cli_tables, cli_trust
 from pipeline import config as configuration
 from pipeline.cli_options import AsJson, ConfigFile, RequiredConfig
 from pipeline.config import Config
@@ -39,6 +39,7 @@ app.add_typer(cli_trust.app)
 app.add_typer(cli_report.app)
 app.add_typer(cli_dister.app)
 app.add_typer(cli_sql.app)
+app.add_typer(cli_tables.app, name="tables")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

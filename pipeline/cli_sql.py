@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +9,7 @@ from typing import Annotated
 import typer
 
 from pipeline import config as configuration
-from pipeline.cli_options import AsJson, RequiredConfig
+from pipeline.cli_options import RequiredConfig
 from pipeline.console import err, out
 from pipeline.sql.output import Format, destination
 
@@ -34,7 +33,7 @@ def sql(
         str | None, typer.Option(metavar="TIME", help="one log as its master had it then: ISO 8601, UTC if not said")
     ] = None,
 ) -> None:
-    """Query the replica in Spark SQL: its tables, and views as messages and consumer_lag (logtwin tables).
+    """Query the replica in Spark SQL: its tables, and views as messages and consumer_lag (logtwin tables all).
 
     Without -e and -f it asks: help says how. Only results go to standard output.
 
@@ -61,25 +60,6 @@ def sql(
         return
     with destination(output) as sink:
         run_text(reader, text, form, sink, out.width if output is None and sys.stdout.isatty() else None)
-
-
-@app.command()
-def tables(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="a table or view; without it all")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """List the tables and views that a replica has, or the columns of one, with what each is.
-
-    Every replica has the same.
-    """
-    from pipeline.tables import column_lines, described, listed, relation_lines
-
-    found = listed() if name is None else [described(name)]
-    if as_json:
-        out.print_json(json.dumps({"tables": [one.as_json() for one in found]}))
-    else:
-        lines = relation_lines(found) if name is None else column_lines(found[0])
-        out.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
 
 
 def _statements(given: str | None, file: Path | None) -> str | None:

@@ -46,16 +46,22 @@ SLAVE_TIMEOUT_S = 30.0
 WINDOW = 8192
 """Producers wait for a commit, about a second: as many requests as come in that time are on their way."""
 
+ORDERS = {"name": "orders", "from": ["orders"], "mode": "upsert", "key": ["order_id"], "drop": ["note"]}
+"""The demo's typed table."""
+
 QUERIES = {
     "messages and bytes by topic": """
         SELECT topic, count(*) AS messages, sum(octet_length(body)) AS body_bytes,
                max(delivered_timestamp) AS newest
         FROM messages GROUP BY topic ORDER BY messages DESC, topic LIMIT 8""",
-    "revenue by order status, out of the JSON bodies": """
-        SELECT try_variant_get(json, '$.status', 'string') AS status, count(*) AS orders,
-               round(sum(try_variant_get(json, '$.amount', 'double')), 2) AS amount
-        FROM messages WHERE topic = 'orders' AND try_variant_get(json, '$.status', 'string') IS NOT NULL
-        GROUP BY status ORDER BY orders DESC, status""",
+    "revenue by order status, out of the typed table orders: one row an order, the newest": """
+        SELECT status, count(*) AS orders, round(sum(amount), 2) AS amount, count(channel) AS with_channel
+        FROM orders GROUP BY status ORDER BY orders DESC, status""",
+    "columns that came while it ran": """
+        SELECT column, type, change, offset FROM schema_changes WHERE table = 'orders' ORDER BY number DESC LIMIT 3""",
+    "bodies that are no order, kept apart": """
+        SELECT reason, count(*) AS messages, min(found) AS for_example
+        FROM unfit WHERE table = 'orders' GROUP BY reason ORDER BY messages DESC, reason""",
 }
 
 
@@ -71,7 +77,9 @@ def run_demo(settings: Config, console: Console, *, keep: bool) -> None:
     """Run it; ends by itself once everything sent is committed, with `keep` at Ctrl-C. Raises LogtwinError."""
     with _master_process(settings.embedded_master) as master:
         console.print(f"master: HA {master.ha}, remoting {master.remoting}, store {settings.embedded_master.store}")
-        config = demo_job(settings, logs=[{"id": LOG_ID, "master": master.ha, "remoting": master.remoting}])
+        config = demo_job(
+            settings, logs=[{"id": LOG_ID, "master": master.ha, "remoting": master.remoting}], tables=[ORDERS]
+        )
         console.print("starting Spark …")
         spark = session_for(config, "logtwin demo")
         warm_up(spark)
@@ -80,6 +88,8 @@ def run_demo(settings: Config, console: Console, *, keep: bool) -> None:
         workload = settings.workload.model_copy(update={"to": master.remoting, "window": WINDOW})
         _say_start(console, job.progress()[0], workload, keep)
         outcome = _replicate(job, config.logs[0], workload, keep)
+        if (error := job.tables.bring(lambda: True)) is not None:
+            raise error
         _summary(console, job.progress()[0], outcome)
         show_queries(console, spark, config.warehouse, QUERIES)
         show_proof(console, spark, config)

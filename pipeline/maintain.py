@@ -33,10 +33,13 @@ from sinks.tables import (
     LEDGER,
     LOG,
     QUARANTINE,
+    SCHEMA_CHANGES,
     TABLES,
+    UNFIT,
     TableSpec,
     metadata_table,
 )
+from sinks.typed.table import typed_specs
 from sinks.upkeep.compaction import Compactor, Sizes
 from sinks.upkeep.log_entries import LogFolder, expired
 from sinks.upkeep.retention import Keep, Retention
@@ -51,7 +54,7 @@ _log = logging.getLogger(__name__)
 
 SHORTEST_VACUUM_HOURS = 1.0
 _GB = 10**9
-_EXCHANGED = (INCIDENTS, KEY_VALUES)  # few files a log, exchanged as a whole
+_FEW = (INCIDENTS, KEY_VALUES, SCHEMA_CHANGES)  # files: exchanged as a whole, or seldom written
 _SHARED = (LOG, KAFKA_LOG, LEDGER)  # whose files may have rows of several logs
 _PARTITIONS = metadata_table(KAFKA_PARTITIONS)
 
@@ -103,12 +106,15 @@ class Maintenance:
         self._topics = held_topics(spark, config)
         self._partitions = [log_id for topic in self._topics for log_id, _ in topic.partitions()]
         self._dry_run = dry_run
+        self._typed: list[TableSpec] = []
         self._now = datetime.now(UTC)
 
     def run(self) -> Iterator[Step]:
         """Do one step after the other, each as it is asked for. Raises ReplicaError; what was done stays done."""
         there = names_in(self._spark, self._warehouse)
         tables = [spec for spec in TABLES if spec.name in there and self._is_table(spec)]
+        self._typed = typed_specs(self._spark, self._warehouse)
+        tables += self._typed
         if not self._dry_run:
             for spec in tables:  # before the first commit, which may bring a checkpoint and what that would bring
                 leave_log_to_maintain(KernelTable(self._spark, self._path(spec)))
@@ -119,7 +125,7 @@ class Maintenance:
 
     def _steps(self, tables: Sequence[TableSpec]) -> Iterator[Callable[[], Step]]:
         for spec in tables:
-            if spec not in _EXCHANGED:
+            if spec not in _FEW:
                 yield from self._merges(spec)
         for spec, logs in ((LOG, self._logs), (KAFKA_LOG, self._partitions)):
             if spec in tables and LEDGER in tables:
@@ -131,7 +137,7 @@ class Maintenance:
 
     def _merges(self, spec: TableSpec) -> Iterator[Callable[[], Step]]:
         yield from (partial(self._merge, spec, log_id) for log_id in self._logs_in(spec))
-        sharing = self._logs_in(spec) if spec in _SHARED else ()
+        sharing = self._logs_in(spec) if spec in _SHARED or spec in self._typed else ()
         if len(sharing) > 1:
             yield partial(self._merge, spec, None, sharing)
 
@@ -140,7 +146,7 @@ class Maintenance:
             return [topic.log_id for topic in self._topics]
         if spec in (KAFKA_LOG, KAFKA_REMOVED):
             return self._partitions
-        return [*self._logs, *self._partitions] if spec in (LEDGER, QUARANTINE) else self._logs
+        return [*self._logs, *self._partitions] if spec in (LEDGER, QUARANTINE, UNFIT, *self._typed) else self._logs
 
     def _merge(self, spec: TableSpec, log_id: LogId | None, sharing: Sequence[LogId] = ()) -> Step:
         sizes = Sizes(target_bytes=self._settings.target_file_bytes, min_files=self._settings.min_files)

@@ -1,4 +1,4 @@
-"""What ``logtwin tables`` says: the tables and views of a replica, their columns, and what each is.
+"""What ``logtwin tables all`` and ``show`` say: the tables and views of a replica, their columns, and what each is.
 
 Every replica has the same ones. Of a table all is written down; the types of a view's columns are what Spark makes of
 its query, which needs no rows and no replica.
@@ -54,7 +54,7 @@ def described(name: str) -> Relation:
     found = relations.get(name)
     if found is None:
         near = get_close_matches(name, relations, n=2)
-        hint = f"Did you mean {' or '.join(near)}?" if near else "logtwin tables names all."
+        hint = f"Did you mean {' or '.join(near)}?" if near else "logtwin tables all names all."
         raise QueryError(f"there is no table or view {name}", hint=hint)
     columns = _view_columns(name) if found.kind == "view" else _table_columns(name)
     return replace(found, columns=columns)

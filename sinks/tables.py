@@ -146,12 +146,13 @@ class TableSpec:
     # Where rows are only ever added a reader may stream the table, and no UPDATE or DELETE slips in; OPTIMIZE works.
     append_only: bool = True
     stored_at: str = ""  # of a table of records: the column that says when the master stored one
+    folder: str = ""  # in the warehouse; by default its name
     growing: tuple[str, ...] = ()  # columns that files may lack which are older than they
     # Columns that are written with a dictionary, where `sinks.files.DICTIONARY_COLUMNS` does not name them.
     dictionaries: tuple[str, ...] | None = None
 
     def path(self, warehouse: str) -> str:
-        return f"{warehouse.rstrip('/')}/{self.name}"
+        return f"{warehouse.rstrip('/')}/{self.folder or self.name}"
 
     @property
     def properties(self) -> dict[str, str]:

@@ -34,6 +34,8 @@ from sinks.tables import LOG_ID, TableSpec
 from sources.errors import ConfigurationError
 from sources.master import TIMESTAMP
 
+FOLDER: Final = "tables"
+"""In the warehouse: a folder in it for each."""
 FIELD_KEY: Final = "logtwin.field"
 KIND_KEY: Final = "logtwin.kind"
 MASK_KEY: Final = "logtwin.mask"
@@ -105,11 +107,12 @@ def table_spec(table: str, columns: Sequence[Column]) -> TableSpec:
     """The table of that name, in its folder of the warehouse."""
     statistics = [one.name for one in columns if one.kind in _SKIPPED_BY]
     return TableSpec(
-        f"tables/{table}",
+        table,
         f"the typed table {table}",
         pa.schema([*PLACE, *map(_arrow_field, columns), REST]),
         statistics=("log_id", "offset", "stored_at", *statistics[:_MOST_STATISTICS]),
         append_only=False,
+        folder=f"{FOLDER}/{table}",
         growing=tuple(one.name for one in columns),
         dictionaries=("log_id", *(one.name for one in columns if one.kind in _WITH_DICTIONARY)),
     )

@@ -250,7 +250,7 @@ class TypedFollower:
     def _parsed(
         self, view: TypedView, ways: Mapping[LogId, Way]
     ) -> tuple[tuple[Column, ...], tuple[Change, ...], Report, _Rewritten | None]:
-        """The messages as rows, in the columns that they need, and what of the table had to be written anew for that."""
+        """The messages as rows, in the columns that they need, and what of the table is written anew for that."""
         columns, changes = view.columns, list[Change]()
         unwidened: tuple[str, ...] = ()
         rewritten: _Rewritten | None = None

@@ -1,8 +1,8 @@
 """Bodies that are JSON objects -> columns. Pure: bytes in, Arrow arrays out.
 
 A body is taken apart once, into the text of each of its fields; the texts of a column are then read together, as one
-JSON list. Where one of them does not fit, each is looked at by itself. So nothing is read twice in the usual case, and a
-field that has no column keeps the very text that it had.
+JSON list. Where one of them does not fit, each is looked at by itself. So nothing is read twice in the usual case, and
+a field that has no column keeps the very text that it had.
 
 JSON is RFC 8259, which has neither NaN nor comments; a body is UTF-8 without a mark at its beginning. Of a name that an
 object has twice the last one counts, as in Python. A string with half of a surrogate pair is no text, so no JSON here.

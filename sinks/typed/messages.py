@@ -58,10 +58,11 @@ class Messages:
         )
         epoch = " ".join(f"WHEN {literal(str(log_id))} THEN {epochs[log_id]}" for log_id in ranges)
         name = _VIEWS[self._wanted.source.name][-1]
-        statement = (  # what is not a literal is the operator's own SQL, in the configuration
-            f"SELECT log_id, offset, batch_index, stored_at, CAST(CASE log_id {epoch} END AS INT) AS epoch, body "
-            f"FROM (SELECT {_COLUMNS[self._wanted.source.name]} FROM {name} WHERE ({places}) AND {self._condition})"  # noqa: S608
-        )
+        source = f"SELECT {_COLUMNS[self._wanted.source.name]} FROM {name}"  # noqa: S608 - names of our own
+        where = f"({places}) AND {self._condition}"
+        epochs_of = f"CAST(CASE log_id {epoch} END AS INT) AS epoch"
+        columns = "log_id, offset, batch_index, stored_at"
+        statement = f"SELECT {columns}, {epochs_of}, body FROM ({source} WHERE {where})"  # noqa: S608 - the operator's
         try:
             return self._session.sql(statement)
         except (PySparkException, Py4JError) as error:

@@ -193,6 +193,26 @@ class Parsing:
 _SHOWN: Final = 80
 
 
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """A task function, picklable, that only looks: which fields messages have, and how many are no objects."""
+
+    format: str = "json"
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        told, unfit = _Told(), 0
+        for batch in batches:
+            messages = in_columns(batch, MESSAGES)
+            objects, numbers, misfits = taken_apart(messages["body"].to_pylist(), READERS[self.format])
+            places = _Places(messages)
+            for row, name, raw in each_left(objects):
+                told.see(name, raw, places[numbers[row]])
+            told.messages += messages.num_rows
+            unfit += len(misfits)
+        report = Report(told.messages, told.messages - unfit, seen=told.seen)
+        yield pa.record_batch([pa.array([pickle.dumps(report)])], schema=_REPORT)
+
+
 @dataclass(slots=True)
 class _Told:
     """A report in the making."""

@@ -12,12 +12,11 @@ from pyspark.sql import SparkSession
 from sinks.files import DataFile
 from sinks.kernel import KernelTable, Snapshot, StoredFile
 from sinks.tables import TableSpec, spark_schema
-from sinks.typed.columns import Column, columns_of, table_spec
+from sinks.typed.columns import FOLDER, Column, columns_of, table_spec
 from sinks.typed.state import DOMAIN, TypedState
 from sinks.warehouse import absolute, ensure_table, names_in
 from sources.errors import ConfigurationError, ReplicaError
 
-FOLDER: Final = "tables"
 ANEW: Final = ".anew"
 
 
@@ -103,13 +102,12 @@ class TypedTable:
         return self._table
 
 
-def typed_specs(spark: SparkSession, place: str) -> dict[str, TableSpec]:
-    """The typed tables that there are in the warehouse `place`, by name."""
-    found: dict[str, TableSpec] = {}
-    for name in sorted(names_in(spark, f"{place.rstrip('/')}/{FOLDER}")):
-        if name.endswith(ANEW):
-            continue
-        view = TypedTable(spark, place, name).look()
-        if view is not None and view.state is not None:
-            found[name] = table_spec(name, view.columns)
-    return found
+def typed_names(spark: SparkSession, place: str) -> list[str]:
+    """Of the typed tables that there are in the warehouse `place`."""
+    return sorted(name for name in names_in(spark, f"{place.rstrip('/')}/{FOLDER}") if not name.endswith(ANEW))
+
+
+def typed_specs(spark: SparkSession, place: str) -> list[TableSpec]:
+    """The typed tables that there are, with the columns that they have now."""
+    views = {name: TypedTable(spark, place, name).look() for name in typed_names(spark, place)}
+    return [table_spec(name, view.columns) for name, view in views.items() if view is not None]

@@ -24,6 +24,7 @@ from sinks.tables import (
     TableSpec,
     spark_schema,
 )
+from sinks.typed.table import typed_specs
 from sinks.views.catalog import Catalog
 from sinks.views.definition import VIEWS, view
 from sinks.views.empty import empty_table
@@ -42,7 +43,8 @@ def register(spark: SparkSession, warehouse: str, schema: str | None = None) -> 
         register(spark, "s3a://lake/logtwin")
         spark.sql("SELECT * FROM messages WHERE array_contains(keys, 'order-4711')").show()
 
-    They are temporary views of the session. With `schema`, ``schema`` or ``catalog.schema``, they are external tables
+    Typed tables are among them. They are temporary views of the session. With `schema`, ``schema`` or
+    ``catalog.schema``, they are external tables
     and views of that schema, which is made if need be, in the session's catalog, where others find them too; the
     session has no temporary views of it then. A query sees each table's last commit. A table that is made later than
     this shows its rows after the next call; what this made before is made anew.
@@ -52,10 +54,13 @@ def register(spark: SparkSession, warehouse: str, schema: str | None = None) -> 
     place = absolute(warehouse)
     existing = newest_versions(spark, place)
     if schema is not None:
-        Catalog(spark, schema, place).register(TABLES, existing)
+        typed = typed_specs(spark, place)
+        Catalog(spark, schema, place).register([*TABLES, *typed], {*existing, *(spec.name for spec in typed)})
         return
     for spec, frame in frames(spark, place, existing):
         frame.createOrReplaceTempView(spec.name)
+    for spec in typed_specs(spark, place):
+        spark.read.format("delta").load(spec.path(place)).createOrReplaceTempView(spec.name)
     register_views(spark)
 
 

@@ -42,6 +42,9 @@ _STATUSES: Final = ("created", "paid", "packed", "shipped", "delivered", "return
 _OUTCOMES: Final = ("accepted", "accepted", "accepted", "declined", "refunded")
 _CURRENCIES: Final = ("EUR", "CZK", "CNY", "USD", "SEK")
 _METHODS: Final = ("card", "transfer", "wallet", "cash")
+_CHANNELS: Final = ("web", "app", "shop")
+_CHANNEL_SINCE: Final = 20_000
+"""From this message on an order says where it came from: as producers do one day, without a word to anybody."""
 _EVENTS: Final = ("login", "search", "view", "basket", "checkout", "logout")
 _AGENTS: Final = ("Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", "shop-app/7.2 (Android 16)")
 _REGIONS: Final = ("eu-central", "eu-north", "ap-east", "us-west")
@@ -72,6 +75,7 @@ class Shop:
         self._seed = seed
         self._mix = mix
         self._number = 0
+        self._order_id = ""
         self._notes = "; ".join(chance.choice(_PHRASES) for _ in range(20_000))
         self._topics: tuple[tuple[str, Callable[[], Fields]], ...] = (  # and what their bodies are made of
             ("orders", self._order),
@@ -126,8 +130,12 @@ class Shop:
             {"product": self._pick(_PRODUCTS), "quantity": 1 + self._below(5), "price": self._below(20_000) / 100}
             for _ in range(1 + self._below(4))
         ]
+        # Each third one is news of the order before.
+        if not self._order_id or self._number % 3:
+            self._order_id = f"O-{self._number:09d}"
+        channel = {"channel": _CHANNELS[self._number % 3]} if self._number >= _CHANNEL_SINCE else {}
         return {
-            "order_id": f"O-{self._number:09d}",
+            "order_id": self._order_id,
             "customer_id": f"C-{self._below(5000):05d}",
             "customer": self._pick(_CUSTOMERS),
             "status": self._pick(_STATUSES),
@@ -136,6 +144,7 @@ class Shop:
             "ordered_at": self._now(),
             "items": items,
             "note": self._note(300 + self._below(600)),
+            **channel,
         }
 
     def _payment(self) -> Fields:

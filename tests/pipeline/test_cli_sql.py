@@ -161,29 +161,29 @@ def test_who_stops_reading_gets_no_complaint(job: Path) -> None:
 
 
 def test_tables_lists_what_there_is(said: Said) -> None:
-    code, out, _ = said("tables")
+    code, out, _ = said("tables", "all")
     assert code == 0
     lines = {line.split()[0]: line for line in out.splitlines()}
     for name, comment in [*((name, view(name).comment) for name in VIEWS), *((t.name, t.comment) for t in TABLES)]:
         assert lines[name].split(maxsplit=1)[1] == comment
-    listed = json.loads(said("tables", "--json")[1])["tables"]
+    listed = json.loads(said("tables", "all", "--json")[1])["tables"]
     assert [one["name"] for one in listed] == [*VIEWS, *(spec.name for spec in TABLES)]
     assert {one["columns"] for one in listed} == {None}
 
 
 def test_tables_describes_one(said: Said) -> None:
-    (ledger,) = json.loads(said("tables", "ledger", "--json")[1])["tables"]
+    (ledger,) = json.loads(said("tables", "show", "ledger", "--json")[1])["tables"]
     assert (ledger["kind"], ledger["columns"][2]["name"], ledger["columns"][2]["type"]) == ("table", "start", "bigint")
-    (messages,) = json.loads(said("tables", "messages", "--json")[1])["tables"]
+    (messages,) = json.loads(said("tables", "show", "messages", "--json")[1])["tables"]
     assert {one["name"]: one["comment"] for one in messages["columns"]} == view("messages").columns
     types = {one["name"]: one["type"] for one in messages["columns"]}
     assert (types["offset"], types["body"], types["json"]) == ("bigint", "binary", "variant")
-    code, out, _ = said("tables", "ledger")
+    code, out, _ = said("tables", "show", "ledger")
     assert code == 0
     assert out.splitlines()[0] == f"ledger: {LEDGER.comment}"
     assert out.splitlines()[1].split()[:2] == ["log_id", "string"]
 
 
 def test_tables_knows_what_was_meant(said: Said) -> None:
-    code, _, err = said("tables", "mesages")
+    code, _, err = said("tables", "show", "mesages")
     assert (code, "Did you mean messages" in err) == (2, True)

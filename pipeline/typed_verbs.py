@@ -1,0 +1,283 @@
+"""What ``logtwin tables`` says of typed tables, and proves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+
+from pipeline.config import Config
+from pipeline.display import number
+from pipeline.typed_tables_config import TypedTableConfig
+from sinks.kernel import KernelTable
+from sinks.owned import state_texts
+from sinks.position import Held, LogTable
+from sinks.spark_jobs import JobFacts, job_failure
+from sinks.tables import UNFIT
+from sinks.typed.columns import Column, column_name, with_found
+from sinks.typed.definition import Definition
+from sinks.typed.messages import Messages
+from sinks.typed.parsing import REPORT_DDL, Looking, Report, reports
+from sinks.typed.state import Followed, TypedState, without
+from sinks.typed.table import TypedTable, TypedView
+from sinks.warehouse import absolute
+from sources.errors import ConfigurationError
+from sources.offsets import LogId, Offset, OffsetRange
+
+_LOOKED_AT: Final = 16 << 20
+"""Of each log so many of its newest offsets: 16 MiB of RocketMQ's."""
+_KAFKA: Final = "kafka/"
+
+
+def one_of(config: Config, name: str) -> Definition:
+    """The definition of that typed table. Raises ConfigurationError."""
+    found = {one.name: one for one in config.tables}
+    if name not in found:
+        listed = ", ".join(found) or "none"
+        raise ConfigurationError(
+            f"there is no typed table {name!r}", expected=f"one of [[tables]]: {listed}", found=name
+        )
+    return found[name].definition()
+
+
+@dataclass(frozen=True, slots=True)
+class LogPlace:
+    """How far a typed table has come in one log. `behind` is in the log's own unit."""
+
+    log: str
+    position: int
+    log_position: int
+
+    @property
+    def behind(self) -> int:
+        return max(0, self.log_position - self.position)
+
+
+@dataclass(frozen=True, slots=True)
+class TypedStatus:
+    """A typed table; docs/json.md documents every key. `rows` and `unfit` are None where there is no table yet."""
+
+    name: str
+    source: tuple[str, ...]
+    mode: str
+    rows: int | None
+    unfit: int | None
+    columns: tuple[Column, ...]
+    logs: tuple[LogPlace, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "from": list(self.source),
+            "mode": self.mode,
+            "rows": self.rows,
+            "unfit": self.unfit,
+            "columns": [{"name": one.name, "field": one.field, "type": one.kind} for one in self.columns],
+            "logs": [{**asdict(one), "behind": one.behind} for one in self.logs],
+        }
+
+
+def typed_statuses(spark: SparkSession, config: Config) -> list[TypedStatus]:
+    """Of every typed table of the configuration. Raises ReplicaError."""
+    return [_status(spark, config, one) for one in config.tables]
+
+
+def _status(spark: SparkSession, config: Config, one: TypedTableConfig) -> TypedStatus:
+    wanted = one.definition()
+    table = TypedTable(spark, config.warehouse, one.name)
+    view = table.look()
+    held = _held(spark, config.warehouse, wanted)
+    logs = _places(view, held)
+    if view is None or view.state is None:
+        return TypedStatus(one.name, one.from_, one.mode, None, None, wanted.declared(), logs)
+    rows = sum(file.statistics()["numRecords"] for file in table.files(view))
+    unfit = _unfit(spark, config.warehouse, one.name, view.state)
+    return TypedStatus(one.name, one.from_, one.mode, rows, unfit, view.columns, logs)
+
+
+def _places(view: TypedView | None, held: Mapping[LogId, Held]) -> tuple[LogPlace, ...]:
+    followed = {} if view is None or view.state is None else view.state.logs
+    return tuple(
+        LogPlace(str(log_id), _offset(followed.get(log_id)), _end(one)) for log_id, one in sorted(held.items())
+    )
+
+
+def _offset(one: Followed | None) -> int:
+    return 0 if one is None else one.offset
+
+
+def _end(held: Held) -> Offset:
+    return Offset(0) if held.state is None or held.state.offset is None else held.state.offset
+
+
+def _held(spark: SparkSession, warehouse: str, wanted: Definition) -> dict[LogId, Held]:
+    """Each log that the table follows, as it stands."""
+    path = wanted.source.path(absolute(warehouse))
+    on = KernelTable(spark, path).snapshot()
+    if on is None:
+        return {}
+    logs = [log_id for log_id in state_texts(on.domains()) if wanted.follows(log_id)]
+    return {log_id: LogTable(spark, path, log_id).held_in(on) for log_id in logs}
+
+
+def _unfit_rows(spark: SparkSession, warehouse: str, name: str, state: TypedState) -> DataFrame | None:
+    """The dead letters of the table as it is; None without the table of them."""
+    path = UNFIT.path(absolute(warehouse))
+    if KernelTable(spark, path).snapshot() is None:
+        return None
+    mine = (sql.col("table") == name) & (sql.col("generation") == state.generation)
+    return spark.read.format("delta").load(path).where(mine)
+
+
+def _unfit(spark: SparkSession, warehouse: str, name: str, state: TypedState) -> int:
+    rows = _unfit_rows(spark, warehouse, name, state)
+    return 0 if rows is None else rows.count()
+
+
+def status_lines(found: Sequence[TypedStatus]) -> Iterator[str]:
+    """For a person."""
+    if not found:
+        yield "no [[tables]] in the configuration; logtwin tables add --from TOPIC writes one"
+    for one in found:
+        yield f"{one.name}: {one.mode}, from {', '.join(one.source)}"
+        if one.rows is None:
+            yield "  not made yet: logtwin replicate makes it"
+            continue
+        yield f"  {number(one.rows)} rows, {len(one.columns)} columns, {number(one.unfit or 0)} unfit"
+        for place in one.logs:
+            state = "up to date" if not place.behind else f"{number(place.behind)} behind {number(place.log_position)}"
+            yield f"  {place.log}: at {number(place.position)}, {state}"
+
+
+def proposed(spark: SparkSession | None, config: Config, source: Sequence[str], name: str | None) -> str:
+    """The ``[[tables]]`` of a typed table, as TOML; with a session its columns as the newest messages have them."""
+    chosen = name or _name_of(source[0])
+    plain = {"name": chosen, "from": list(source)}
+    definition = TypedTableConfig.model_validate(plain).definition()
+    lines = ["[[tables]]", f"name = {_toml(chosen)}", f"from = [{', '.join(map(_toml, source))}]"]
+    if spark is None:
+        return "\n".join([*lines, 'schema = "infer"'])
+    report = _looked(spark, config, definition)
+    columns, _ = with_found((), report.seen.values(), renamed={}, masks={}, most=definition.max_columns)
+    left_out = sorted({*report.seen} - {one.field for one in columns})
+    lines.append(
+        f"# of the newest {report.messages:,} messages, {report.messages - report.rows:,} of which are no JSON objects"
+    )
+    if left_out:
+        lines.append(f"# without a column, in _rest: {', '.join(map(_toml, left_out))}")
+    lines += ["[tables.schema]", *(f"{_toml(one.field)} = {_toml(one.kind)}" for one in columns)]
+    renamed = [one for one in columns if column_name(one.field, {}) != one.field]
+    lines += [f"# {one.field} is called {one.name}" for one in renamed]
+    return "\n".join(lines)
+
+
+def _name_of(topic: str) -> str:
+    name = "".join(letter if letter.isalnum() else "_" for letter in topic.rpartition("/")[2].lower()).strip("_")
+    return name if name[:1].isalpha() else f"t_{name}"
+
+
+def _toml(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _looked(spark: SparkSession, config: Config, wanted: Definition) -> Report:
+    held = {log_id: one for log_id, one in _held(spark, config.warehouse, wanted).items() if _end(one)}
+    if not held:
+        raise ConfigurationError(
+            f"there are no messages to look at in {absolute(config.warehouse)}",
+            expected=f"a replica with {', '.join(wanted.topics or wanted.kafka_topics)}",
+            found="none",
+            hint="Replicate first, or leave out --infer.",
+        )
+    newest = {log_id: [OffsetRange(Offset(max(0, _end(one) - _LOOKED_AT)), _end(one))] for log_id, one in held.items()}
+    frame = Messages(spark, config.warehouse, wanted).read(newest, {log_id: one.epoch for log_id, one in held.items()})
+    looking = Looking(wanted.format)
+    return reports(_collected(frame.mapInArrow(lambda batches: looking(batches), REPORT_DDL), wanted.name))
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How many messages the log has for a typed table, and what became of them; docs/json.md documents every key."""
+
+    name: str
+    messages: int
+    rows: int
+    unfit: int
+    repeated: int
+    is_by_key: bool
+
+    @property
+    def is_equal(self) -> bool:
+        """With a key there is one row for each; without one, each message is a row or unfit."""
+        return not self.repeated and (self.is_by_key or self.messages == self.rows + self.unfit)
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "is_equal": self.is_equal}
+
+
+def checked(spark: SparkSession, config: Config, name: str | None) -> list[Verdict]:
+    """Of one typed table, or of all that are made. Raises ConfigurationError, ReplicaError."""
+    wanted = [one_of(config, name)] if name is not None else [one.definition() for one in config.tables]
+    found = ((one, TypedTable(spark, config.warehouse, one.name)) for one in wanted)
+    return [
+        _verdict(spark, config, one, table, view.state)
+        for one, table in found
+        if (view := table.look()) is not None and view.state is not None
+    ]
+
+
+def _verdict(spark: SparkSession, config: Config, wanted: Definition, table: TypedTable, state: TypedState) -> Verdict:
+    ranges = {
+        log_id: without([OffsetRange(Offset(0), one.offset)], one.holes)
+        for log_id, one in state.logs.items()
+        if one.offset
+    }
+    ranges = {log_id: parts for log_id, parts in ranges.items() if parts}
+    messages = 0
+    if ranges:
+        frame = Messages(spark, config.warehouse, wanted).read(ranges, dict.fromkeys(ranges, 0))
+        messages = _count(frame, wanted.name)
+    rows = spark.read.format("delta").load(table.path)
+    key = wanted.key or ("log_id", "offset", "batch_index")
+    count = _count(rows, wanted.name)
+    whole = _unfit_rows(spark, config.warehouse, wanted.name, state)
+    unfit = 0 if whole is None else _count(whole.where("column IS NULL"), wanted.name)
+    repeated = count - _count(rows.select(*key).distinct(), wanted.name)
+    return Verdict(wanted.name, messages, count, unfit, repeated, wanted.is_upsert)
+
+
+def verdict_lines(found: Sequence[Verdict]) -> Iterator[str]:
+    """For a person."""
+    if not found:
+        yield "no typed table is made yet"
+    for one in found:
+        what = f"{number(one.messages)} messages: {number(one.rows)} rows, {number(one.unfit)} unfit"
+        repeated = f", {number(one.repeated)} repeated" if one.repeated else ""
+        yield f"{one.name}: {'equal' if one.is_equal else 'NOT EQUAL'}, {what}{repeated}"
+
+
+def rebuilt_line(name: str, state: TypedState | None) -> str:
+    if state is None:
+        return f"{name}: there is nothing to make anew; logtwin replicate makes it"
+    places = ", ".join(f"{log_id} at {number(one.offset)}" for log_id, one in sorted(state.logs.items()))
+    return f"{name}: made anew, generation {state.generation}; {places}"
+
+
+def _count(frame: DataFrame, name: str) -> int:
+    return int(_collected(frame.selectExpr("count(*) AS count"), name)[0]["count"])
+
+
+def _collected(frame: DataFrame, name: str) -> list[Any]:
+    facts = JobFacts(
+        problem=f"the Spark job that looks at the typed table {name} failed", log=None, hint="Nothing was changed."
+    )
+    try:
+        return frame.collect()
+    except (PySparkException, Py4JError) as error:
+        raise job_failure(error, facts) from error
