@@ -85,7 +85,7 @@ class Column:
 
     @property
     def type(self) -> pa.DataType:
-        return arrow_type(self.kind)
+        return arrow_type("string" if self.mask is not None else self.kind)
 
 
 def arrow_type(kind: str) -> pa.DataType:

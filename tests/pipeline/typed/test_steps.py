@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import deltalake
+import duckdb
+import polars
 import pytest
 from pyspark.sql import SparkSession
 
+from sinks.typed.dead_letters import DeadLetters
+from sinks.typed.rebuild import drop, rebuild
+from sinks.typed.schema_changes import SchemaChanges
+from sinks.typed.table import TypedTable
 from sources.datasource import register
-from tests.pipeline.typed.world import World, bring, fields, world_of
+from sources.errors import ConfigurationError, UnfitMessage
+from tests.pipeline.typed.world import World, bring, definition, fields, world_of
 
 pytestmark = pytest.mark.spark
 
@@ -69,3 +79,131 @@ def test_many_steps_give_what_one_does(world: World) -> None:
     bring(other)
     assert fields(world.rows()) == fields(world.rows("at_once"))
     assert bring(world.follower()) == 0
+
+
+def test_a_step_that_is_killed_anywhere_is_done_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before its dead letters, between them and its rows, and after its rows; the log goes on meanwhile."""
+    sent = 0
+    for at in ("bring", "commit", "changes"):
+        world.send({"id": sent, f"came_{at}": 1}, b"broken", {"id": "text"} if sent else {"id": 7})
+        sent += 3
+        world.replicate()
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            kill(patched, at)
+            bring(world.follower())
+        world.send({"id": sent}, b"broken, too")
+        sent += 2
+        world.replicate()
+        bring(world.follower())
+    rows, unfit = world.rows(), world.unfit()
+    whole = [row["offset"] for row in unfit if row["column"] is None]
+    assert len(rows) + len(whole) == sent
+    assert len({row["offset"] for row in rows} | set(whole)) == sent
+    assert [row["found"] for row in unfit if row["column"] == "id"] == ['"text"', '"text"']
+    assert [change[0] for change in world.changes()] == ["id", "came_bring", "came_commit", "came_changes"]
+
+
+def kill(patched: pytest.MonkeyPatch, at: str) -> None:
+    """The next call of that part of a step ends the process, as far as a test can."""
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    kind = {"bring": DeadLetters, "commit": TypedTable, "changes": SchemaChanges}[at]
+    patched.setattr(kind, "commit" if at == "commit" else "bring", killed)
+
+
+def test_of_two_that_follow_at_once_each_message_is_taken_by_one(world: World) -> None:
+    one, other = world.follower(), world.follower()
+    for number in range(3):
+        world.send({"id": number}, b"broken")
+        world.replicate()
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(bring, (one, other)))
+    assert [row["id"] for row in world.rows()] == [0, 1, 2]
+    assert len(world.unfit()) == 3
+
+
+def test_one_row_a_key_the_newest_by_offset(world: World) -> None:
+    how = {"key": ("id",), "name": "by_key"}
+    expected: dict[str, dict[str, object]] = {}
+    chance = random.Random(5)
+    follower = world.follower(**how)
+    for _ in range(3):
+        for _ in range(30):
+            row = {"id": f"k{chance.randrange(12)}", "n": chance.randrange(100)}
+            expected[str(row["id"])] = row
+            world.send(row)
+        world.send({"n": 1}, {"id": None, "n": 2})
+        world.replicate()
+        bring(follower)
+    found = fields(world.rows("by_key"))
+    assert sorted(found, key=lambda row: row["id"]) == sorted(expected.values(), key=lambda row: str(row["id"]))
+    assert {(row["column"], row["reason"]) for row in world.unfit()} == {(None, "no_key")}
+    assert len(world.unfit()) == 6
+
+
+def test_a_table_made_anew_is_what_was_streamed_and_takes_another_definition(world: World) -> None:
+    follower = world.follower()
+    for number in range(3):
+        world.send({"id": number, f"only_{number}": number}, {"id": "text"}, b"broken")
+        world.replicate()
+        bring(follower)
+    before, unfit = world.rows(), world.unfit()
+    state = rebuild(world.spark, str(world.lake), definition())
+    assert state is not None
+    assert world.rows() == before
+    assert [{**row, "generation": 1} for row in world.unfit()] == unfit
+    assert {row["generation"] for row in world.unfit()} == {2}
+    assert bring(follower) == 0
+    other = {"schema": {"id": "string"}, "renamed": {"id": "order_id"}, "dropped": ("only_0",)}
+    with pytest.raises(ConfigurationError, match="logtwin tables rebuild orders"):
+        bring(world.follower(**other))
+    rebuild(world.spark, str(world.lake), definition(**other))
+    assert fields(world.rows()) == [
+        {},
+        {"order_id": "text"},
+        {"_rest": '{"only_1":1}'},
+        {"order_id": "text"},
+        {"_rest": '{"only_2":2}'},
+        {"order_id": "text"},
+    ]
+    assert not list((world.lake / "tables").glob("*.anew"))
+    assert drop(world.spark, str(world.lake), "orders")
+    assert not (world.lake / "tables" / "orders").exists()
+    assert world.unfit() == []
+
+
+def test_where_it_is_told_to_stop_it_stops_there_and_names_it(world: World) -> None:
+    world.send({"id": 1}, b"broken")
+    with pytest.raises(UnfitMessage, match="not_json") as caught:
+        world.follow(stops_at_unfit=True)
+    assert (caught.value.log, caught.value.exit_code) == ("rocketmq/test", 4)
+    assert world.rows() == []
+
+
+def test_a_condition_tags_and_text(world: World) -> None:
+    for tag in ("a", "b", "c"):
+        world.send({"id": tag}, properties={"TAGS": tag})
+    world.send(b"plain \xff", "plain", topic="notes")
+    world.follow(name="tagged", tags=("a", "b"), where="tags <> 'b'")
+    world.follow(name="notes", topics=("notes",), format="text")
+    assert fields(world.rows("tagged")) == [{"id": "a"}]
+    assert fields(world.rows("notes")) == [{"text": '"plain"'}]
+    assert [row["reason"] for row in world.unfit()] == ["not_utf8"]
+    with pytest.raises(ConfigurationError, match="where"):
+        world.follow(name="wrong", where="no_such_column > 1")
+
+
+def test_other_engines_read_it(world: World) -> None:
+    """No feature of Delta that one of them lacks, also after columns came and changed."""
+    world.send({"id": 1, "amount": 1, "day": "2026-11-25"})
+    world.follow()
+    world.send({"id": 2, "amount": 1.5, "new": [1]})
+    world.follow()
+    path = str(world.lake / "tables" / "orders")
+    expected = [(1, 1.0, None), (2, 1.5, "[1]")]
+    table = deltalake.DeltaTable(path).to_pyarrow_table().sort_by("offset")
+    assert [(row["id"], row["amount"], row["new"]) for row in table.to_pylist()] == expected
+    assert polars.scan_delta(path).sort("offset").select("id", "amount", "new").collect().rows() == expected
+    assert duckdb.sql('SELECT id, amount, new FROM table ORDER BY "offset"').fetchall() == expected

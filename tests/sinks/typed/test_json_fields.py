@@ -1,0 +1,220 @@
+"""JSON bodies as columns, against Python's own reader of JSON, and a table of what does not fit."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sinks.typed.columns import Column
+from sinks.typed.json_fields import (
+    NoObject,
+    column_values,
+    fields_of,
+    kind_of,
+    rest_of,
+    taken_apart,
+    texts_of,
+)
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(1 << 80), 1 << 80)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=8,
+)  # fmt: skip
+
+
+def values_of(kind: str, *given: object, mask: str | None = None) -> tuple[list[Any], list[int]]:
+    """What a column makes of values in Python's JSON, and the rows that do not fit."""
+    raws = [msgspec.Raw(one if isinstance(one, bytes) else json.dumps(one).encode()) for one in given]
+    found, misfits = column_values(Column("c", "c", kind, mask), raws)
+    assert len(found) == len(given)
+    return found.to_pylist(), [one.row for one in misfits]
+
+
+@given(st.lists(st.dictionaries(TEXTS, VALUES, max_size=5), max_size=5), st.sampled_from([None, 0, 2]))
+def test_fields_are_what_python_reads(objects: list[dict[str, Any]], indent: int | None) -> None:
+    bodies = [json.dumps(one, ensure_ascii=False, indent=indent).encode() for one in objects]
+    found, rows, misfits = taken_apart(bodies)
+    assert rows == list(range(len(bodies)))
+    assert not misfits
+    assert [{name: json.loads(bytes(raw)) for name, raw in one.items()} for one in found] == objects
+
+
+@given(st.dictionaries(TEXTS, VALUES, max_size=5))
+def test_the_rest_is_the_rest(fields: dict[str, Any]) -> None:
+    text = rest_of(fields_of(json.dumps(fields).encode()))
+    said = {name: value for name, value in fields.items() if value is not None}
+    assert (json.loads(text) if text is not None else {}) == said
+
+
+@given(st.lists(VALUES, max_size=10), st.sampled_from(["boolean", "int", "bigint", "double", "string"]))
+def test_a_value_fits_as_python_types_have_it_or_is_a_misfit(given: list[Any], kind: str) -> None:
+    found, misfits = values_of(kind, *given)
+    for row, (value, made) in enumerate(zip(given, found, strict=True)):
+        expected = value if _fits(kind, value) else None
+        assert made == expected, kind
+        assert type(made) is (float if kind == "double" and expected is not None else type(expected))
+        assert (row in misfits) == (value is not None and expected is None)
+
+
+def _fits(kind: str, value: Any) -> bool:
+    match kind:
+        case "boolean":
+            return isinstance(value, bool)
+        case "int" | "bigint":
+            bits = 31 if kind == "int" else 63
+            return type(value) is int and -(1 << bits) <= value < 1 << bits
+        case "double":
+            # an integer that a double cannot have would be another number
+            return type(value) is float or (type(value) is int and _is_exact(value))
+        case _:
+            return isinstance(value, str)
+
+
+def _is_exact(value: int) -> bool:
+    try:
+        return int(float(value)) == value
+    except OverflowError:
+        return False
+
+
+@given(VALUES)
+def test_a_kind_takes_the_value_that_asks_for_it(value: Any) -> None:
+    raw = msgspec.Raw(json.dumps(value).encode())
+    kind = kind_of(raw)
+    if kind is None:
+        assert value is None or (isinstance(value, int | float) and not _fits("bigint", value))
+        return
+    found, misfits = column_values(Column("c", "c", kind), [raw])
+    made = found[0].as_py()
+    assert not misfits
+    assert (json.loads(made) if kind == "json" else made) == value
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (None, "no_body"),
+        (b"", "not_json"),
+        (b"   ", "not_json"),
+        (b"{", "not_json"),
+        (b'{"a":1} {"b":2}', "not_json"),
+        (b"{'a':1}", "not_json"),
+        (b'{"a":NaN}', "not_json"),
+        (b'{"a":01}', "not_json"),
+        (b'{"a":1.}', "not_json"),
+        (b'{"a":"\\ud800"}', "not_json"),
+        (b'{"a":"\x01"}', "not_json"),
+        (b'\xef\xbb\xbf{"a":1}', "not_json"),
+        (b'{"a":"\xff"}', "not_utf8"),
+        (b"[1]", "no_object"),
+        (b"12", "no_object"),
+        (b"null", "no_object"),
+        (b'{"a":' + b"[" * 101 + b"]" * 101 + b"}", "too_deep"),
+        (b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "too_deep"),
+    ],
+)
+def test_what_is_no_object(body: bytes | None, reason: str) -> None:
+    with pytest.raises(NoObject) as caught:
+        fields_of(body)
+    assert caught.value.reason == reason
+
+
+def test_many_brackets_are_not_deep() -> None:
+    assert set(fields_of(json.dumps({"a": [[[]]] * 200, "b": "[" * 500}).encode())) == {"a", "b"}
+
+
+def test_of_a_name_given_twice_the_last_counts() -> None:
+    assert column_values(Column("a", "a", "int"), texts_of([fields_of(b'{"a":1,"a":2}')], Column("a", "a", "int")))[
+        0
+    ].to_pylist() == [2]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [
+        ("timestamp", "2026-11-25T10:00:00Z", datetime(2026, 11, 25, 10, tzinfo=UTC)),
+        ("timestamp", "2026-11-25T10:00:00.123456+02:00", datetime(2026, 11, 25, 8, 0, 0, 123456, tzinfo=UTC)),
+        ("timestamp", "2026-11-25T10:00:00", None),  # of which zone?
+        ("timestamp", "yesterday", None),
+        ("timestamp", 1795640244933, None),
+        ("timestamp_ms", 1795640244933, datetime(2026, 11, 25, 20, 57, 24, 933000, tzinfo=UTC)),
+        ("timestamp_ms", -1, datetime(1969, 12, 31, 23, 59, 59, 999000, tzinfo=UTC)),
+        ("timestamp_ms", 1 << 62, None),
+        ("timestamp_ms", 1.5, None),
+        ("date", "2026-11-25", date(2026, 11, 25)),
+        ("date", "2026-02-30", None),
+        ("date", 20260225, None),
+        ("decimal(5,2)", b"123.45", Decimal("123.45")),
+        ("decimal(5,2)", b"1e2", Decimal("100.00")),
+        ("decimal(5,2)", "12.30", Decimal("12.30")),
+        ("decimal(5,2)", b"0.001", None),  # a digit would go
+        ("decimal(5,2)", b"1234.5", None),
+        ("decimal(5,2)", "NaN", None),
+        ("decimal(5,2)", " 1", None),
+        ("decimal(38,0)", b"12345678901234567890123456789012345678", Decimal("12345678901234567890123456789012345678")),
+        ("double", b"1e400", None),
+        ("double", (1 << 53) + 1, None),
+        ("double", 1 << 53, float(1 << 53)),
+        ("bigint", b"1.0", None),
+        ("bigint", b"1e3", None),
+        ("bigint", "1", None),
+        ("bigint", True, None),
+        ("bigint", 1 << 63, None),
+        ("int", 1 << 31, None),
+        ("boolean", 1, None),
+        ("string", 1, None),
+        ("json", {"a": [1, None]}, '{"a": [1, null]}'),
+        ("json", 1.50, "1.5"),
+    ],
+)
+def test_what_fits_into_a_column(kind: str, value: object, expected: object) -> None:
+    """Alone, beside others that fit, and beside one that does not."""
+    for others in ((), (None,), (None, b"{}")):
+        found, misfits = values_of(kind, value, *others)
+        assert found[0] == expected
+        assert (0 in misfits) == (expected is None)
+
+
+def test_null_is_null_in_each() -> None:
+    for kind in (
+        "boolean",
+        "int",
+        "bigint",
+        "double",
+        "string",
+        "timestamp",
+        "timestamp_ms",
+        "date",
+        "decimal(9,2)",
+        "json",
+    ):
+        assert values_of(kind, None) == ([None], [])
+
+
+def test_doubles_are_the_numbers_that_were_sent() -> None:
+    given = [0.1, -0.0, 1e-300, 123456789.123456789, 1.7976931348623157e308, 5e-324]
+    found, misfits = values_of("double", *given)
+    assert (found, misfits) == (given, [])
+    assert math.copysign(1, found[1]) == -1
+
+
+def test_masked_values_are_hidden_whatever_they_are() -> None:
+    hashed = hashlib.sha256(b"4711").hexdigest()
+    assert values_of("bigint", "4711", 4711, None, mask="hash") == ([hashed, hashed, None], [])
+    assert values_of("string", "x", {"a": 1}, None, mask="redact") == (["***", "***", None], [])
+    assert values_of("string", "x", mask="null") == ([None], [])
