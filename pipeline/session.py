@@ -56,6 +56,8 @@ NEEDED = {
     # more on a local disk than look whether a version is there and then rename; ours are alone there anyway
     # (`sinks/version_files.py`).
     "spark.hadoop.io.delta.kernel.logStore.file.impl": "io.delta.storage.LocalLogStore",
+    # Typed tables have a pool of their own: a batch of the log, for which producers wait, gets its cores beside them.
+    "spark.scheduler.mode": "FAIR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }

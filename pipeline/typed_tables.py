@@ -56,6 +56,7 @@ class TypedTables:
     """Driver only. Either `start` and `stop`, or `bring`."""
 
     def __init__(self, spark: SparkSession, config: Config) -> None:
+        self._spark = spark
         self._tables = [
             _Table(one.name, TypedFollower(spark, config.warehouse, one.definition())) for one in config.tables
         ]
@@ -87,6 +88,7 @@ class TypedTables:
         return [TableProgress(one.name, one.rows, one.unfit, one.error) for one in self._tables]
 
     def _run(self) -> None:
+        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", "typed tables")  # of this thread
         while not self._stop.wait(self._every_s):
             for one in self._tables:
                 while not self._stop.is_set() and time.monotonic() >= one.again_at_s and self._step(one):

@@ -15,7 +15,7 @@ from pyspark.sql import functions as sql
 from pipeline.config import Config
 from pipeline.display import number
 from pipeline.typed_tables_config import TypedTableConfig
-from sinks.kernel import KernelTable
+from sinks.kernel import KernelTable, Snapshot
 from sinks.owned import state_texts
 from sinks.position import Held, LogTable
 from sinks.spark_jobs import JobFacts, job_failure
@@ -23,7 +23,7 @@ from sinks.tables import UNFIT
 from sinks.typed.columns import Column, column_name, with_found
 from sinks.typed.definition import Definition
 from sinks.typed.messages import Messages
-from sinks.typed.parsing import REPORT_DDL, Looking, Report, reports
+from sinks.typed.parsing import REPORT_DDL, Looking, Report, as_ranges, reports
 from sinks.typed.state import Followed, TypedState, without
 from sinks.typed.table import TypedTable, TypedView
 from sinks.warehouse import absolute
@@ -92,8 +92,9 @@ def _status(spark: SparkSession, config: Config, one: TypedTableConfig) -> Typed
     wanted = one.definition()
     table = TypedTable(spark, config.warehouse, one.name)
     view = table.look()
-    held = _held(spark, config.warehouse, wanted)
-    logs = _places(view, held)
+    source = _source(spark, config, wanted)
+    on = source.snapshot()
+    logs = _places(view, {} if on is None else _held(spark, source, on, wanted))
     if view is None or view.state is None:
         return TypedStatus(one.name, one.from_, one.mode, None, None, wanted.declared(), logs)
     rows = sum(file.statistics()["numRecords"] for file in table.files(view))
@@ -116,14 +117,10 @@ def _end(held: Held) -> Offset:
     return Offset(0) if held.state is None or held.state.offset is None else held.state.offset
 
 
-def _held(spark: SparkSession, warehouse: str, wanted: Definition) -> dict[LogId, Held]:
+def _held(spark: SparkSession, source: KernelTable, on: Snapshot, wanted: Definition) -> dict[LogId, Held]:
     """Each log that the table follows, as it stands."""
-    path = wanted.source.path(absolute(warehouse))
-    on = KernelTable(spark, path).snapshot()
-    if on is None:
-        return {}
     logs = [log_id for log_id in state_texts(on.domains()) if wanted.follows(log_id)]
-    return {log_id: LogTable(spark, path, log_id).held_in(on) for log_id in logs}
+    return {log_id: LogTable(spark, source.path, log_id).held_in(on) for log_id in logs}
 
 
 def _unfit_rows(spark: SparkSession, warehouse: str, name: str, state: TypedState) -> DataFrame | None:
@@ -187,8 +184,10 @@ def _toml(text: str) -> str:
 
 
 def _looked(spark: SparkSession, config: Config, wanted: Definition) -> Report:
-    held = {log_id: one for log_id, one in _held(spark, config.warehouse, wanted).items() if _end(one)}
-    if not held:
+    source = _source(spark, config, wanted)
+    on = source.snapshot()
+    held = {} if on is None else {log_id: one for log_id, one in _held(spark, source, on, wanted).items() if _end(one)}
+    if on is None or not held:
         raise ConfigurationError(
             f"there are no messages to look at in {absolute(config.warehouse)}",
             expected=f"a replica with {', '.join(wanted.topics or wanted.kafka_topics)}",
@@ -196,9 +195,24 @@ def _looked(spark: SparkSession, config: Config, wanted: Definition) -> Report:
             hint="Replicate first, or leave out --infer.",
         )
     newest = {log_id: [OffsetRange(Offset(max(0, _end(one) - _LOOKED_AT)), _end(one))] for log_id, one in held.items()}
-    frame = Messages(spark, config.warehouse, wanted).read(newest, {log_id: one.epoch for log_id, one in held.items()})
-    looking = Looking(wanted.format)
+    return _looking(spark, source, on, wanted, newest, wanted.format)
+
+
+def _looking(
+    spark: SparkSession,
+    source: KernelTable,
+    on: Snapshot,
+    wanted: Definition,
+    ranges: Mapping[LogId, Sequence[OffsetRange]],
+    form: str | None = None,
+) -> Report:
+    frame = Messages(spark, source, wanted).read(on, ranges, dict.fromkeys(ranges, 0))
+    looking = Looking(as_ranges(ranges), form)
     return reports(_collected(frame.mapInArrow(lambda batches: looking(batches), REPORT_DDL), wanted.name))
+
+
+def _source(spark: SparkSession, config: Config, wanted: Definition) -> KernelTable:
+    return KernelTable(spark, wanted.source.path(absolute(config.warehouse)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,12 +253,10 @@ def _verdict(spark: SparkSession, config: Config, wanted: Definition, table: Typ
         if one.offset
     }
     ranges = {log_id: parts for log_id, parts in ranges.items() if parts}
-    messages = 0
-    if ranges:
-        frame = Messages(spark, config.warehouse, wanted).read(ranges, dict.fromkeys(ranges, 0))
-        messages = _count(frame, wanted.name)
+    source = _source(spark, config, wanted)
+    messages = _looking(spark, source, source.existing(), wanted, ranges).messages if ranges else 0
     rows = spark.read.format("delta").load(table.path)
-    key = wanted.key or ("log_id", "offset", "batch_index")
+    key = wanted.key_columns or ("log_id", "offset", "batch_index")
     count = _count(rows, wanted.name)
     whole = _unfit_rows(spark, config.warehouse, wanted.name, state)
     unfit = 0 if whole is None else _count(whole.where("column IS NULL"), wanted.name)

@@ -296,6 +296,8 @@ UNFIT = TableSpec(
         ]
     ),
     statistics=("table", "log_id", "epoch", "offset", "stored_at"),
+    # what a log has no more goes, and a table that is made anew has its own
+    append_only=False,
 )
 """Made with the first typed table."""
 

@@ -7,7 +7,7 @@ next one goes to the very same positions, and finds its dead letters there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import or_
 from typing import Final
@@ -16,12 +16,11 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from sinks.files import DataFile
-from sinks.healing.rewrite import Rows, TakingOut
-from sinks.holes import joined
-from sinks.kernel import KernelTable, Overlap, Snapshot
+from sinks.healing.rewrite import Exchange, Rows, TakingOut
+from sinks.kernel import KernelConflict, KernelTable, Overlap, Snapshot
 from sinks.retries import until_it_takes
 from sinks.tables import LOG_ID, UNFIT
-from sinks.typed.state import TypedState, Way
+from sinks.typed.state import TypedState
 from sinks.warehouse import absolute, ensure_table
 from sources.offsets import END, LogId, Offset, OffsetRange
 
@@ -46,47 +45,59 @@ class DeadLetters:
         """Where the last step went that wrote here; None where none did."""
         return self._announced(self._table.snapshot())
 
-    def bring(self, files: Sequence[DataFile], to: TypedState, ways: dict[LogId, Way]) -> None:
-        """Of the step that goes to `to` by `ways`: what it takes out goes, `files` come; once."""
-        out = {log_id: ranges for log_id, one in ways.items() if (ranges := _out(one))}
-        if files or out:
-            self._exchange(files, to, out)
-
-    def clear(self, logs: Sequence[LogId], *, since: int = 0, before: int = _NEVER) -> None:
-        """Nothing stays of the generations from `since` on and `before` another."""
-        if self._table.snapshot() is not None and logs:
-            everything = (OffsetRange(Offset(0), END),)
-            self._exchange((), None, dict.fromkeys(logs, everything), since, before)
-
-    def _exchange(
+    def bring(
         self,
         files: Sequence[DataFile],
-        to: TypedState | None,
-        out: dict[LogId, tuple[OffsetRange, ...]],
-        since: int = 0,
-        before: int = _NEVER,
+        to: TypedState,
+        out: Mapping[LogId, Sequence[OffsetRange]],
+        announced: TypedState | None,
     ) -> None:
-        taking = TakingOut(self._table, UNFIT, self._rows(out, since, before)) if out else None
+        """Of the step that goes to `to`: what is in `out` goes, `files` come; once.
 
-        def attempt() -> None:
+        `announced` is what was announced when the step was planned. Raises KernelConflict where that has changed since:
+        somebody else is on another step.
+        """
+        if not files and not any(out.values()):
+            return
+        taking = self._taking(out)
+
+        def attempt() -> TypedState | None:
             on = self._table.existing()
-            if to is not None and self._announced(on) == to:
-                return
-            exchange = None if taking is None else taking.on(on)
-            removed, rest = ((), ()) if exchange is None else (exchange.removed, exchange.added)
-            self._table.replace(
-                on,
-                removed,
-                [({}, file) for file in (*rest, *files)],
-                domains={self._domain: "" if to is None else to.as_json()},
-                over_appends=True,  # nobody else has dead letters of this table
-            )
+            found = self._announced(on)
+            if found == announced and found != to:
+                self._exchange(on, taking, files, to.as_json())
+                return to
+            return found
 
-        until_it_takes(attempt)
+        if until_it_takes(attempt) != to:
+            raise KernelConflict(f"another step of {self._name} has brought its dead letters")
         self._table.run_hooks()
 
-    def _rows(self, out: dict[LogId, tuple[OffsetRange, ...]], since: int, before: int) -> Rows:
+    def clear(self, logs: Sequence[LogId], *, since: int = 0, before: int = _NEVER) -> None:
+        """Nothing stays of the generations from `since` on and `before` another, and nothing is announced."""
+        if self._table.snapshot() is None or not logs:
+            return
+        taking = self._taking(dict.fromkeys(logs, (OffsetRange(Offset(0), END),)), since, before)
+        until_it_takes(lambda: self._exchange(self._table.existing(), taking, (), ""))
+        self._table.run_hooks()
+
+    def _exchange(self, on: Snapshot, taking: TakingOut | None, files: Sequence[DataFile], announced: str) -> None:
+        exchange = Exchange() if taking is None else taking.on(on)
+        self._table.replace(
+            on,
+            exchange.removed,
+            [({}, file) for file in (*exchange.added, *files)],
+            domains={self._domain: announced},
+            over_appends=True,  # nobody else has dead letters of this table
+        )
+
+    def _taking(
+        self, out: Mapping[LogId, Sequence[OffsetRange]], since: int = 0, before: int = _NEVER
+    ) -> TakingOut | None:
         ranges = [(log_id, one) for log_id, several in out.items() for one in several]
+        return TakingOut(self._table, UNFIT, self._rows(ranges, since, before)) if ranges else None
+
+    def _rows(self, ranges: Sequence[tuple[LogId, OffsetRange]], since: int, before: int) -> Rows:
         generation, offset = pc.field("generation"), pc.field("offset")
         mine = (pc.field("table") == self._name) & (generation >= since) & (generation < before)
         there = (
@@ -104,8 +115,3 @@ class DeadLetters:
     def _announced(self, on: Snapshot | None) -> TypedState | None:
         text = None if on is None else on.domain(self._domain)
         return TypedState.from_json(text) if text else None
-
-
-def _out(way: Way) -> tuple[OffsetRange, ...]:
-    """A step that was killed may have brought some that lie above where its table stands."""
-    return way.out if way.back_to is None else joined([*way.out, OffsetRange(way.back_to, END)])

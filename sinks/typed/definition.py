@@ -42,6 +42,11 @@ class Definition:
         return bool(self.key)
 
     @property
+    def key_columns(self) -> tuple[str, ...]:
+        """What the columns of its key are called."""
+        return tuple(column_name(one, self.renamed) or one for one in self.key)
+
+    @property
     def source(self) -> TableSpec:
         """The table of records that its messages come from."""
         return KAFKA_LOG if self.kafka_topics else LOG

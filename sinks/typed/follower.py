@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from py4j.protocol import Py4JError
@@ -35,7 +35,7 @@ from sinks.typed.columns import Change, Column, Place, table_spec, widened, with
 from sinks.typed.dead_letters import DeadLetters
 from sinks.typed.definition import Definition
 from sinks.typed.messages import Messages
-from sinks.typed.parsing import REPORT_DDL, Parsing, Report, reports
+from sinks.typed.parsing import REPORT_DDL, Parsing, Report, as_ranges, reports
 from sinks.typed.schema_changes import SchemaChanges
 from sinks.typed.state import Followed, TypedState, Way, way
 from sinks.typed.table import TypedTable, TypedView
@@ -43,7 +43,7 @@ from sinks.typed.upsert import upserted
 from sinks.upkeep.merge import Merge, Merging, unpack
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError, ReplicaError, UnfitMessage
-from sources.offsets import LogId, Offset
+from sources.offsets import LogId, Offset, OffsetRange
 
 _STEP_BYTES = 1 << 30
 _STEP_MESSAGES = 1_000_000
@@ -61,6 +61,16 @@ class Step:
     rows: int = 0
     unfit: int = 0
     changes: int = 0
+    is_last: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What one step is about to do; `undone` are messages whose dead letters a killed step has left in vain."""
+
+    ways: Mapping[LogId, Way]
+    announced: TypedState | None
+    undone: Mapping[LogId, Sequence[OffsetRange]] = field(default_factory=dict)
     is_last: bool = True
 
 
@@ -89,7 +99,7 @@ class TypedFollower:
 
     @cached_property
     def _messages(self) -> Messages:
-        return Messages(self._spark, self._warehouse, self._wanted)
+        return Messages(self._spark, self._source, self._wanted)
 
     @cached_property
     def _dead_letters(self) -> DeadLetters:
@@ -134,14 +144,14 @@ class TypedFollower:
         view = self._table.look() or self._table.make(self._wanted.declared())
         state = self._standing(view)
         held = self._held(on)
-        ways, is_last = self._ways(state, held)
-        if not ways:
+        plan = self._plan(state, held)
+        if not plan.ways:
             if view.state is None:
                 self._commit(view, state.moved({}))
             return None
-        if any(one.out or one.back_to is not None for one in ways.values()):
-            return self._take_out(view, state, ways)
-        return replace(self._bring(view, state, ways), is_last=is_last)
+        if any(one.out or one.back_to is not None for one in plan.ways.values()):
+            return self._take_out(view, state, plan)
+        return self._bring(view, state, plan, on)
 
     def _standing(self, view: TypedView) -> TypedState:
         if view.state is None:
@@ -166,11 +176,22 @@ class TypedFollower:
         found = {log_id: self._logs[log_id].held_in(on) for log_id in log_ids}
         return {log_id: one for log_id, one in found.items() if _end(one)}
 
-    def _ways(self, state: TypedState, held: Mapping[LogId, Held]) -> tuple[dict[LogId, Way], bool]:
-        """What each log asks for, as far as one step goes; nothing of those that ask for nothing."""
+    def _plan(self, state: TypedState, held: Mapping[LogId, Held]) -> _Plan:
+        """What each log asks for, as far as one step goes; nothing of those that ask for nothing.
+
+        Where a step was killed between its dead letters and its rows it is that very step, unless one of its logs has
+        gone back since: then its dead letters have to go.
+        """
         announced = self._dead_letters.announced()
+        killed: dict[LogId, Way] = {}
         if announced is not None and announced.made == state.made and announced.number > state.number:
-            return self._announced_ways(state, announced, held), False
+            killed = {
+                log_id: way(state.logs.get(log_id), to.epoch, to.offset, to.holes, Offset(0))
+                for log_id, to in announced.logs.items()
+                if to != state.logs.get(log_id)
+            }
+            if all(one.back_to is None and held[log_id].epoch == one.to.epoch for log_id, one in killed.items()):
+                return _Plan(killed, announced, is_last=False)
         most = _STEP_MESSAGES if self._wanted.kafka_topics else _STEP_BYTES
         ways: dict[LogId, Way] = {}
         is_last = True
@@ -183,18 +204,7 @@ class TypedFollower:
             if found.to != was:
                 ways[log_id] = found
             is_last = is_last and found.to.offset == end
-        return ways, is_last
-
-    def _announced_ways(self, state: TypedState, announced: TypedState, held: Mapping[LogId, Held]) -> dict[LogId, Way]:
-        """The very step that was killed between its dead letters and its rows; unless its log went back since."""
-        ways: dict[LogId, Way] = {}
-        for log_id, to in announced.logs.items():
-            one, was = held.get(log_id), state.logs.get(log_id)
-            if to == was or one is None:
-                continue
-            epoch = one.epoch
-            ways[log_id] = way(was, epoch, to.offset, to.holes, self._branched_at(log_id, was, one))
-        return ways
+        return _Plan(ways, announced, {log_id: one.into for log_id, one in killed.items()}, is_last)
 
     def _branched_at(self, log_id: LogId, was: Followed | None, held: Held) -> Offset | None:
         """Where the log left the history that `was` is of: of several times the lowest."""
@@ -206,38 +216,41 @@ class TypedFollower:
         at = held.state.offset if held.state.branched_at is None else held.state.branched_at
         return Offset(min([at or 0, *starts]))
 
-    def _take_out(self, view: TypedView, state: TypedState, ways: Mapping[LogId, Way]) -> Step:
+    def _take_out(self, view: TypedView, state: TypedState, plan: _Plan) -> Step:
         """What the logs have no more. Of a table with a key what it had said before is not known any more."""
-        gone = {log_id: one for log_id, one in ways.items() if one.out or one.back_to is not None}
-        to = state.moved({log_id: one.to for log_id, one in gone.items()})
-        if self._wanted.is_upsert and any(one.back_to is not None and one.out for one in gone.values()):
+        gone = {log_id: one for log_id, one in plan.ways.items() if one.out or one.back_to is not None}
+        back = [log_id for log_id, one in gone.items() if one.back_to is not None and one.out]
+        if self._wanted.is_upsert and back:
             raise ReplicaError(
                 f"the log of the typed table {self._wanted.name} went back",
-                log=next(iter(gone)),
+                log=back[0],
+                offset=gone[back[0]].back_to,
                 found="rows by their key, which do not say what they replaced",
                 hint=f"{self._rebuild} makes it anew from the log.",
             )
+        to = state.moved({log_id: one.to for log_id, one in gone.items()})
+        out = {log_id: list(ranges) for log_id, ranges in plan.undone.items()}
+        for log_id, one in gone.items():
+            out[log_id] = [*out.get(log_id, ()), *one.out]
+        self._dead_letters.bring((), to, out, plan.announced)
         exchange = Exchange()
         if not self._wanted.is_upsert:
             taken = [TakenOut(log_id, one.to.epoch, one.out) for log_id, one in gone.items() if one.out]
             spec = table_spec(self._wanted.name, view.columns)
             exchange = TakingOut(self._table.kernel, spec, Rows.taken_out(taken)).on(view.snapshot)
-        self._dead_letters.bring((), to, dict(gone))
         self._commit(view, to, added=exchange.added, removed=exchange.removed)
         return Step(rows=-exchange.rows, is_last=False)
 
-    def _bring(self, view: TypedView, state: TypedState, ways: Mapping[LogId, Way]) -> Step:
-        columns, changes, report, rewritten = self._parsed(view, ways)
+    def _bring(self, view: TypedView, state: TypedState, plan: _Plan, source: Snapshot) -> Step:
+        columns, changes, report, rewritten = self._parsed(view, plan.ways, source)
         if self._wanted.stops_at_unfit and report.first_unfit is not None:
             self._discard(report)
             raise self._unfit(report.first_unfit)
-        to = state.moved({log_id: one.to for log_id, one in ways.items()}, changes)
+        to = state.moved({log_id: one.to for log_id, one in plan.ways.items()}, changes)
         if not (report.files or report.unfit or changes):
-            self._ahead = (view.state or state, to) if view.state is not None else None
-            if self._ahead is None or time.monotonic() - self._committed_at_s > _IDLE_S:
-                self._commit(view, to)
-            return Step(report.messages)
-        self._dead_letters.bring(report.unfit, to, dict(ways))
+            self._pass(view, to)
+            return Step(report.messages, is_last=plan.is_last)
+        self._dead_letters.bring(report.unfit, to, plan.undone, plan.announced)
         removed, added = rewritten or ([], [])
         files: Sequence[DataFile] = report.files
         if self._wanted.is_upsert and report.files:
@@ -245,17 +258,25 @@ class TypedFollower:
         self._commit(view, to, added=[*added, *files], removed=removed, columns=columns if changes else None)
         if self._generation is None:
             self._changes.bring(to.changes)
-        return Step(report.messages, report.rows, sum(one.records for one in report.unfit), len(changes))
+        unfit = sum(one.records for one in report.unfit)
+        return Step(report.messages, report.rows, unfit, len(changes), plan.is_last)
+
+    def _pass(self, view: TypedView, to: TypedState) -> None:
+        """Nothing came for the table: now and then it says so."""
+        if view.state is None or time.monotonic() - self._committed_at_s > _IDLE_S:
+            self._commit(view, to)
+        else:
+            self._ahead = (view.state, to)
 
     def _parsed(
-        self, view: TypedView, ways: Mapping[LogId, Way]
+        self, view: TypedView, ways: Mapping[LogId, Way], source: Snapshot
     ) -> tuple[tuple[Column, ...], tuple[Change, ...], Report, _Rewritten | None]:
         """The messages as rows, in the columns that they need, and what of the table is written anew for that."""
         columns, changes = view.columns, list[Change]()
         unwidened: tuple[str, ...] = ()
         rewritten: _Rewritten | None = None
         while True:
-            report = self._parse(view, columns, unwidened, ways)
+            report = self._parse(view, columns, unwidened, ways, source)
             if self._wanted.schema is not None:
                 break
             masks = {name: mask for name, mask in self._wanted.masks.items() if name not in self._wanted.dropped}
@@ -274,17 +295,23 @@ class TypedFollower:
         return columns, tuple(_in_one(changes)), report, rewritten
 
     def _parse(
-        self, view: TypedView, columns: tuple[Column, ...], unwidened: tuple[str, ...], ways: Mapping[LogId, Way]
+        self,
+        view: TypedView,
+        columns: tuple[Column, ...],
+        unwidened: tuple[str, ...],
+        ways: Mapping[LogId, Way],
+        source: Snapshot,
     ) -> Report:
         ranges = {log_id: one.into for log_id, one in ways.items() if one.into}
         if not ranges:
             return Report()
         generation = (view.state or TypedState("", self._generation or 1)).generation
-        frame = self._messages.read(ranges, {log_id: ways[log_id].to.epoch for log_id in ranges})
+        frame = self._messages.read(source, ranges, {log_id: ways[log_id].to.epoch for log_id in ranges})
         parsing = Parsing(
             self._wanted.name, columns, self._table.path, self._dead_letters.path,
             finds=self._wanted.schema is None, dropped=self._wanted.dropped, masks=dict(self._wanted.masks),
-            key=self._wanted.key, unwidened=unwidened, format=self._wanted.format, generation=generation,
+            key=self._wanted.key_columns, unwidened=unwidened, format=self._wanted.format, generation=generation,
+            ranges=as_ranges(ranges),
         )  # fmt: skip
         facts = JobFacts(
             problem=f"the Spark job that makes rows of the typed table {self._wanted.name} failed",
@@ -328,7 +355,7 @@ class TypedFollower:
         spec = table_spec(self._wanted.name, columns)
         stored, kept = rewritten or (self._table.files(view), [])
         there = {one.path: one.statistics()["numRecords"] for one in stored} if rewritten is None else _rows_in(kept)
-        gone, files = upserted(self._spark, spec, self._table.path, self._wanted.key, there, _rows_in(new))
+        gone, files = upserted(self._spark, spec, self._table.path, self._wanted.key_columns, there, _rows_in(new))
         if rewritten is None:
             return [one for one in stored if one.path in gone], [], files
         return stored, [one for one in kept if one.name not in gone], files

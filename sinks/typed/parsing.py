@@ -10,7 +10,7 @@ import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -32,10 +32,13 @@ from sinks.typed.json_fields import (
     texts_of,
 )
 from sinks.upkeep.merge import row_groups
-from sources.offsets import Offset
+from sources.offsets import Offset, OffsetRange
 
 MESSAGES: Final = pa.schema([*PLACE, EPOCH, pa.field("body", pa.binary())]).remove_metadata()
 """What a task is given of each message."""
+
+Ranges: TypeAlias = Mapping[str, Sequence[tuple[int, int]]]
+"""Of each log, by its id: half-open ranges of offsets."""
 
 _REPORT: Final = pa.schema([pa.field("report", pa.binary())])
 REPORT_DDL: Final = "report binary"
@@ -93,6 +96,7 @@ class Parsing:
     unwidened: tuple[str, ...] = ()
     format: str = "json"
     generation: int = 1
+    ranges: Ranges = field(default_factory=dict)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         report = self.report(batches)
@@ -109,7 +113,7 @@ class Parsing:
 
             def written() -> Iterator[pa.RecordBatch]:
                 for batch in batches:
-                    made, dead = self.rows(in_columns(batch, MESSAGES), told)
+                    made, dead = self.rows(within(batch, self.ranges), told)
                     unfit.write(dead)
                     yield made
 
@@ -163,7 +167,9 @@ class Parsing:
                     one[name] = concealed(mask, one[name])
 
     def _with_key(self, made: pa.RecordBatch, numbers: Sequence[int]) -> tuple[pa.RecordBatch, list[Misfit]]:
-        has_key = reduce(pc.and_, (made[name].is_valid() for name in self.key))
+        missing = pa.nulls(made.num_rows)  # nobody has said the field yet
+        columns = (made[name] if name in made.schema.names else missing for name in self.key)
+        has_key = reduce(pc.and_, (column.is_valid() for column in columns))
         if has_key.true_count == made.num_rows:
             return made, []
         lacks = [number for number, has in zip(numbers, has_key.to_pylist(), strict=True) if not has]
@@ -195,19 +201,25 @@ _SHOWN: Final = 80
 
 @dataclass(frozen=True, slots=True)
 class Looking:
-    """A task function, picklable, that only looks: which fields messages have, and how many are no objects."""
+    """A task function, picklable, that only looks: which fields messages have, and how many are no objects.
 
-    format: str = "json"
+    Without a format it counts them.
+    """
+
+    ranges: Ranges
+    format: str | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         told, unfit = _Told(), 0
         for batch in batches:
-            messages = in_columns(batch, MESSAGES)
+            messages = within(batch, self.ranges)
+            told.messages += messages.num_rows
+            if self.format is None:
+                continue
             objects, numbers, misfits = taken_apart(messages["body"].to_pylist(), READERS[self.format])
             places = _Places(messages)
             for row, name, raw in each_left(objects):
                 told.see(name, raw, places[numbers[row]])
-            told.messages += messages.num_rows
             unfit += len(misfits)
         report = Report(told.messages, told.messages - unfit, seen=told.seen)
         yield pa.record_batch([pa.array([pickle.dumps(report)])], schema=_REPORT)
@@ -253,6 +265,23 @@ class _Places:
     def _lists(self) -> tuple[list[str], list[int], list[int | None]]:
         log_ids, offsets, indexes = (self._messages[one.name].to_pylist() for one in PLACE[:3])
         return log_ids, offsets, indexes
+
+
+def within(batch: pa.RecordBatch, ranges: Ranges) -> pa.RecordBatch:
+    """Of messages those whose records start in `ranges`."""
+    messages = in_columns(batch, MESSAGES)
+    wanted = pa.array([False] * messages.num_rows, pa.bool_())
+    for log_id, several in ranges.items():
+        of_log, offset = pc.equal(messages["log_id"], log_id), messages["offset"]
+        for start, end in several:
+            in_range = pc.and_(pc.greater_equal(offset, start), pc.less(offset, end))
+            wanted = pc.or_(wanted, pc.and_(of_log, in_range))
+    return messages if wanted.true_count == messages.num_rows else messages.filter(wanted)
+
+
+def as_ranges(ranges: Mapping[Any, Sequence[OffsetRange]]) -> Ranges:
+    """For a task."""
+    return {str(log_id): [(one.start, one.end) for one in several] for log_id, several in ranges.items()}
 
 
 class _Lazily:

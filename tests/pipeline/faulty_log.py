@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -35,9 +36,10 @@ class FaultyLog:
     def archive(self) -> Path:
         return self.root / "archive"
 
-    def append(self, moments: random.Random, messages: int) -> None:
-        """So many messages of random sizes, all different."""
-        self._append([_put(moments, moments.randrange(20, 900)) for _ in range(messages)])
+    def append(self, moments: random.Random, messages: int, body: Callable[[int], bytes] | None = None) -> None:
+        """So many messages of random sizes, all different; or with these bodies, by their numbers from 0."""
+        puts = [_put(moments, moments.randrange(20, 900)) for _ in range(messages)]
+        self._append(puts if body is None else [replace(put, body=body(at)) for at, put in enumerate(puts)])
 
     def rewrite_from(self, boundary: int, moments: random.Random) -> None:
         """The same records in the same places from `boundary` on, with other bodies: what a log restored from elsewhere
