@@ -27,6 +27,7 @@ class Work(StrEnum):
     ELECTED = auto()
     DECODING = auto()
     KAFKA = auto()
+    TYPED = auto()
     FRESHNESS = auto()
     OBJECT_STORE = auto()
     COMMITS = auto()

@@ -20,6 +20,7 @@ IN_ORDER = [
     "elected",
     "decoding",
     "kafka",
+    "typed",
     "freshness",
     "object_store",
     "commits",
