@@ -23,7 +23,7 @@ from sinks.tables import UNFIT
 from sinks.typed.columns import Column, column_name, with_found
 from sinks.typed.definition import Definition
 from sinks.typed.messages import Messages
-from sinks.typed.parsing import REPORT_DDL, Looking, Report, as_ranges, reports
+from sinks.typed.parsing import REPORT_DDL, Looking, Report, reports
 from sinks.typed.state import Followed, TypedState, without
 from sinks.typed.table import TypedTable, TypedView
 from sinks.warehouse import absolute
@@ -195,19 +195,18 @@ def _looked(spark: SparkSession, config: Config, wanted: Definition) -> Report:
             hint="Replicate first, or leave out --infer.",
         )
     newest = {log_id: [OffsetRange(Offset(max(0, _end(one) - _LOOKED_AT)), _end(one))] for log_id, one in held.items()}
-    return _looking(spark, source, on, wanted, newest, wanted.format)
+    return _looking(spark, config, wanted, newest, wanted.format)
 
 
 def _looking(
     spark: SparkSession,
-    source: KernelTable,
-    on: Snapshot,
+    config: Config,
     wanted: Definition,
     ranges: Mapping[LogId, Sequence[OffsetRange]],
     form: str | None = None,
 ) -> Report:
-    frame = Messages(spark, source, wanted).read(on, ranges, dict.fromkeys(ranges, 0))
-    looking = Looking(as_ranges(ranges), form)
+    frame = Messages(spark, config.warehouse, wanted).read(ranges)
+    looking = Looking(form)
     return reports(_collected(frame.mapInArrow(lambda batches: looking(batches), REPORT_DDL), wanted.name))
 
 
@@ -253,8 +252,7 @@ def _verdict(spark: SparkSession, config: Config, wanted: Definition, table: Typ
         if one.offset
     }
     ranges = {log_id: parts for log_id, parts in ranges.items() if parts}
-    source = _source(spark, config, wanted)
-    messages = _looking(spark, source, source.existing(), wanted, ranges).messages if ranges else 0
+    messages = _looking(spark, config, wanted, ranges).messages if ranges else 0
     rows = spark.read.format("delta").load(table.path)
     key = wanted.key_columns or ("log_id", "offset", "batch_index")
     count = _count(rows, wanted.name)

@@ -35,7 +35,7 @@ from sinks.typed.columns import Change, Column, Place, table_spec, widened, with
 from sinks.typed.dead_letters import DeadLetters
 from sinks.typed.definition import Definition
 from sinks.typed.messages import Messages
-from sinks.typed.parsing import REPORT_DDL, Parsing, Report, as_ranges, reports
+from sinks.typed.parsing import REPORT_DDL, Parsing, Report, reports
 from sinks.typed.schema_changes import SchemaChanges
 from sinks.typed.state import Followed, TypedState, Way, way
 from sinks.typed.table import TypedTable, TypedView
@@ -99,7 +99,7 @@ class TypedFollower:
 
     @cached_property
     def _messages(self) -> Messages:
-        return Messages(self._spark, self._source, self._wanted)
+        return Messages(self._spark, self._warehouse, self._wanted)
 
     @cached_property
     def _dead_letters(self) -> DeadLetters:
@@ -151,7 +151,7 @@ class TypedFollower:
             return None
         if any(one.out or one.back_to is not None for one in plan.ways.values()):
             return self._take_out(view, state, plan)
-        return self._bring(view, state, plan, on)
+        return self._bring(view, state, plan)
 
     def _standing(self, view: TypedView) -> TypedState:
         if view.state is None:
@@ -241,8 +241,8 @@ class TypedFollower:
         self._commit(view, to, added=exchange.added, removed=exchange.removed)
         return Step(rows=-exchange.rows, is_last=False)
 
-    def _bring(self, view: TypedView, state: TypedState, plan: _Plan, source: Snapshot) -> Step:
-        columns, changes, report, rewritten = self._parsed(view, plan.ways, source)
+    def _bring(self, view: TypedView, state: TypedState, plan: _Plan) -> Step:
+        columns, changes, report, rewritten = self._parsed(view, plan.ways)
         if self._wanted.stops_at_unfit and report.first_unfit is not None:
             self._discard(report)
             raise self._unfit(report.first_unfit)
@@ -269,14 +269,14 @@ class TypedFollower:
             self._ahead = (view.state, to)
 
     def _parsed(
-        self, view: TypedView, ways: Mapping[LogId, Way], source: Snapshot
+        self, view: TypedView, ways: Mapping[LogId, Way]
     ) -> tuple[tuple[Column, ...], tuple[Change, ...], Report, _Rewritten | None]:
         """The messages as rows, in the columns that they need, and what of the table is written anew for that."""
         columns, changes = view.columns, list[Change]()
         unwidened: tuple[str, ...] = ()
         rewritten: _Rewritten | None = None
         while True:
-            report = self._parse(view, columns, unwidened, ways, source)
+            report = self._parse(view, columns, unwidened, ways)
             if self._wanted.schema is not None:
                 break
             masks = {name: mask for name, mask in self._wanted.masks.items() if name not in self._wanted.dropped}
@@ -300,18 +300,17 @@ class TypedFollower:
         columns: tuple[Column, ...],
         unwidened: tuple[str, ...],
         ways: Mapping[LogId, Way],
-        source: Snapshot,
     ) -> Report:
         ranges = {log_id: one.into for log_id, one in ways.items() if one.into}
         if not ranges:
             return Report()
         generation = (view.state or TypedState("", self._generation or 1)).generation
-        frame = self._messages.read(source, ranges, {log_id: ways[log_id].to.epoch for log_id in ranges})
+        frame = self._messages.read(ranges)
         parsing = Parsing(
             self._wanted.name, columns, self._table.path, self._dead_letters.path,
             finds=self._wanted.schema is None, dropped=self._wanted.dropped, masks=dict(self._wanted.masks),
             key=self._wanted.key_columns, unwidened=unwidened, format=self._wanted.format, generation=generation,
-            ranges=as_ranges(ranges),
+            epochs={str(log_id): ways[log_id].to.epoch for log_id in ranges},
         )  # fmt: skip
         facts = JobFacts(
             problem=f"the Spark job that makes rows of the typed table {self._wanted.name} failed",

@@ -10,7 +10,7 @@ import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -32,13 +32,10 @@ from sinks.typed.json_fields import (
     texts_of,
 )
 from sinks.upkeep.merge import row_groups
-from sources.offsets import Offset, OffsetRange
+from sources.offsets import Offset
 
-MESSAGES: Final = pa.schema([*PLACE, EPOCH, pa.field("body", pa.binary())]).remove_metadata()
+MESSAGES: Final = pa.schema([*PLACE, pa.field("body", pa.binary())]).remove_metadata()
 """What a task is given of each message."""
-
-Ranges: TypeAlias = Mapping[str, Sequence[tuple[int, int]]]
-"""Of each log, by its id: half-open ranges of offsets."""
 
 _REPORT: Final = pa.schema([pa.field("report", pa.binary())])
 REPORT_DDL: Final = "report binary"
@@ -82,7 +79,7 @@ class Parsing:
     """The task function, picklable: messages for the typed table `table`, whose folder is `folder`.
 
     `finds` says whether fields without a column are to be reported; `dropped` are those that are left out. Those in
-    `unwidened` stay columns of integers.
+    `unwidened` stay columns of integers. `epochs` are of the logs, by their ids.
     """
 
     table: str
@@ -96,7 +93,7 @@ class Parsing:
     unwidened: tuple[str, ...] = ()
     format: str = "json"
     generation: int = 1
-    ranges: Ranges = field(default_factory=dict)
+    epochs: Mapping[str, int] = field(default_factory=dict)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         report = self.report(batches)
@@ -113,7 +110,7 @@ class Parsing:
 
             def written() -> Iterator[pa.RecordBatch]:
                 for batch in batches:
-                    made, dead = self.rows(within(batch, self.ranges), told)
+                    made, dead = self.rows(with_epochs(batch, self.epochs), told)
                     unfit.write(dead)
                     yield made
 
@@ -206,13 +203,12 @@ class Looking:
     Without a format it counts them.
     """
 
-    ranges: Ranges
     format: str | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         told, unfit = _Told(), 0
         for batch in batches:
-            messages = within(batch, self.ranges)
+            messages = in_columns(batch, MESSAGES)
             told.messages += messages.num_rows
             if self.format is None:
                 continue
@@ -267,21 +263,11 @@ class _Places:
         return log_ids, offsets, indexes
 
 
-def within(batch: pa.RecordBatch, ranges: Ranges) -> pa.RecordBatch:
-    """Of messages those whose records start in `ranges`."""
+def with_epochs(batch: pa.RecordBatch, epochs: Mapping[str, int]) -> pa.RecordBatch:
+    """Messages, and of which history of their log each is."""
     messages = in_columns(batch, MESSAGES)
-    wanted = pa.array([False] * messages.num_rows, pa.bool_())
-    for log_id, several in ranges.items():
-        of_log, offset = pc.equal(messages["log_id"], log_id), messages["offset"]
-        for start, end in several:
-            in_range = pc.and_(pc.greater_equal(offset, start), pc.less(offset, end))
-            wanted = pc.or_(wanted, pc.and_(of_log, in_range))
-    return messages if wanted.true_count == messages.num_rows else messages.filter(wanted)
-
-
-def as_ranges(ranges: Mapping[Any, Sequence[OffsetRange]]) -> Ranges:
-    """For a task."""
-    return {str(log_id): [(one.start, one.end) for one in several] for log_id, several in ranges.items()}
+    of_log = pa.array(epochs, pa.string()), pa.array(epochs.values(), EPOCH.type)
+    return messages.append_column(EPOCH, of_log[1].take(pc.index_in(messages["log_id"], of_log[0])))
 
 
 class _Lazily:
