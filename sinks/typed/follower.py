@@ -141,7 +141,9 @@ class TypedFollower:
         on = self._source.snapshot()
         if on is None:
             return None
-        view = self._table.look() or self._table.make(self._wanted.declared())
+        view = self._table.look()
+        if view is None or view.state is None:
+            view = self._table.make(self._wanted.declared())
         state = self._standing(view)
         held = self._held(on)
         plan = self._plan(state, held)

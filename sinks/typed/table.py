@@ -15,7 +15,7 @@ from sinks.tables import TableSpec, spark_schema
 from sinks.typed.columns import FOLDER, Column, columns_of, table_spec
 from sinks.typed.state import DOMAIN, TypedState
 from sinks.warehouse import absolute, ensure_table, names_in
-from sources.errors import ConfigurationError, ReplicaError
+from sources.errors import ReplicaError
 
 ANEW: Final = ".anew"
 
@@ -58,16 +58,9 @@ class TypedTable:
     def make(self, columns: Sequence[Column]) -> TypedView:
         """Create it, unless somebody has just done so. Raises ConfigurationError where another table is there."""
         found = self.look()
-        if found is None:
+        if found is None or found.state is None:
             ensure_table(self._table, table_spec(self.name, columns))
             found = self.view(self._table.existing())
-        if found.state is None and found.columns != tuple(columns):
-            raise ConfigurationError(
-                f"the table {self.path} is not one that logtwin made",
-                expected="a typed table, or nothing",
-                found=f"a table without {DOMAIN}",
-                hint="Give the typed table another name, or move this one away.",
-            )
         return found
 
     def files(self, on: TypedView) -> list[StoredFile]:

@@ -207,3 +207,12 @@ def test_other_engines_read_it(world: World) -> None:
     assert [(row["id"], row["amount"], row["new"]) for row in table.to_pylist()] == expected
     assert polars.scan_delta(path).sort("offset").select("id", "amount", "new").collect().rows() == expected
     assert duckdb.from_arrow(table).select("id", "amount", "new").fetchall() == expected
+
+
+def test_a_table_that_is_somebody_elses_is_left_alone(world: World) -> None:
+    world.send({"id": 1})
+    path = f"{world.lake}/tables/orders"
+    world.spark.createDataFrame([("mine",)], "id string").write.format("delta").save(path)
+    with pytest.raises(ConfigurationError, match="not one that this version of logtwin made"):
+        world.follow()
+    assert [row["id"] for row in world.spark.read.format("delta").load(path).collect()] == ["mine"]

@@ -1,0 +1,170 @@
+"""A job with typed tables, as people run it: beside its logs, by its verbs, of RocketMQ and of Kafka."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from pipeline import cli
+from pipeline.config import Config, load
+from pipeline.maintain import Maintenance
+from pipeline.replicate import Job
+from sinks.views.registration import register as register_tables
+from sources.datasource import register
+from sources.errors import LogtwinError
+from tests.patience import wait_until
+from tests.pipeline.running import replicate_now
+from tests.pipeline.typed.world import World, fields, world_of
+
+pytestmark = pytest.mark.spark
+
+TABLES = """
+[[tables]]
+name = "orders"
+from = ["orders"]
+mode = "upsert"
+key = ["id"]
+
+[[tables]]
+name = "strict"
+from = ["orders"]
+on_bad = "stop"
+"""
+
+
+class Verbs:
+    """``logtwin tables``, in this process's session; what it says, and its exit code."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def __call__(self, verb: str, *arguments: str) -> tuple[int, str]:
+        result = CliRunner().invoke(cli.app, ["tables", verb, *arguments, "--config", str(self._file)])
+        if isinstance(result.exception, LogtwinError):
+            return result.exception.exit_code, str(result.exception)
+        return result.exit_code, result.stdout
+
+
+@pytest.fixture
+def world(spark: SparkSession, tmp_path: Path) -> Iterator[World]:
+    register(spark)
+    with world_of(spark, tmp_path) as made:
+        yield made
+
+
+def written(world: World, folder: Path, tables: str = TABLES) -> Path:
+    """A configuration file."""
+    master = world.master.options
+    file = folder / "job.toml"
+    file.write_text(
+        f'warehouse = "{world.lake}"\ntrigger_interval_s = 0.1\n'
+        f'[[logs]]\nid = "rocketmq/test"\nmaster = "{master["master"]}"\nremoting = "{master["remoting"]}"\n{tables}'
+    )
+    return file
+
+
+def test_beside_its_log_and_by_its_verbs(
+    world: World, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written(world, tmp_path)
+    monkeypatch.setattr("pipeline.session.session_for", lambda *_: spark)
+    says = Verbs(file)
+    assert says("list") == (0, "orders: upsert, from orders\n  not made yet: logtwin replicate makes it\n"
+                               "strict: append, from orders\n  not made yet: logtwin replicate makes it\n")  # fmt: skip
+    world.send({"id": "a", "n": 1}, {"id": "b", "n": 1}, {"id": "a", "n": 2})
+    replicate_now(spark, load(file))
+    assert fields(world.rows()) == [{"id": "b", "n": 1}, {"id": "a", "n": 2}]
+    assert says("check") == (
+        0,
+        "orders: equal, 3 messages: 2 rows, 0 unfit\nstrict: equal, 3 messages: 3 rows, 0 unfit\n",
+    )
+    world.send(b"broken", {"id": "c", "n": 1.5})
+    with pytest.raises(LogtwinError, match="typed table strict"):
+        replicate_now(spark, load(file))
+    assert fields(world.rows()) == [{"id": "b", "n": 1.0}, {"id": "a", "n": 2.0}, {"id": "c", "n": 1.5}]
+    code, text = says("list", "--json")
+    orders, strict = json.loads(text)["tables"]
+    assert (code, orders["rows"], orders["unfit"], strict["rows"]) == (0, 3, 1, 3)
+    assert [one["behind"] for one in orders["logs"]] == [0]
+    assert strict["logs"][0]["behind"] > 0
+    assert [(one["name"], one["type"]) for one in orders["columns"]] == [("id", "string"), ("n", "double")]
+    register_tables(spark, str(world.lake))
+    assert spark.sql("SELECT sum(n) FROM orders").collect()[0][0] == 4.5
+    assert says("rebuild", "orders") == (0, f"orders: made anew, generation 2; rocketmq/test at {world.master.end:,}\n")
+    assert says("check", "orders")[0] == 0
+    doubled = spark.read.format("delta").load(f"{world.lake}/tables/strict").limit(1)
+    doubled.write.format("delta").mode("append").save(f"{world.lake}/tables/strict")
+    code, text = says("check")
+    assert (code, "typed tables that are not what their logs make: strict" in text) == (5, True)
+    assert says("drop", "strict", "--yes") == (0, "strict: deleted\n")
+    assert says("drop", "strict", "--yes") == (0, "strict: there is none\n")
+
+
+def test_a_definition_written_for_what_there_is(
+    world: World, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.session.session_for", lambda *_: spark)
+    file = written(world, tmp_path, "")
+    says = Verbs(file)
+    assert says("add", "--from", "new-orders")[1].splitlines() == [
+        "[[tables]]", 'name = "new_orders"', 'from = ["new-orders"]', 'schema = "infer"',
+    ]  # fmt: skip
+    assert says("add", "--from", "orders", "--infer")[0] == 2
+    world.send({"id": "a", "amount": 1, "bad name": 1}, {"amount": 2.5, "offset": 7}, [1])
+    replicate_now(spark, load(file))
+    code, text = says("add", "--from", "orders", "--infer")
+    assert code == 0
+    with file.open("a") as opened:
+        opened.write(text)
+    (table,) = load(file).tables
+    assert table.schema_ == {"id": "string", "amount": "double", "offset": "bigint"}
+    assert '# without a column, in _rest: "bad name"' in text
+    replicate_now(spark, load(file))
+    assert fields(world.rows()) == [
+        {"id": "a", "amount": 1.0, "_rest": '{"bad name":1}'},
+        {"amount": 2.5, "offset_": 7},
+    ]
+
+
+def test_a_running_job_brings_it_on_and_a_table_that_fails_keeps_nobody(
+    world: World, spark: SparkSession, tmp_path: Path
+) -> None:
+    world.send(b"broken")
+    job = Job(spark, load(written(world, tmp_path)), available_now=False)
+    job.start()
+    try:
+        wait_until(lambda: _look(job)["strict"].error is not None, "the strict table to stop")
+        for number in range(3):
+            world.send({"id": str(number)})
+            wait_until(partial(_has_rows, job, number + 1), "the next row")
+        assert all(one.error is None for one in job.logs)
+    finally:
+        job.close()
+    assert [row["id"] for row in world.rows()] == ["0", "1", "2"]
+
+
+def _has_rows(job: Job, count: int) -> bool:
+    return bool(_look(job)["orders"].rows >= count)
+
+
+def _look(job: Job) -> dict[str, Any]:
+    job.poll()
+    return {one.name: one for one in job.tables.progress()}
+
+
+def test_maintain_keeps_it_small(world: World, spark: SparkSession, tmp_path: Path) -> None:
+    config: Config = load(written(world, tmp_path, TABLES + "[maintain]\nmin_files = 2\n"))
+    for number in range(3):
+        world.send({"id": number, f"only_{number}": 1})
+        replicate_now(spark, config)
+    before = world.rows("strict")
+    steps = [one for one in Maintenance(spark, config, dry_run=False).run() if one.table == "strict"]
+    assert [(one.files_before, one.files_after) for one in steps if one.step == "merge"] == [(3, 1)]
+    assert world.rows("strict") == before
