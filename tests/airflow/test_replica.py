@@ -1,21 +1,34 @@
-"""The DAGs at work: a live master, a replica with a hole, Spark jobs that a real Airflow submits."""
+"""The DAGs at work: a live master, a replica on S3 with a hole, Spark jobs that a real Airflow submits.
+
+Of the storage's keys one is in the environment of Airflow's worker, the other in a file.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from pipeline.config import load
+from pipeline.display import size
+from pipeline.s3_server import OWNER, Server
+from sinks.hadoop_storage import reach
+from sinks.place import placed
+from sinks.storage import VARIABLE
 from sources.rocketmq.workload import send_workload, workload
-from tests.airflow.installation import Airflow, Api
+from tests.airflow.installation import KEY_VARIABLE, Airflow, Api
+from tests.objectstore.fault_proxy import FaultProxy
+from tests.objectstore.lake import Lake
+from tests.objectstore.s3_requests import Kind
+from tests.objectstore.server import s3_server
 from tests.pipeline.masters import Served, embedded_master
-from tests.pipeline.running import assert_complete, job_config, replicate_now
+from tests.pipeline.running import assert_complete, replicate_now
 
 pytestmark = [
     pytest.mark.airflow,
@@ -28,97 +41,123 @@ WITHIN_S = 400
 """A run is a few starts of Spark, one after the other."""
 
 MESSAGES = 300
-"""Sent three times: what the replica does not begin with, in two parts, and what it has."""
+"""Sent twice: what the replica does not begin with, and what it has."""
 
 LOG = "rocketmq/test"
+VERSION = r"_delta_log/\d{20}\.json$"
 
 
 @dataclass(frozen=True)
 class Twin:
-    """A master, and a replica that begins at the second of `ends`: where the master's log ended after each sending."""
+    """A master, and a replica that begins in its `middle`, by way of a link to a server that checks keys."""
 
     served: Served
-    ends: list[int]
-    warehouse: Path
+    middle: int
+    end: int
+    warehouse: str
     job: Path
+    server: Server
+    link: FaultProxy
 
     @property
-    def versions(self) -> tuple[int, int]:
-        """Of the tables of the log and of its ledger."""
-        log, ledger = (DeltaTable(str(self.warehouse / name)).version() for name in ("log", "ledger"))
-        return log, ledger
+    def first_offset(self) -> int:
+        """Of all rows, as another engine reads them past the link."""
+        rows = Lake(self.server).table("log").to_pyarrow_table(columns=["offset"])
+        offsets: list[int] = rows["offset"].to_pylist()
+        return min(offsets)
 
     @property
-    def offsets(self) -> list[int]:
-        """Of every row."""
-        table = DeltaTable(str(self.warehouse / "log")).to_pyarrow_table(columns=["offset"])
-        return sorted(table["offset"].to_pylist())
+    def incidents(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = Lake(self.server).table("incidents").to_pyarrow_table().to_pylist()
+        return found
 
 
 @pytest.fixture(scope="module")
 def twin(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twin]:
-    """The first test fills its hole; to the last one that is the same."""
+    """Replicated by the session of the tests, whose tasks have no new variables: it finds both keys in files.
+
+    The first test fills its hole; to the other one that is the same.
+    """
     folder = tmp_path_factory.mktemp("twin")
-    with embedded_master(folder / "store") as served:
-        ends = []
-        for seed in range(3):
-            send_workload(served.master.address, workload(seed), count=MESSAGES)
-            ends.append(served.end)
-        log = {**served.options, "parallel_reads": True, "starting_offset": ends[1]}
-        replicate_now(spark, job_config(folder / "lake", **log))
-        job = folder / "job.toml"
-        lines = [f"{key} = {json.dumps(value)}" for key, value in log.items()]
-        job.write_text("\n".join([f'warehouse = "{folder}/lake"', "[[logs]]", f'id = "{LOG}"', *lines, ""]))
-        yield Twin(served, ends, folder / "lake", job)
+    for name, key in (("access", OWNER.access_key), ("secret", OWNER.secret_key)):
+        (folder / name).write_text(key)
+    with (
+        embedded_master(folder / "store") as served,
+        s3_server(checks_access=True) as server,
+        FaultProxy(server.port) as link,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        send_workload(served.master.address, workload(0), count=MESSAGES)
+        middle = served.end
+        send_workload(served.master.address, workload(1), count=MESSAGES)
+        warehouse = f"s3://{server.bucket}/lake"
+        log = {"id": LOG, **served.options, "parallel_reads": True, "starting_offset": middle}
+
+        def job_file(name: str, access_key: str) -> Path:
+            storage = {"endpoint": link.endpoint, "access_key": access_key, "secret_key": f"file:{folder}/secret"}
+            sections = [lines({"warehouse": warehouse}), "[storage]", lines(storage), "[[logs]]", lines(log)]
+            (folder / name).write_text("\n".join(sections))
+            return folder / name
+
+        config = load(job_file("here.toml", f"file:{folder}/access"))
+        patch.setenv(VARIABLE, config.storage.as_text())
+        reach(spark, placed(warehouse), tempfile.gettempdir())
+        replicate_now(spark, config)
+        job = job_file("job.toml", f"env:{KEY_VARIABLE}")
+        yield Twin(served, middle, served.end, warehouse, job, server, link)
 
 
-def by_dags_test(airflow: Airflow, dag_id: str, without: str, **conf: object) -> None:
-    """A run without a scheduler and without one of the tasks, which must succeed."""
-    done = airflow.run("dags", "test", dag_id, "--mark-success-pattern", without, "-c", json.dumps(conf))
-    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+def lines(values: Mapping[str, object]) -> str:
+    return "\n".join(f"{key} = {json.dumps(value)}" for key, value in values.items())
 
 
-def test_a_backfill_closes_a_hole_and_another_one_changes_nothing(
+def assert_no_key(airflow: Airflow, what_tasks_said: str) -> None:
+    """In anything that Airflow has written, what its tasks said included."""
+    texts = {file: file.read_bytes() for file in airflow.home.rglob("*") if file.is_file()}
+    assert [file for file, text in texts.items() if what_tasks_said.encode() in text]
+    keys = (OWNER.access_key, OWNER.secret_key)
+    assert not [(key, file) for key in keys for file, text in texts.items() if key.encode() in text]
+
+
+def test_a_backfill_closes_a_hole_by_conditional_writes(
     airflow: Airflow, api: Api, spark: SparkSession, twin: Twin
 ) -> None:
-    first, middle, end = twin.ends
-    where = {"log": LOG, "config": str(twin.job)}
-    assert twin.offsets[0] == middle
-
-    filling = api.trigger("logtwin_backfill", **where)
-    assert filling.ended(WITHIN_S) == "success", filling.log("holes")
-    assert filling.tasks()["fill"][0]["rendered_map_index"] == f"0 – {middle}"
-    assert twin.served.end == end
+    assert twin.first_offset == twin.middle
+    with twin.link.counted() as asked:
+        filling = api.trigger("logtwin_backfill", log=LOG, config=str(twin.job))
+        assert filling.ended(WITHIN_S) == "success", filling.log("holes")
+    assert filling.tasks()["fill"][0]["rendered_map_index"] == f"0 – {twin.middle}"
+    assert twin.served.end == twin.end
     assert_complete(spark, twin.warehouse, twin.served.log())
     [told] = filling.result("coverage")["logs"]
-    assert [(one["start"], one["end"]) for one in told["whole"]] == [(0, end)]
-
-    before = twin.versions
-    by_dags_test(airflow, "logtwin_backfill", without="coverage", to=str(first), **where)
-    assert twin.versions == before
+    assert [(one["start"], one["end"]) for one in told["whole"]] == [(0, twin.end)]
+    written = asked.of(Kind.PUT, key=VERSION)
+    assert {seen.request.key.split("/")[1] for seen in written} >= {"log", "ledger"}
+    assert all(seen.request.is_conditional for seen in written)
 
 
 def test_a_changed_byte_turns_the_verification_red(airflow: Airflow, api: Api, twin: Twin) -> None:
     """That a submission which ends well is a green task, the backfill has shown."""
     change_a_byte(twin)
-    red = api.trigger("logtwin_verify_whole", config=str(twin.job))
-    assert red.ended(WITHIN_S) == "failed"
-    assert "Error code is: 5" in red.log("verify")
+    with twin.link.counted() as asked:
+        red = api.trigger("logtwin_verify_whole", config=str(twin.job))
+        assert red.ended(WITHIN_S) == "failed"
+    compared = f"{LOG}: {size(twin.end)} in "
+    said = red.log("verify")
+    assert compared in said
+    assert "Error code is: 5" in said
     assert red.tasks()["verify"][0]["try_number"] == 1
-    assert incidents(twin)
+    assert asked.of(Kind.GET, key=r"^lake/log/.*\.parquet$")
+    assert twin.incidents
+    assert_no_key(airflow, compared)
 
 
 def change_a_byte(twin: Twin) -> None:
     """The last one of the master's log: of a message's properties, which no checksum of its own covers."""
-    at = twin.ends[-1] - 2
+    at = twin.end - 2
     segment = max(file for file in (twin.served.master.settings.store / "commitlog").iterdir() if int(file.name) <= at)
     with segment.open("r+b") as file:
         file.seek(at - int(segment.name))
         byte = file.read(1)
         file.seek(at - int(segment.name))
         file.write(bytes([byte[0] ^ 1]))
-
-
-def incidents(twin: Twin) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = DeltaTable(str(twin.warehouse / "incidents")).to_pyarrow_table().to_pylist()
-    return found

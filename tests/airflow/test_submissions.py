@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sources.errors import Divergent, LogtwinError, MasterUnreachable, StorageUnreachable
+from sources.errors import Divergent, MasterUnreachable, StorageUnreachable
 from tests.airflow.conftest import StandIn
 from tests.airflow.installation import Api
 from tests.patience import wait_until
@@ -42,16 +42,18 @@ def test_where_nothing_is_missing_nothing_is_filled(api: Api, stand_in: StandIn)
 
 
 def test_the_defaults_of_a_nightly_run(api: Api, stand_in: StandIn) -> None:
-    for dag_id in ("logtwin_verify", "logtwin_verify_whole", "logtwin_maintain"):
-        assert api.trigger(dag_id, connection="stand_in").ended() == "success"
-    assert stand_in.verbs == [
-        "verify --config /etc/logtwin/logtwin.toml --sample 0.1",
-        "verify --config /etc/logtwin/logtwin.toml",
+    dags = ("logtwin_verify", "logtwin_verify_whole", "logtwin_maintain")
+    runs = [api.trigger(dag_id, connection="stand_in") for dag_id in dags]
+    assert [run.ended() for run in runs] == ["success"] * 3
+    assert sorted(stand_in.verbs) == [
         "maintain --config /etc/logtwin/logtwin.toml",
+        "verify --config /etc/logtwin/logtwin.toml",
+        "verify --config /etc/logtwin/logtwin.toml --sample 0.1",
     ]
-    spark = " ".join(stand_in.calls[0]["spark"])
-    assert spark.startswith("--master local[1] --packages io.delta:delta-spark_4.2_2.13:4.4.0 ")
-    assert spark.endswith(" /opt/logtwin/submit.py")
+    for call in stand_in.calls:
+        spark = " ".join(call["spark"])
+        assert spark.startswith("--master local[1] --packages io.delta:delta-spark_4.2_2.13:4.4.0 ")
+        assert spark.endswith(" /opt/logtwin/submit.py")
 
 
 def test_every_field_becomes_an_option(api: Api, stand_in: StandIn) -> None:
@@ -69,14 +71,20 @@ def test_a_difference_fails_the_run_without_another_try(api: Api, stand_in: Stan
     assert run.tasks()["verify"][0]["try_number"] == len(stand_in.calls) == 1
 
 
-@pytest.mark.parametrize("away", [MasterUnreachable, StorageUnreachable])
-def test_a_master_or_a_storage_that_is_away_is_asked_again(
-    api: Api, stand_in: StandIn, away: type[LogtwinError]
-) -> None:
-    stand_in.exits("verify", away.exit_code)
-    run = api.trigger("logtwin_verify_whole", **WHERE)
-    wait_until(lambda: run.states() == {"verify": ["up_for_retry"]}, lambda: str(run.tasks()))
-    run.give_up()
+def test_a_master_or_a_storage_that_is_away_is_asked_again(api: Api, stand_in: StandIn) -> None:
+    away = {"verify": MasterUnreachable, "maintain": StorageUnreachable}
+    for verb, error in away.items():
+        stand_in.exits(verb, error.exit_code)
+    runs = {
+        "verify": api.trigger("logtwin_verify_whole", **WHERE),
+        "maintain": api.trigger("logtwin_maintain", **WHERE),
+    }
+    wait_until(
+        lambda: all(run.states() == {task: ["up_for_retry"]} for task, run in runs.items()),
+        lambda: str({task: run.tasks() for task, run in runs.items()}),
+    )
+    for run in runs.values():
+        run.give_up()
 
 
 def test_a_connection_that_does_not_exist_is_not_taken_for_another(api: Api, stand_in: StandIn) -> None:

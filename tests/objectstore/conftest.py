@@ -1,4 +1,4 @@
-"""One S3 server and one Azurite a session, and a proxy in front of the former for each test."""
+"""One S3 server and one Azurite a session, and a proxy in front of the former."""
 
 from __future__ import annotations
 
@@ -30,11 +30,18 @@ def s3(s3_process: Server) -> Server:
     return with_own_bucket(s3_process)
 
 
-@pytest.fixture
-def s3_link(s3: Server) -> Iterator[FaultProxy]:
-    """A way to it that can be made to fail."""
-    with FaultProxy(s3.port) as proxy:
+@pytest.fixture(scope="session")
+def s3_way(s3_process: Server) -> Iterator[FaultProxy]:
+    """One for all tests: where another way is said Spark starts Python workers anew, which takes seconds."""
+    with FaultProxy(s3_process.port) as proxy:
         yield proxy
+
+
+@pytest.fixture
+def s3_link(s3: Server, s3_way: FaultProxy) -> Iterator[FaultProxy]:
+    """A way to it that can be made to fail."""
+    yield s3_way
+    s3_way.heal()
 
 
 @pytest.fixture(scope="module")

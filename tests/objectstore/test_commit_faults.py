@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,8 @@ MOMENTS: dict[str, Fault] = {
     "cut within": CutWithinAnswer(10),
     "late": Late(2.0),
 }
+TRICKIEST = ("500", "cut after", "cut within")
+soak = partial(pytest.param, marks=pytest.mark.soak)
 
 
 @pytest.fixture
@@ -86,7 +89,7 @@ def newest(table: KernelTable) -> Snapshot:
 # --- the committer
 
 
-@pytest.mark.parametrize("fault", [CutAfter(), CutBefore(), INTERNAL_ERROR, SLOW_DOWN, CONFLICT], ids=str)
+@pytest.mark.parametrize("fault", [CutAfter(), soak(CutBefore()), INTERNAL_ERROR, soak(SLOW_DOWN), CONFLICT], ids=str)
 def test_one_version_each_whatever_is_answered(
     s3: Server, s3_link: FaultProxy, table: KernelTable, fault: Fault
 ) -> None:
@@ -108,7 +111,7 @@ def test_answers_that_never_come(s3: Server, s3_link: FaultProxy, table: KernelT
     assert len(Lake(s3).versions()) == before + 1
 
 
-@pytest.mark.parametrize("fault", [INTERNAL_ERROR, SLOW_DOWN, CutBefore(), CONFLICT, Held(8.0)], ids=str)
+@pytest.mark.parametrize("fault", [INTERNAL_ERROR, soak(SLOW_DOWN), soak(CutBefore()), CONFLICT, Held(8.0)], ids=str)
 def test_a_store_that_is_away_is_said_to_be_within_patience(
     s3: Server, s3_link: FaultProxy, table: KernelTable, fault: Fault
 ) -> None:
@@ -262,7 +265,7 @@ def test_a_store_without_the_condition_is_refused_unless_one_alone_writes(
     assert len(Lake(s3).versions()) == version + 1
 
 
-@pytest.mark.parametrize("fault", [CutAfter(), CONFLICT, SLOW_DOWN, EXPIRED_TOKEN], ids=str)
+@pytest.mark.parametrize("fault", [CutAfter(), CONFLICT, soak(SLOW_DOWN), EXPIRED_TOKEN], ids=str)
 def test_a_store_that_fails_while_it_is_tried_is_not_one_without_the_condition(
     spark: SparkSession, s3: Server, s3_link: FaultProxy, lake: str, fault: Fault
 ) -> None:
@@ -317,7 +320,9 @@ def job(spark: SparkSession, lake: str, s3: Server) -> Job:
     return started
 
 
-@pytest.mark.parametrize("fault", MOMENTS.values(), ids=MOMENTS)
+@pytest.mark.parametrize(
+    "fault", [fault if name in TRICKIEST else soak(fault) for name, fault in MOMENTS.items()], ids=MOMENTS
+)
 def test_a_moment_of_each_request_is_got_over(s3_link: FaultProxy, job: Job, fault: Fault) -> None:
     records = 2
     for when in REQUESTS.values():
@@ -331,11 +336,16 @@ def test_a_moment_of_each_request_is_got_over(s3_link: FaultProxy, job: Job, fau
 @pytest.mark.parametrize(
     ("request_kind", "fault"),
     [
-        *((kind, INTERNAL_ERROR) for kind in REQUESTS),
-        pytest.param("put data", CutAfter(), marks=pytest.mark.soak),
-        pytest.param("put version", SLOW_DOWN, marks=pytest.mark.soak),
+        ("list", INTERNAL_ERROR),
+        soak("head", INTERNAL_ERROR),
+        soak("get", INTERNAL_ERROR),
+        ("put data", INTERNAL_ERROR),
+        soak("put data", CutAfter()),
+        soak("put version", INTERNAL_ERROR),
+        soak("put version", SLOW_DOWN),
         ("put version", CutAfter()),
         ("put version", Held(6.0)),
+        ("put checkpoint", INTERNAL_ERROR),
     ],
     ids=str,
 )
@@ -350,7 +360,7 @@ def test_a_store_that_is_away_is_waited_for(s3_link: FaultProxy, job: Job, reque
     job.assert_all(6)
 
 
-@pytest.mark.parametrize("is_token_new", [True, False])
+@pytest.mark.parametrize("is_token_new", [True, soak(False)])
 def test_keys_that_expire_and_are_renewed(
     spark: SparkSession,
     s3: Server,

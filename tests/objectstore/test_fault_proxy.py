@@ -7,7 +7,7 @@ import http.client
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from xml.etree import ElementTree
 
 import pyarrow.fs
@@ -44,6 +44,13 @@ from tests.objectstore.server import PlainClient
 from tests.patience import PATIENCE_S, wait_until
 
 LARGE = bytes(range(256)) * 50_000
+
+
+@pytest.fixture
+def s3_link(s3: Server) -> Iterator[FaultProxy]:
+    """Of the test's own: connections are counted."""
+    with FaultProxy(s3.port) as proxy:
+        yield proxy
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from tests.sinks.views.test_other_engines import COLUMNS, DELTA_RS, DUCKDB, PLAC
 pytestmark = pytest.mark.spark
 
 LOG = LogId.parse("rocketmq/broker-a")
-RANGES = "SELECT start, `end` FROM ledger ORDER BY start"
+RANGES = "SELECT start, `end` FROM {} ORDER BY start"
 MESSAGES = f"SELECT {', '.join(COLUMNS)} FROM messages WHERE batch_index IS NULL"  # noqa: S608 - no words of others
 
 
@@ -67,8 +67,8 @@ def test_both_schemes_and_other_engines(
     replicate_now(spark, other)  # goes on where the other ended
     states = [LogTable(spark, f"{config.warehouse}/log", LOG).read().state for config in (one, other)]
     assert [state and state.offset for state in states] == [log.end] * 2
-    [ranges] = asked(one, RANGES)
-    again, rows = asked(other, f"{RANGES}; {MESSAGES}")
+    ranges = spark.sql(RANGES.format(f"delta.`{one.warehouse}/ledger`")).toArrow().to_pylist()
+    again, rows = asked(other, f"{RANGES.format('ledger')}; {MESSAGES}")
     messages = plain(rows)
     assert (ranges[0]["start"], ranges[-1]["end"]) == (0, log.end)
     assert again == ranges

@@ -115,9 +115,9 @@ RACES = {"threads": in_threads, "processes": in_processes}
     ("place", "kind", "how", "commits"),
     [
         ("s3_lake", "append", "threads", 25),
-        ("s3_lake", "own", "threads", 25),
-        ("s3_lake", "append", "processes", 40),
-        ("azure_lake", "append", "processes", 25),
+        ("s3_lake", "own", "threads", 15),
+        ("s3_lake", "append", "processes", 25),
+        ("azure_lake", "append", "threads", 10),
         ("azure_lake", "own", "threads", 10),
         ("disk_lake", "append", "threads", 25),
         ("disk_lake", "own", "threads", 25),

@@ -6,12 +6,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pytest
+
 from pipeline.kafka_broker import CONTROLLER_ID, STARTED, Settings, lone_settings, new_cluster_id, prepared
 from pipeline.ports import free_port
 from tests.peers.kafka_security import SecureListeners
 from tests.peers.process import PeerProcess
 
 VERSIONS = ("3.9.2", "4.3.1")
+EACH_VERSION = (pytest.param(VERSIONS[0], marks=pytest.mark.soak), VERSIONS[1])
+"""Parameters of what was never seen to differ: `make test` has the newest. How partitions are read it has of each."""
 _IMPATIENT: Settings = {
     "log.initial.task.delay.ms": 500,  # retention and compaction begin so long after the start; by default 30 s
     "log.retention.check.interval.ms": 500,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,8 +19,9 @@ _CONNECTOR = (
 _COLUMNS = ("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers")
 
 
+@functools.cache
 def add_connector(spark: SparkSession) -> None:
-    """So that the session knows ``format("kafka")``."""
+    """So that the session knows ``format("kafka")``. Once: each time Ivy would ask the repositories again."""
     for jar in _CONNECTOR:
         spark.sql(f"ADD JAR '{jar}'")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.peers.kafka import VERSIONS, KafkaBroker, kafka_cluster
+from tests.peers.kafka import EACH_VERSION, VERSIONS, KafkaBroker, kafka_cluster
 from tests.peers.kafka_traffic import (
     Record,
     add_partitions,
@@ -24,7 +24,7 @@ from tests.peers.process import PeerFailed
 pytestmark = pytest.mark.peer
 
 
-@pytest.mark.parametrize("version", [pytest.param(VERSIONS[0], marks=pytest.mark.soak), VERSIONS[-1]])
+@pytest.mark.parametrize("version", EACH_VERSION)
 def test_a_broker_goes_on_with_its_store_and_leaves_no_process(version: str, tmp_path: Path) -> None:
     with KafkaBroker(version, tmp_path) as broker:
         create_topic(broker, "orders", 2, max_message_bytes=100_000)
@@ -46,7 +46,7 @@ def test_a_broker_goes_on_with_its_store_and_leaves_no_process(version: str, tmp
     assert not [pid for pid in pids if psutil.pid_exists(pid)]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", EACH_VERSION)
 def test_records_of_every_kind_can_be_sent(version: str, tmp_path: Path) -> None:
     with KafkaBroker(version, tmp_path) as broker:
         create_topic(broker, "kinds")

@@ -29,7 +29,7 @@ from sources.kafka.topic import KafkaTopic
 from sources.secrets import Secret
 from sources.tls import Tls
 from tests.patience import wait_until
-from tests.peers.kafka import VERSIONS, KafkaBroker, kafka_cluster
+from tests.peers.kafka import EACH_VERSION, KafkaBroker, kafka_cluster
 from tests.peers.kafka_security import SecureListeners
 from tests.peers.kafka_traffic import create_topic
 
@@ -46,7 +46,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> SecureListeners:
     return SecureListeners(tmp_path_factory.mktemp("keys"))
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+@pytest.fixture(scope="module", params=EACH_VERSION)
 def broker(
     request: pytest.FixtureRequest, keys: SecureListeners, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[KafkaBroker]:
@@ -248,7 +248,7 @@ def test_a_connection_that_broke_is_made_anew(broker: KafkaBroker, keys: SecureL
         assert brokers(cluster, broker.node_id) == [broker.sasl_server]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", EACH_VERSION)
 def test_each_of_several_brokers_is_asked_for_itself(version: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     home = tmp_path_factory.mktemp(f"kafka-{version}")
     with kafka_cluster(version, home, 2) as (first, second), connected(to(second.server)) as cluster:

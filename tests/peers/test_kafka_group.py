@@ -16,7 +16,7 @@ from sources.kafka.group import ConsumerGroup
 from sources.kafka.topics import TopicPartition
 from sources.master_topic import PartitionPosition
 from sources.offsets import Offset
-from tests.peers.kafka import VERSIONS, KafkaBroker
+from tests.peers.kafka import EACH_VERSION, KafkaBroker
 from tests.peers.kafka_groups import java_member, seen_by_tools
 from tests.peers.kafka_reading import settings_of
 from tests.peers.kafka_traffic import Record, create_topic, producer, send
@@ -24,7 +24,7 @@ from tests.peers.kafka_traffic import Record, create_topic, producer, send
 pytestmark = pytest.mark.peer
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+@pytest.fixture(scope="module", params=EACH_VERSION)
 def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     """One of each version, with the topics a (2 partitions) and b."""
     with KafkaBroker(request.param, tmp_path_factory.mktemp(f"kafka-{request.param}")) as running:

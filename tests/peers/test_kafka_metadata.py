@@ -17,7 +17,7 @@ from sources.kafka.topics import TopicPartition
 from sources.master_topic import PartitionPosition
 from sources.metadata import KAFKA_PARTITIONS
 from sources.offsets import Offset
-from tests.peers.kafka import VERSIONS, KafkaBroker
+from tests.peers.kafka import EACH_VERSION, KafkaBroker
 from tests.peers.kafka_reading import settings_of, topic_of
 from tests.peers.kafka_traffic import (
     Record,
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.peer
 RECORDS = [Record(b"%d" % number) for number in range(10)]
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+@pytest.fixture(scope="module", params=EACH_VERSION)
 def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     with KafkaBroker(request.param, tmp_path_factory.mktemp(f"kafka-{request.param}")) as running:
         yield running

@@ -31,7 +31,7 @@ from sources.master import Chunk
 from sources.master_topic import KAFKA_SCHEMA
 from sources.offsets import END, LogId, Offset, OffsetRange
 from sources.rebuilt_folder import RebuiltFolder
-from tests.peers.kafka import VERSIONS, KafkaBroker
+from tests.peers.kafka import EACH_VERSION, VERSIONS, KafkaBroker
 from tests.peers.kafka_compaction import compacted_topic
 from tests.peers.kafka_reading import Row, consumed, partition_of, rows
 from tests.peers.kafka_traffic import Record, create_topic, delete_records, producer, send, transaction
@@ -171,7 +171,7 @@ def test_kafkas_own_tool_finds_every_batch_valid(spark: SparkSession, replica: R
         assert (batches[-1][2] == 0) == (offsets[-1] < end - 1)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", EACH_VERSION)
 def test_a_new_broker_serves_every_record_and_goes_on_at_the_position(
     spark: SparkSession, replica: Replica, rebuilt: Path, tmp_path: Path, version: str
 ) -> None:
@@ -189,7 +189,7 @@ def test_a_new_broker_serves_every_record_and_goes_on_at_the_position(
             assert len(consumed(new, TOPIC, Isolation.READ_COMMITTED, number)) == len(expected) + 1
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", EACH_VERSION)
 def test_a_topic_of_many_elections_goes_to_a_new_one_without_its_epochs(tmp_path: Path, version: str) -> None:
     """With them clients would be told that the log was cut: no leader of the new topic knows of epoch 57."""
     log_id, rows_written = LogId.parse("kafka/test/elected/0"), range(60)

@@ -49,6 +49,8 @@ COMPRESSIONS = (None, "gzip", "snappy", "lz4", "zstd")
 PARTITIONS = 6
 ADDED = 2
 OLD, NEW = VERSIONS
+ENOUGH = 30_000
+"""Records: before the partitions are added each compression has its turn."""
 
 
 @pytest.fixture(scope="module")
@@ -129,36 +131,38 @@ def send_mixed(broker: KafkaBroker, topic: str, partitions: int, count: int, cha
                     send(in_transactions, topic, records[:100], partition)
 
 
-def test_two_hundred_thousand_mixed_records_while_the_job_runs(
-    spark: SparkSession, broker: KafkaBroker, tmp_path: Path
-) -> None:
-    replicate_mixed(spark, broker, tmp_path, 200_000)
+@pytest.mark.parametrize("count", [ENOUGH, pytest.param(200_000, marks=pytest.mark.soak)])
+def test_mixed_records_while_the_job_runs(spark: SparkSession, broker: KafkaBroker, tmp_path: Path, count: int) -> None:
+    replicate_mixed(spark, broker, tmp_path, count)
 
 
+@pytest.mark.soak
 def test_mixed_records_of_an_older_broker(spark: SparkSession, tmp_path: Path) -> None:
+    """How its partitions are read: `test_kafka_partition.py`."""
     with KafkaBroker(OLD, tmp_path / "kafka") as broker:
-        replicate_mixed(spark, broker, tmp_path / "lake", 20_000)
+        replicate_mixed(spark, broker, tmp_path / "lake", ENOUGH)
 
 
 def replicate_mixed(spark: SparkSession, broker: KafkaBroker, lake: Path, count: int) -> None:
     """Partitions are added midway, the broker is restarted, and the job is, too."""
     chance = random.Random(8)
-    create_topic(broker, "mixed", PARTITIONS)
-    compacted_topic(broker, "compacted")
-    config = config_of(broker, lake, "mixed", "compacted")
+    mixed, compacted = f"mixed-{count}", f"compacted-{count}"
+    create_topic(broker, mixed, PARTITIONS)
+    compacted_topic(broker, compacted)
+    config = config_of(broker, lake, mixed, compacted)
     with running(spark, config) as job:
-        send_mixed(broker, "mixed", PARTITIONS, count // 2, chance)
-        add_partitions(broker, "mixed", PARTITIONS + ADDED)
+        send_mixed(broker, mixed, PARTITIONS, count // 2, chance)
+        add_partitions(broker, mixed, PARTITIONS + ADDED)
         broker.stop()
         broker.start()
-        send_mixed(broker, "mixed", PARTITIONS + ADDED, count // 4, chance)
+        send_mixed(broker, mixed, PARTITIONS + ADDED, count // 4, chance)
         wait_until(lambda: has_all(job, config), "all of it")
     with running(spark, config) as job:
-        send_mixed(broker, "mixed", PARTITIONS + ADDED, count // 4, chance)
+        send_mixed(broker, mixed, PARTITIONS + ADDED, count // 4, chance)
         wait_until(lambda: has_all(job, config), "the rest")
-    found = assert_equal(replicated(spark, lake), consumed_by_spark(spark, broker, ["mixed", "compacted"]))
+    found = assert_equal(replicated(spark, lake), consumed_by_spark(spark, broker, [mixed, compacted]))
     assert found >= count
-    for topic, partitions in (("mixed", PARTITIONS + ADDED), ("compacted", 1)):
+    for topic, partitions in ((mixed, PARTITIONS + ADDED), (compacted, 1)):
         assert_accounted(spark, lake, topic)
         positions = {number: one.offset for number, one in state_of(spark, lake, topic).partitions.items()}
         assert len(positions) == partitions

@@ -13,7 +13,7 @@ from sources.kafka.topic import KafkaTopic
 from sources.master_topic import PartitionPosition, TopicSession
 from sources.offsets import Offset
 from tests.patience import wait_until
-from tests.peers.kafka import VERSIONS, KafkaBroker
+from tests.peers.kafka import EACH_VERSION, VERSIONS, KafkaBroker
 from tests.peers.kafka_groups import java_member, seen_by_tools
 from tests.peers.kafka_reading import settings_of, topic_of
 from tests.peers.kafka_traffic import Record, create_topic, delete_records, delete_topic, producer, send
@@ -102,7 +102,7 @@ def test_a_consumer_that_joins_ends_the_session(broker: KafkaBroker, protocol: s
     topic.check()
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", EACH_VERSION)
 def test_the_history_of_all_partitions_is_asked_for_at_once(
     version: str, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,16 +21,23 @@ from tests.pipeline.running import job_config, log_table
 
 pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.timeout(600)]
 
-MESSAGES = 50_000
+
+@pytest.fixture
+def broker_550(tmp_path: Path) -> Iterator[Broker]:
+    """One that holds nothing else."""
+    with Broker("5.5.0", tmp_path / "broker") as broker:
+        yield broker
 
 
-def test_fifty_thousand_messages_while_the_job_runs(spark: SparkSession, broker_550: Broker, tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [10_000, pytest.param(50_000, marks=pytest.mark.soak)])
+def test_messages_while_the_job_runs(spark: SparkSession, broker_550: Broker, tmp_path: Path, count: int) -> None:
     register(spark)
     remoting = Address("127.0.0.1", broker_550.port)
-    config = job_config(tmp_path, master=f"127.0.0.1:{broker_550.ha_port}", remoting=str(remoting))
+    lake = tmp_path / "lake"
+    config = job_config(lake, master=f"127.0.0.1:{broker_550.ha_port}", remoting=str(remoting))
     job = Job(spark, config, available_now=False)
     summaries: list[Summary] = []
-    producer = threading.Thread(target=lambda: summaries.append(send_workload(remoting, workload(11), count=MESSAGES)))
+    producer = threading.Thread(target=lambda: summaries.append(send_workload(remoting, workload(11), count=count)))
     job.start()
     producer.start()
     acknowledged: list[int | None] = []
@@ -47,18 +55,18 @@ def test_fifty_thousand_messages_while_the_job_runs(spark: SparkSession, broker_
     job.run(go_on)
     producer.join()
     progress = job.progress()[0]
-    assert summaries[0].messages == MESSAGES
+    assert summaries[0].messages == count
     # what the broker counts as acknowledged is the table's position, and that is the end of its log
     assert acknowledged == [progress.position]
 
-    table = log_table(spark, tmp_path).where("kind = 'message'")
+    table = log_table(spark, lake).where("kind = 'message'")
     assert table.select(F.countDistinct("offset")).head() == (table.count(),)
     sent = table.where("topic NOT LIKE 'rmq_sys%' AND topic NOT LIKE 'RMQ_SYS%' AND topic <> 'OFFSET_MOVED_EVENT'")
-    assert sent.count() == MESSAGES
+    assert sent.count() == count
     # in order, per queue, without hole or repeat
     queues = table.groupBy("topic", "queue_id").agg(
         F.count("*").alias("n"), F.countDistinct("queue_offset").alias("d"),
         F.min("queue_offset").alias("low"), F.max("queue_offset").alias("high"),
     )  # fmt: skip
     assert queues.where("n <> d OR low <> 0 OR high <> n - 1").count() == 0
-    assert_same_as_files(spark, tmp_path, job, broker_550)
+    assert_same_as_files(spark, lake, job, broker_550)
