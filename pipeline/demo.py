@@ -35,6 +35,7 @@ from pipeline.subjects import OneLog
 from pipeline.verification.summary import lines
 from pipeline.verify import Scope, verify_log
 from pipeline.warm_up import warm_up
+from sinks.views.definition import named_in
 from sinks.views.registration import register
 from sources.errors import LogtwinError, MasterError
 from sources.options import ReadOptions
@@ -163,7 +164,7 @@ def _summary(console: Console, progress: Progress, outcome: Outcome) -> None:
 
 def show_queries(console: Console, spark: SparkSession, warehouse: str, queries: Mapping[str, str]) -> None:
     """The answers to `queries`, by title, over the tables and views of the warehouse."""
-    register(spark, warehouse)
+    register(spark, warehouse, views=named_in(*queries.values()))
     for title, query in queries.items():
         rows = spark.sql(query).collect()
         table = Table(box=None, pad_edge=False)

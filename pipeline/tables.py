@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pipeline.config import Config
 from pipeline.session import session_for
 from sinks.tables import TABLES, spark_schema
-from sinks.views.definition import VIEWS, view
+from sinks.views.definition import VIEWS, named_in, view
 from sinks.views.empty import empty_table
 from sinks.views.registration import register_views
 from sources.errors import QueryError
@@ -70,7 +70,7 @@ def _view_columns(name: str) -> tuple[Column, ...]:
     spark = session_for(Config()).newSession()
     for spec in TABLES:
         spark.sql(empty_table(spec)).createOrReplaceTempView(spec.name)
-    register_views(spark)
+    register_views(spark, named_in(name))
     comments = view(name).columns
     return tuple(Column(one.name, one.dataType.simpleString(), comments[one.name]) for one in spark.table(name).schema)
 

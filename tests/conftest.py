@@ -17,7 +17,7 @@ from tests import truth
 from tests.class_archives import spark_options
 from tests.spark_session import delta_session
 
-settings.register_profile("quick", max_examples=30, deadline=None)
+settings.register_profile("quick", max_examples=10, deadline=None)
 settings.register_profile("exhaustive", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("LOGTWIN_HYPOTHESIS", "quick"))
 

@@ -15,8 +15,8 @@ from pyspark.sql import functions as sql
 from sinks.spark_jobs import first_line
 from sinks.tables import KAFKA_LOG, LOG, metadata_table, spark_schema
 from sinks.typed.definition import Definition
-from sinks.views.definition import view
 from sinks.views.empty import empty_table, literal
+from sinks.views.registration import register_views
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError
 from sources.metadata import TOPICS
@@ -48,8 +48,7 @@ class Messages:
         source, topics = self._wanted.source, metadata_table(TOPICS)
         session.read.format("delta").load(source.path(self._place)).createOrReplaceTempView(source.name)
         session.sql(empty_table(topics)).to(spark_schema(topics.schema)).createOrReplaceTempView(topics.name)
-        for name in _VIEWS[source.name]:
-            session.sql(view(name).created(temporary=True))
+        register_views(session, _VIEWS[source.name])
         columns, name = _COLUMNS[source.name], _VIEWS[source.name][-1]
         return session.sql(f"SELECT {columns} FROM {name} WHERE {self._condition}")  # noqa: S608 - the operator's own
 

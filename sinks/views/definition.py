@@ -43,6 +43,7 @@ _HEAD: Final = "CREATE VIEW "
 _STATEMENT: Final = re.compile(
     rf"{_HEAD}(?P<name>\w+) \(\n(?P<columns>.*?)\n\)\nCOMMENT '(?P<comment>[^']*)'\nAS\n", re.S
 )
+_WORD: Final = re.compile(r"\w+")
 _COLUMN: Final = re.compile(r"^  (\w+) COMMENT '([^']*)',?$", re.M)
 
 
@@ -55,10 +56,25 @@ class View:
     columns: dict[str, str]
     statement: str
 
+    @property
+    def query(self) -> str:
+        return self.statement.partition("\nAS\n")[2]
+
     def created(self, *, temporary: bool) -> str:
         """The statement that makes it, or makes it anew: of the session only, or in the current schema."""
         scope = "TEMPORARY VIEW" if temporary else "VIEW"
         return f"CREATE OR REPLACE {scope} {self.statement[self.statement.index(_HEAD) + len(_HEAD) :]}"
+
+
+def named_in(*statements: str) -> tuple[str, ...]:
+    """The views whose names are in these statements, and those that they read in turn: in the order of `VIEWS`."""
+    found: set[str] = set()
+    words = {word for statement in statements for word in _WORD.findall(statement)}
+    for name in reversed(VIEWS):  # a view reads only views before it
+        if name in words:
+            found.add(name)
+            words.update(_WORD.findall(view(name).query))
+    return tuple(name for name in VIEWS if name in found)
 
 
 @cache

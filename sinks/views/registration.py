@@ -7,7 +7,7 @@ so that every query works on every replica.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JError
@@ -31,10 +31,10 @@ from sinks.views.empty import empty_table
 from sinks.warehouse import absolute, names_in
 from sources.errors import ConfigurationError, ReplicaError
 
-"""Every table that a replica may have, in the order in which people want to see them."""
+_KEEPS_PLANS: Final = "spark.sql.legacy.storeAnalyzedPlanForView"
 
 
-def register(spark: SparkSession, warehouse: str, schema: str | None = None) -> None:
+def register(spark: SparkSession, warehouse: str, schema: str | None = None, *, views: Collection[str] = VIEWS) -> None:
     """Tables and views of the replica in `warehouse`, by name, in `spark`: a session with Delta, whoever made it.
 
     ::
@@ -44,10 +44,10 @@ def register(spark: SparkSession, warehouse: str, schema: str | None = None) -> 
         spark.sql("SELECT * FROM messages WHERE array_contains(keys, 'order-4711')").show()
 
     Typed tables are among them. They are temporary views of the session. With `schema`, ``schema`` or
-    ``catalog.schema``, they are external tables
-    and views of that schema, which is made if need be, in the session's catalog, where others find them too; the
-    session has no temporary views of it then. A query sees each table's last commit. A table that is made later than
-    this shows its rows after the next call; what this made before is made anew.
+    ``catalog.schema``, they are external tables and views of that schema, which is made if need be, in the session's
+    catalog, where others find them too; the session has no temporary views of it then. A query sees each table's last commit. A table that is made later than
+    this shows its rows after the next call; what this made before is made anew. Of temporary views only `views` are
+    made: who knows what will be asked has their names from `named_in`.
 
     Raises ReplicaError where there is no replica, and ConfigurationError where a name of the schema is taken.
     """
@@ -61,13 +61,21 @@ def register(spark: SparkSession, warehouse: str, schema: str | None = None) -> 
         frame.createOrReplaceTempView(spec.name)
     for spec in typed_specs(spark, place):
         spark.read.format("delta").load(spec.path(place)).createOrReplaceTempView(spec.name)
-    register_views(spark)
+    register_views(spark, views)
 
 
-def register_views(spark: SparkSession) -> None:
-    """The views, over the tables that the session knows by their names."""
-    for name in VIEWS:
-        spark.sql(view(name).created(temporary=True))
+def register_views(spark: SparkSession, views: Collection[str] = VIEWS) -> None:
+    """The temporary views `views`, in their order, over the tables that the session knows by their names.
+
+    Each is kept as Spark has understood it: as text it would be understood anew with every view and query over it.
+    """
+    before = spark.conf.get(_KEEPS_PLANS)
+    spark.conf.set(_KEEPS_PLANS, "true")
+    try:
+        for name in views:
+            spark.sql(view(name).created(temporary=True))
+    finally:
+        spark.conf.set(_KEEPS_PLANS, str(before))
 
 
 def frames(

@@ -14,6 +14,7 @@ import pytest
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient
 
+from pipeline import jars
 from pipeline.kafka_broker import VERSION, lone_settings, prepared, running_broker
 from sources.errors import ConfigurationError, MasterError
 from tests.patience import PATIENCE_S, wait_until
@@ -71,6 +72,7 @@ def test_where_kafka_cannot_be_had_it_says_so_and_what_to_do(tmp_path: Path, mon
     java.write_text("#!/bin/sh\necho UNRESOLVED DEPENDENCIES\nexit 1\n")
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    monkeypatch.setattr(jars, "_FIRST_WAIT_S", 0.0)
     monkeypatch.setenv("LOGTWIN_CACHE", str(tmp_path / "cache"))
     with pytest.raises(ConfigurationError) as raised:
         prepared(VERSION, tmp_path / "home", lone_settings(tmp_path / "data", 1))

@@ -12,6 +12,7 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from sinks.tables import LOG, LOG_SCHEMA
+from sinks.views.definition import named_in
 from sinks.views.registration import register
 
 NOON = datetime(2024, 2, 29, 12, tzinfo=UTC)
@@ -47,9 +48,9 @@ def message(offset: int, topic: str | None = "orders", **fields: Any) -> dict[st
     return usual | {"offset": offset, "topic": topic, "properties": list(properties.items())} | fields
 
 
-def session_with(spark: SparkSession, warehouse: Path, rows: Iterable[dict[str, Any]]) -> SparkSession:
-    """A session of its own with the tables and views of a replica in `warehouse` whose log has exactly `rows`."""
+def session_with(spark: SparkSession, warehouse: Path, rows: Iterable[dict[str, Any]], *views: str) -> SparkSession:
+    """A session of its own with the tables of a replica in `warehouse` whose log has exactly `rows`, and these views."""
     write_deltalake(LOG.path(str(warehouse)), pa.Table.from_pylist(list(rows), LOG_SCHEMA), mode="overwrite")
     session = spark.newSession()
-    register(session, str(warehouse))
+    register(session, str(warehouse), views=named_in(*views))
     return session

@@ -68,7 +68,7 @@ class Told:
     ) -> None:
         logs = {scenario.__name__: StoredLog(f"rocketmq/{scenario.__name__}") for scenario in scenarios}
         self._expected = {scenario.__name__: scenario(logs[scenario.__name__]) for scenario in scenarios}
-        session = session_with(spark, warehouse, [row for log in logs.values() for row in log.rows()])
+        session = session_with(spark, warehouse, [row for log in logs.values() for row in log.rows()], view)
         self._found = rows(session.table(view).orderBy(expr(order)))
 
     def check(self, scenario: Scenario) -> None:

@@ -147,7 +147,7 @@ def test_ledgers_with_holes_and_deleted_ranges(spark: SparkSession, tmp_path: Pa
     write(tmp_path, LEDGER, LEDGER_SCHEMA, (one for log in logs for one in log.rows))
     incidents = ({"log_id": str(log.log_id), **one.as_dict()} for log in logs for one in log.incidents)
     write(tmp_path, INCIDENTS, INCIDENTS_SCHEMA, incidents)
-    session = session_with(spark, tmp_path, [message(0)])
+    session = session_with(spark, tmp_path, [message(0)], "completeness")
     found = {row.log_id: row for row in said(session)}
     assert found.keys() == {str(log.log_id) for log in logs}
     for log in logs:
@@ -180,7 +180,7 @@ def test_a_replica_that_lost_deleted_and_was_repaired(spark: SparkSession, tmp_p
     assert accounts is not None
     assert accounts.epoch == 1
     session = spark.newSession()
-    register(session, str(tmp_path))
+    register(session, str(tmp_path), views=["completeness"])
     (one,) = said(session)
     agrees(one, accounts)
     assert (one.complete_from, one.complete_to, one.end) == (600, 1000, 3000)

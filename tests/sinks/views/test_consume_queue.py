@@ -83,7 +83,7 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Spark
     config = {"told": {"attributes": {"queue.type": "BatchCQ"}}, "plain": {"attributes": {}}}
     items = items_of(TOPICS, json.dumps({"topicConfigTable": config}).encode())
     MetadataTable(spark, str(warehouse), LogId("rocketmq", "broker-a"), TOPICS).record(items, FETCHED)
-    return session_with(spark, warehouse, rows)
+    return session_with(spark, warehouse, rows, "consume_queue", "batch_consume_queue")
 
 
 def test_a_record_is_in_its_light_queues_too(made: SparkSession) -> None:

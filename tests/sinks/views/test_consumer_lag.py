@@ -101,7 +101,7 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[
         spark, lake, TOPICS, [{"topic": "orders", "read_queue_nums": 2}, {"topic": "c1", "read_queue_nums": 1}], NOON
     )
     last = f"unix_seconds(last_consumed_timestamp) - {int(NOON.timestamp())} AS last"
-    return session_with(spark, lake, rows).table("consumer_lag").selectExpr("*", last).collect()
+    return session_with(spark, lake, rows, "consumer_lag").table("consumer_lag").selectExpr("*", last).collect()
 
 
 def record(spark: SparkSession, lake: Path, kind: MetadataKind, items: list[dict[str, Any]], at: datetime) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from sinks import views
 from sinks.tables import TABLES
-from sinks.views.definition import VIEWS, view
+from sinks.views.definition import VIEWS, named_in, view
 
 FOLDER = Path(views.__file__).parent
 GOOD = "CREATE VIEW one (\n  a COMMENT 'first'\n)\nCOMMENT 'says one'\nAS\nSELECT 1\n"
@@ -35,6 +35,15 @@ def test_a_view_reads_tables_and_views_before_it(name: str) -> None:
     own = set(re.findall(r"(\w+) AS \(", query))
     read = set(re.findall(r"\b(?:FROM|JOIN)\s+(\w+)", query))
     assert read - own <= {table.name for table in TABLES} | set(VIEWS[: VIEWS.index(name)])
+
+
+def test_the_views_that_a_statement_names_are_found_with_those_they_read() -> None:
+    assert named_in("SELECT * FROM log") == ()
+    assert named_in("SELECT count(*) FROM messages") == ("records", "messages")
+    assert named_in("FROM topic_stats JOIN kafka_lag") == ("records", "messages", "topic_stats", "kafka_lag")
+    for name in VIEWS:
+        read = set(re.findall(r"\b(?:FROM|JOIN)\s+(\w+)", re.sub(r"--.*", "", view(name).statement)))
+        assert {name, *read & set(VIEWS)} <= set(named_in(name))
 
 
 @pytest.mark.parametrize("name", VIEWS)

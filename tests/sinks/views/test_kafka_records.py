@@ -124,7 +124,7 @@ def test_a_query_opens_only_the_files_that_may_hold_what_it_asks_for(spark: Spar
     session = spark.newSession()
     for name, value in WITHOUT_CHANGES.items():
         session.conf.set(name, value)
-    register(session, str(tmp_path))
+    register(session, str(tmp_path), views=["kafka_records"])
     for asked in ASKED:
         assert opened(session, asked) == (40, 4)
     assert opened(session, " AND ".join(ASKED)) == (10, 1)

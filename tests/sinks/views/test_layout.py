@@ -18,6 +18,7 @@ from pyspark.sql.functions import col, lit
 from sinks.files import DataFile, FileWriter, new_name
 from sinks.kernel import KernelTable
 from sinks.tables import LOG
+from sinks.views.definition import named_in
 from sinks.views.registration import register
 from sinks.warehouse import ensure_tables
 from tests.scans import WITHOUT_CHANGES, reads
@@ -100,7 +101,7 @@ def replica(spark: SparkSession, tmp_path: Path) -> Replica:
     session = spark.newSession()
     for name, value in WITHOUT_CHANGES.items():
         session.conf.set(name, value)
-    register(session, str(tmp_path))
+    register(session, str(tmp_path), views=named_in("messages"))
     return Replica(session, table.path)
 
 

@@ -82,7 +82,7 @@ def test_what_is_in_the_index(spark: SparkSession, tmp_path: Path) -> None:
         message(400, "SCHEDULE_TOPIC_XXXX", properties={"KEYS": "e"}),
         message(500),
     ]
-    session = session_with(spark, tmp_path, rows)
+    session = session_with(spark, tmp_path, rows, "message_index")
     found = session.sql("SELECT offset, key, is_unique_key FROM message_index").collect()
     expected = [(0, "U0", True), (0, "a", False), (0, "a", False), (0, "b", False)]
     assert sorted(found) == [*expected, (100, "U1", True), (200, "c", False), (400, "e", False)]

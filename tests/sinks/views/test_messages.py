@@ -267,7 +267,7 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[
         *transactions_before_4_3(),
         *waiting_messages(),
     ]
-    return collected(session_with(spark, tmp_path_factory.mktemp("messages"), rows))
+    return collected(session_with(spark, tmp_path_factory.mktemp("messages"), rows, "messages"))
 
 
 def transactions_before_4_3() -> list[dict[str, Any]]:

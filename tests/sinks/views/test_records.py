@@ -63,7 +63,7 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[
     rows += [message(1100, "c1"), message(1101, "c1_REPLY_TOPIC")]  # without a cluster nobody can say
     rows += [message(2000 + bits, "t", sys_flag=bits | 1) for bits in TRANSACTION_TYPES]
     rows += [message(3000, None, kind="blank", properties={}), message(3100, log_id="dister/orders")]
-    session = session_with(spark, tmp_path_factory.mktemp("records"), rows)
+    session = session_with(spark, tmp_path_factory.mktemp("records"), rows, "records")
     return session.table("records").orderBy("offset").collect()
 
 

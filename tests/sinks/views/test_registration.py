@@ -63,12 +63,14 @@ def test_queries_see_what_is_committed_later_and_new_tables_after_the_next_call(
     replica = opened(spark, tmp_path, MASTER)
     replica(ranges(0, 1000))
     session = spark.newSession()
-    register(session, str(tmp_path))
+    register(session, str(tmp_path), views=["completeness"])
     assert rows(session, "log") == 10
+    assert session.table("completeness").select("complete_to").collect() == [(1000,)]
     replica(ranges(1000, 2000))
     IncidentsTable(spark, str(tmp_path), BROKER_A).record(0, [LOST])
     assert (rows(session, "log"), rows(session, "incidents")) == (20, 0)
-    register(session, str(tmp_path))
+    assert session.table("completeness").select("complete_to").collect() == [(2000,)]
+    register(session, str(tmp_path), views=())
     assert rows(session, "incidents") == 1
 
 
@@ -109,7 +111,7 @@ def test_a_table_takes_the_place_of_its_empty_view_and_never_that_of_another_rep
     replica = opened(spark, tmp_path, MASTER)
     replica(ranges(0, 1000))
     session = spark.newSession()
-    register(session, str(tmp_path))  # temporary views do not get in the way
+    register(session, str(tmp_path), views=["completeness"])  # temporary views do not get in the way
     register(session, str(tmp_path), schema)
     assert rows(session, f"{schema}.incidents") == 0
     IncidentsTable(spark, str(tmp_path), BROKER_A).record(0, [LOST])

@@ -59,7 +59,7 @@ def test_hours_producers_and_bodies_that_cannot_be_read(spark: SparkSession, tmp
     hosts = ("10.0.0.7:1", "10.0.0.7:2", "[0:0:0:0:0:0:0:1]:3", "[0:0:0:0:0:0:0:1]:4")
     rows = [message(at, born_host=host, body=b"12345", store_timestamp=NOON) for at, host in enumerate(hosts)]
     rows.append(message(10, body=None, store_timestamp=NOON + 60 * MINUTE))
-    session = session_with(spark, tmp_path, rows)
+    session = session_with(spark, tmp_path, rows, "topic_stats")
     found = session.sql("SELECT unix_seconds(hour), messages, body_bytes, producers FROM topic_stats ORDER BY hour")
     noon = int(NOON.timestamp())
     assert found.collect() == [(noon, 4, 20, 2), (noon + 3600, 1, 0, 1)]

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.dister.log import DisterLog
@@ -72,7 +72,6 @@ def has_room(truth: Naive) -> bool:
     return all(start < end for _, start, end, _ in truth.pieces)
 
 
-@settings(deadline=None, max_examples=100)
 @given(logs(), st.sampled_from([1, 50, 10_000]))
 def test_all_of_a_log(files: dict[int, bytes], chunk_bytes: int) -> None:
     with written(files, chunk_bytes=chunk_bytes) as (log, truth):
@@ -86,7 +85,6 @@ def test_all_of_a_log(files: dict[int, bytes], chunk_bytes: int) -> None:
                 pieces(log, bounds.start, bounds.end)
 
 
-@settings(deadline=None, max_examples=60)
 @given(logs(), st.data())
 def test_cut_anywhere_it_joins(files: dict[int, bytes], data: st.DataObject) -> None:
     with written(files) as (log, truth):
@@ -101,7 +99,6 @@ def test_cut_anywhere_it_joins(files: dict[int, bytes], data: st.DataObject) -> 
         assert [piece for part in parts for piece in part] == truth.pieces
 
 
-@settings(deadline=None, max_examples=60)
 @given(logs(), st.data())
 def test_cut_inside_of_ranges_each_is_read_where_it_begins(files: dict[int, bytes], data: st.DataObject) -> None:
     with written(files) as (log, truth):
@@ -117,7 +114,6 @@ def test_cut_inside_of_ranges_each_is_read_where_it_begins(files: dict[int, byte
         assert all(before[2] == after[1] for before, after in pairwise(found))
 
 
-@settings(deadline=None, max_examples=60)
 @given(logs(), st.data())
 def test_raw_has_the_lines_of_the_ids(files: dict[int, bytes], data: st.DataObject) -> None:
     with written(files) as (log, truth):
@@ -128,7 +124,6 @@ def test_raw_has_the_lines_of_the_ids(files: dict[int, bytes], data: st.DataObje
         assert raw(log, start, end) == b"".join(expected)
 
 
-@settings(deadline=None, max_examples=60)
 @given(logs(), st.data())
 def test_boundaries_and_ends_of_batches(files: dict[int, bytes], data: st.DataObject) -> None:
     with written(files, max_entries_per_trigger=3) as (log, truth):
@@ -142,7 +137,6 @@ def test_boundaries_and_ends_of_batches(files: dict[int, bytes], data: st.DataOb
         assert log.end_of_batch(start, bounds.end, 10**6) == ([start, *following][:4])[-1]
 
 
-@settings(deadline=None, max_examples=60)
 @given(logs())
 def test_without_past_damage_the_first_stops_the_log(files: dict[int, bytes]) -> None:
     with written(files) as (log, truth):

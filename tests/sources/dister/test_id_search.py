@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.dister import id_search
@@ -64,7 +64,6 @@ def test_a_broken_line_is_no_entry(tmp_path: Path) -> None:
     assert found(tmp_path / "0", lines, [89, 95, 99]) == ([lines[79], None, None], 89)
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.integers(0, 2**32), st.integers(1, 4))
 def test_short_runs_of_expired_lines_never_lead_astray(seed: int, runs: int) -> None:
     """Each run repeats ids of the log, and is shorter than what is looked back over."""
