@@ -45,9 +45,9 @@ def register(spark: SparkSession, warehouse: str, schema: str | None = None, *, 
 
     Typed tables are among them. They are temporary views of the session. With `schema`, ``schema`` or
     ``catalog.schema``, they are external tables and views of that schema, which is made if need be, in the session's
-    catalog, where others find them too; the session has no temporary views of it then. A query sees each table's last commit. A table that is made later than
-    this shows its rows after the next call; what this made before is made anew. Of temporary views only `views` are
-    made: who knows what will be asked has their names from `named_in`.
+    catalog, where others find them too; the session has no temporary views of it then. A query sees each table's last
+    commit. A table that is made later than this shows its rows after the next call; what this made before is made anew.
+    Of temporary views only `views` are made: who knows what will be asked has their names from `named_in`.
 
     Raises ReplicaError where there is no replica, and ConfigurationError where a name of the schema is taken.
     """
