@@ -85,7 +85,7 @@ class Airflow:
             "AIRFLOW__API__BASE_URL": address,
             "AIRFLOW__API_AUTH__JWT_SECRET": self.secret,
             "AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": "False",  # a DAG that is turned on would run at once
-            "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.1",  # by default 1 s before each step of a run
+            "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.3",  # by default 1 s before each step of a run
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
             "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[1]"}),
             "AIRFLOW_CONN_STAND_IN": json.dumps(

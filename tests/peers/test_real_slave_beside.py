@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.timeout(300)]
 OK, SLAVE_TIMEOUT = 0, 12
 MESSAGES = 40
 PATIENT_MS = 20_000  # of producers that are to be answered: some batches on a busy machine
-SHORT_MS = 2000  # of producers that wait in vain
+SHORT_MS = 1000  # of producers that wait in vain
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_two_connections_of_one_replica_do_not_pass_for_two(
             cluster.slave.start()
             with watched(cluster.master) as both:
                 wait_for_answer(lambda: sender.send(1)[0], OK)
-                sent = sender.send(10 * MESSAGES, rate_per_s=100)
+                sent = sender.send(10 * MESSAGES, rate_per_s=200)
             assert Counter(one.code for one in sent) == {OK: 10 * MESSAGES}
             assert both <= {0, 1, 2}
 
