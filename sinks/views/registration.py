@@ -33,9 +33,7 @@ from sources.errors import ConfigurationError, ReplicaError
 _KEEPS_PLANS: Final = "spark.sql.legacy.storeAnalyzedPlanForView"
 
 
-def register(
-    spark: SparkSession, warehouse: str, schema: str | None = None, *, views: Collection[str] = VIEWS
-) -> None:
+def register(spark: SparkSession, warehouse: str, schema: str | None = None, *, views: Collection[str] = VIEWS) -> None:
     """Tables and views of the replica in `warehouse`, by name, in `spark`: a session with Delta, whoever made it.
 
     ::
