@@ -62,7 +62,12 @@ def test_a_topic_is_a_table_and_what_does_not_fit_is_apart(
     with producer(broker) as through, producer(broker, transactional_id="orders") as in_transactions:
         for step in range(STEPS):
             for partition in range(PARTITIONS):
-                send(through, "orders", [Record(value(chance, step), b"k") for _ in range(MESSAGES // PARTITIONS)], partition)
+                send(
+                    through,
+                    "orders",
+                    [Record(value(chance, step), b"k") for _ in range(MESSAGES // PARTITIONS)],
+                    partition,
+                )
             for is_committed in (True, False):
                 with transaction(in_transactions, commit=is_committed):
                     send(in_transactions, "orders", [Record(value(chance, step), b"k") for _ in range(5)])

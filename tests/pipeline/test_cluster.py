@@ -95,7 +95,8 @@ def replicate_while_workers_die(folder: Path, wheel: Path, log_bytes: int, momen
     """`moments` are shares of what there is to commit; a worker that dies is replaced, but the last one."""
     with running_masters(folder, log_bytes) as masters, cluster(folder / "cluster", workers=2) as two:
         whole = sum(master.end for master in masters)
-        with submitted(two, wheel, job_file(folder, masters)) as job:
+        with_ui = {"spark.ui.enabled": "true", "spark.ui.port": "0"}
+        with submitted(two, wheel, job_file(folder, masters), properties=with_ui) as job:
             for number, moment in enumerate(moments):
                 wait_for_work(folder, job, two.workers[number], masters, round(moment * whole))
                 assert two.workers[number].daemon_modules() == {"pipeline.python_daemon"}
@@ -105,11 +106,14 @@ def replicate_while_workers_die(folder: Path, wheel: Path, log_bytes: int, momen
                     two.start_worker()
             assert job.ended() == 0, job.errors.read_text()[-5000:]
         assert job.errors.read_text().count("Lost executor") == len(moments)
+        assert "service 'SparkUI'" in job.errors.read_text()  # logtwin turns it off: what is submitted goes over that
+        for number, master in enumerate(masters):
+            assert f"rocketmq/broker-{number}: done at offset {master.end}" in job.output.read_text()
         assert_complete(folder, masters)
 
 
 def test_a_worker_dies(tmp_path: Path, wheel: Path) -> None:
-    replicate_while_workers_die(tmp_path, wheel, 15_000_000, [0.25])
+    replicate_while_workers_die(tmp_path, wheel, 8_000_000, [0.25])
 
 
 @pytest.mark.soak

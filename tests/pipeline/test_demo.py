@@ -1,39 +1,23 @@
-"""``make run`` as a newcomer runs it, shortened; twice, the second time until Ctrl-C."""
+"""``make run`` as a newcomer runs it, shortened. Only the first run is a process of its own."""
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from tests.pipeline.demos import DemoHere, ctrl_c_beyond, demo, finish
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
-PROJECT = Path(__file__).parents[2]
 
-
-def demo(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "pipeline", "demo", "--warehouse", str(folder / "warehouse")]
-    command += ["--store", str(folder / "store"), *arguments]
-    return subprocess.Popen(
-        command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-
-
-def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
-    try:
-        out, err = process.communicate(timeout=300)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        out, err = process.communicate()
-    assert process.returncode == 0, f"{out}\n{err}"[-4000:]
-    return out, err
+@pytest.fixture
+def demo_here(spark: SparkSession, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> DemoHere:
+    return DemoHere(capsys, monkeypatch)
 
 
 def offsets_of(summary: str) -> tuple[int, int, int]:
@@ -46,18 +30,7 @@ def offsets_of(summary: str) -> tuple[int, int, int]:
     return start, end, acked
 
 
-def interrupted_beyond(end: int, running: subprocess.Popen[str]) -> tuple[str, str]:
-    """Ctrl-C once more than `end` offsets are committed. What it prints."""
-    assert running.stderr is not None
-    for line in running.stderr:  # the display says a line now and then, once batches are committed
-        committed = re.search(r"running, offset ([\d,]+)", line)
-        if committed and int(committed[1].replace(",", "")) > end:
-            break
-    os.kill(running.pid, signal.SIGINT)
-    return finish(running)
-
-
-def test_it_ends_by_itself_and_goes_on_when_run_again_until_ctrl_c(tmp_path: Path) -> None:
+def test_it_ends_by_itself_and_goes_on_when_run_again_until_ctrl_c(tmp_path: Path, demo_here: DemoHere) -> None:
     out, err = finish(demo(tmp_path, "--duration-s", "4", "--rate-per-s", "500"))
     start, end, acknowledged = offsets_of(out)
     assert start == 0
@@ -72,8 +45,8 @@ def test_it_ends_by_itself_and_goes_on_when_run_again_until_ctrl_c(tmp_path: Pat
     assert table.transaction_version("logtwin/rocketmq/embedded@0") == end
     assert table.to_pyarrow_dataset().count_rows() > 1000
 
-    again = demo(tmp_path, "--keep", "--rate-per-s", "500")
-    out, err = interrupted_beyond(end, again)
+    with ctrl_c_beyond(end, tmp_path / "warehouse" / "log", "rocketmq/embedded"):
+        out, err = demo_here(tmp_path, "--keep", "--rate-per-s", "500")
     assert "Traceback" not in err
     assert f"complete up to offset {end:,}" in out
     again_start, again_end, _ = offsets_of(out)
@@ -81,8 +54,8 @@ def test_it_ends_by_itself_and_goes_on_when_run_again_until_ctrl_c(tmp_path: Pat
     assert again_end > end
 
 
-def test_into_an_s3_server_that_ends_with_it(tmp_path: Path) -> None:
-    out, err = finish(demo(tmp_path, "--warehouse", "s3", "--duration-s", "2", "--rate-per-s", "500"))
+def test_into_an_s3_server_that_ends_with_it(tmp_path: Path, demo_here: DemoHere) -> None:
+    out, err = demo_here(tmp_path, "--warehouse", "s3", "--duration-s", "2", "--rate-per-s", "500")
     _, end, acknowledged = offsets_of(out)
     assert acknowledged == end > 0
     assert "complete  0 to" in out
@@ -99,10 +72,12 @@ def test_into_an_s3_server_that_ends_with_it(tmp_path: Path) -> None:
     assert not (tmp_path / "store" / "s3").exists()
 
 
-def test_the_demo_of_dister_follows_a_leader_through_a_lost_election(tmp_path: Path) -> None:
-    out, err = finish(demo(tmp_path, "--master", "dister", "--duration-s", "2", "--rate-per-s", "200"))
+def test_the_demo_of_dister_follows_a_leader_through_a_lost_election(
+    tmp_path: Path, demo_here: DemoHere, caplog: pytest.LogCaptureFixture
+) -> None:
+    out, err = demo_here(tmp_path, "--master", "dister", "--duration-s", "2", "--rate-per-s", "200")
     assert "50 entries were taken back, 80 others came" in out
-    assert "the master overrules" in err
+    assert "the master overrules" in caplog.text
     assert "  equal" in out
     assert "Traceback" not in err
     removed = DeltaTable(str(tmp_path / "warehouse" / "removed")).to_pyarrow_dataset()

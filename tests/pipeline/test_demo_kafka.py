@@ -1,4 +1,4 @@
-"""``make run MASTER=kafka`` as a newcomer runs it, shortened; in the soak twice, the second time until Ctrl-C."""
+"""``make run MASTER=kafka`` shortened; in the soak as a newcomer runs it, twice, the second time until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 import psutil
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
-from tests.pipeline.test_demo import demo, finish, interrupted_beyond
+from tests.pipeline.demos import DemoHere, demo, finish, interrupted_beyond
 
 pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.timeout(400)]
 
@@ -45,16 +46,18 @@ def check_shown(out: str) -> tuple[int, int]:
     return sum(position for position, *_ in shown.values()), records
 
 
-ARGUMENTS = ("--master", "kafka", "--rate-per-s", "400")
+ARGUMENTS = ("--master", "kafka", "--rate-per-s", "700")
+ONCE = (*ARGUMENTS, "--duration-s", "6")
 
 
-def test_it_ends_by_itself(tmp_path: Path) -> None:
-    run_once(tmp_path)
+def test_it_ends_by_itself(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_once(tmp_path, *DemoHere(capsys, monkeypatch)(tmp_path, *ONCE))
 
 
-def run_once(tmp_path: Path) -> tuple[int, int]:
+def check_once(tmp_path: Path, out: str, err: str) -> tuple[int, int]:
     """Returns what `check_shown` does."""
-    out, err = finish(demo(tmp_path, *ARGUMENTS, "--duration-s", "10"))
     end, records = check_shown(out)
     assert "the table is empty" in out
     unwrapped = " ".join(out.split())
@@ -71,7 +74,7 @@ def run_once(tmp_path: Path) -> tuple[int, int]:
 
 @pytest.mark.soak
 def test_it_goes_on_when_run_again_until_ctrl_c(tmp_path: Path) -> None:
-    end, records = run_once(tmp_path)
+    end, records = check_once(tmp_path, *finish(demo(tmp_path, *ONCE)))
     again = demo(tmp_path, *ARGUMENTS, "--keep")
     out, err = interrupted_beyond(end, again)
     assert "Traceback" not in err

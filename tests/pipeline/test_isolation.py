@@ -54,10 +54,10 @@ def test_a_log_that_is_configured_wrongly_fails_alone(world: World) -> None:
 @pytest.mark.parametrize(
     ("fault", "is_of_all"),
     [
-        (Fault.SILENT, True),
+        pytest.param(Fault.SILENT, True, marks=pytest.mark.soak),
         (Fault.SILENT, False),  # it says what it holds, and does not send it: each batch has to find out anew
         (Fault.DRIPPING, True),
-        (Fault.DRIPPING, False),
+        pytest.param(Fault.DRIPPING, False, marks=pytest.mark.soak),
         (Fault.GONE, True),
     ],
     ids=lambda one: one.value if isinstance(one, Fault) else "everywhere" if one else "where it sends",

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from pipeline.progress import Phase
 from pipeline.run_state import RunFile
 from sinks.position import LogTable
 from sources.offsets import LogId
-from tests.pipeline.killing import ALWAYS, STEPS, kill_after
+from tests.pipeline.killing import STEPS, kill_after
 from tests.pipeline.masters import Served, embedded_master
 from tests.pipeline.running import assert_complete, ledger_table, log_table, replicate_now
 from tests.truth import Fixture
@@ -25,6 +26,7 @@ from tests.truth import Fixture
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 IS_COMMITTED = {"files": False, "commit": True, "acknowledge": True, "ledger": True}
+ALWAYS = ("files", "commit")  # before the batch is there, and after: a start takes a quarter of a minute
 HAS_LEDGER = {"files": False, "commit": False, "acknowledge": False, "ledger": True}
 
 
@@ -50,14 +52,31 @@ def position(spark: SparkSession, config: Config) -> int:
     return 0 if state is None or state.offset is None else state.offset
 
 
+@contextmanager
+def sockets_that_go_at_the_next_start(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Those of drivers that are killed inside."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as short, monkeypatch.context() as inside:
+        inside.setenv("TMPDIR", short)
+        yield
+        assert set(Path(short).rglob("*.sock"))
+        again = "from pipeline.process_folder import process_folder; process_folder()"
+        subprocess.run([sys.executable, "-c", again], check=True)
+        assert not set(Path(short).rglob("*.sock"))
+
+
 @pytest.mark.parametrize(
     "step", [step if step in ALWAYS else pytest.param(step, marks=pytest.mark.soak) for step in STEPS]
 )
 def test_a_restart_gives_exactly_one_copy(
-    spark: SparkSession, master: Served, fixture_550: Fixture, tmp_path: Path, step: str
+    spark: SparkSession,
+    master: Served,
+    fixture_550: Fixture,
+    tmp_path: Path,
+    step: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     job = config_file(tmp_path, master)
-    with master.watched() as acknowledged:
+    with master.watched() as acknowledged, sockets_that_go_at_the_next_start(monkeypatch):
         kill_after(step, job)
     config = load(job)
     lake = Path(config.warehouse)
@@ -91,17 +110,3 @@ def test_the_table_alone_says_where_a_log_goes_on(
     replicate_now(spark, config)  # the table is empty again, whatever another query has read
     assert_complete(spark, lake, fixture_550.log)
     assert not (lake / "_checkpoints").exists()
-
-
-def test_the_sockets_of_a_killed_driver_go_at_the_next_start(
-    master: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with tempfile.TemporaryDirectory(dir="/tmp") as short:
-        monkeypatch.setenv("TMPDIR", short)
-        kill_after("files", config_file(tmp_path, master))
-        before = set(Path(short).rglob("*.sock"))
-        assert before
-        subprocess.run(
-            [sys.executable, "-c", "from pipeline.process_folder import process_folder; process_folder()"], check=True
-        )
-        assert not set(Path(short).rglob("*.sock"))

@@ -1,4 +1,4 @@
-"""Twenty-five minutes of one-second commits: maintained, the table is small, quick to open, and the same."""
+"""Ten minutes of one-second commits: maintained, the table is small, quick to open, and the same."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.sinks.long_log import RECORD_BYTES, file_of
 from tests.sinks.many_commits import COMMIT_RECORDS
 
 pytestmark = pytest.mark.spark
-COMMITS = 1500
-RECENT = 300
+COMMITS = 600
+RECENT = 100
 
 
-def test_fifteen_hundred_commits(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_six_hundred_commits(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = log_path(tmp_path)
     with monkeypatch.context() as quick:
         quick.setattr(files, "sync", lambda path: None)
@@ -34,7 +34,7 @@ def test_fifteen_hundred_commits(spark: SparkSession, tmp_path: Path, monkeypatc
     assert spark.sql(f"DESCRIBE DETAIL delta.`{path}`").collect()[0]["numFiles"] == COMMITS
     before = figures(spark, tmp_path)
     assert before.data_files == COMMITS
-    steps = {(one.table, one.step): one for one in maintain(spark, tmp_path, log_hours=0.05)}
+    steps = {(one.table, one.step): one for one in maintain(spark, tmp_path, log_hours=0.02)}
     assert steps["log", "merge"].files_before == COMMITS
     assert steps["log", "merge"].files_after == 1
     assert offsets(tmp_path) == expected

@@ -32,8 +32,8 @@ def replicate(folder: Path, size_bytes: int, max_bytes_per_trigger: int) -> Peak
 
 
 def test_a_log_three_times_as_long_takes_no_more_memory(tmp_path: Path) -> None:
-    short = replicate(tmp_path, 150 * MB, 50 * MB)
-    long = replicate(tmp_path, 450 * MB, 50 * MB)
+    short = replicate(tmp_path, 100 * MB, 50 * MB)
+    long = replicate(tmp_path, 300 * MB, 50 * MB)
     # The largest process, not their sum: how many short-lived ones Spark has at one moment is chance.
     assert long.largest_python_mib < short.largest_python_mib + PYTHON_GROWTH_MIB
     assert long.java_mib < short.java_mib + JAVA_GROWTH_MIB

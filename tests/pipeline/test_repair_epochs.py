@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import random
-import shutil
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -96,24 +95,24 @@ def test_epochs_above_the_common_point_go_with_it(bench: Bench) -> None:
     assert (bench.state().offset, bench.state().epochs) == (common, listed((1, 0)))
 
 
-def test_killed_after_any_step_the_next_job_takes_it_to_its_end(
-    bench: Bench, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+ALWAYS = {Step.CUT, Step.LEDGER}
+
+
+@pytest.mark.parametrize(
+    "step", [step if step in ALWAYS else pytest.param(step, marks=pytest.mark.soak) for step in Step]
+)
+def test_killed_after_any_step_the_next_job_takes_it_to_its_end(bench: Bench, step: Step) -> None:
     following(bench)
     common = bench.log.rewrite_from_the_middle()
     bench.log.append(random.Random(4), 20)
     theirs = listed((1, 0), (2, 300), (3, common))
-    for step in Step:
-        folder = tmp_path_factory.mktemp(step.value)
-        shutil.copytree(bench.folder, folder, dirs_exist_ok=True)
-        one = Bench(bench.spark, folder)
-        with pytest.raises(Killed):
-            repair(one, theirs, dying_after(step)).run()
-        one.replicate()
-        assert_complete(one.spark, one.lake, one.log.data())
-        assert one.state().epoch == 1
-        assert min(one.offsets("removed")) == common
-        assert [row.state for row in one.incidents().all()] == [State.HEALED]
+    with pytest.raises(Killed):
+        repair(bench, theirs, dying_after(step)).run()
+    bench.replicate()
+    assert_complete(bench.spark, bench.lake, bench.log.data())
+    assert bench.state().epoch == 1
+    assert min(bench.offsets("removed")) == common
+    assert [row.state for row in bench.incidents().all()] == [State.HEALED]
 
 
 def test_bytes_that_contradict_the_epochs_are_for_a_person(bench: Bench) -> None:

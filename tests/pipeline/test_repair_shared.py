@@ -102,9 +102,14 @@ def test_the_command_line_says_which_others_to_repair(shared: Shared) -> None:
     assert len(others[1].holes()) == 1
 
 
-def test_killed_after_any_step_it_ends_the_same(shared: Shared, tmp_path_factory: pytest.TempPathFactory) -> None:
+@pytest.mark.parametrize(
+    "steps", [(Step.CUT, Step.LEDGER), pytest.param((Step.AUDIT, Step.INCIDENTS, Step.FINISH), marks=pytest.mark.soak)]
+)
+def test_killed_after_any_step_it_ends_the_same(
+    shared: Shared, tmp_path_factory: pytest.TempPathFactory, steps: tuple[Step, ...]
+) -> None:
     _, (first, *_) = damaged(shared)
-    killed = {step: shared.copied(tmp_path_factory.mktemp(step.value)) for step in Step if step is not Step.MARK}
+    killed = {step: shared.copied(tmp_path_factory.mktemp(step.value)) for step in steps}
     first.repair()
     expected = of_all(shared)
     for step, one in killed.items():
@@ -131,7 +136,9 @@ def test_a_backfill_of_another_log_may_come_before_the_end_of_the_repair(shared:
     shared.assert_explained()
 
 
-@pytest.mark.parametrize("at", [Step.AUDIT, Step.CUT, Step.LEDGER])
+@pytest.mark.parametrize(
+    "at", [Step.CUT, *(pytest.param(step, marks=pytest.mark.soak) for step in (Step.AUDIT, Step.LEDGER))]
+)
 def test_the_others_are_replicated_on_meanwhile(shared: Shared, at: Step) -> None:
     _, (first, *_) = damaged(shared)
     running = shared.replicas([name for name in NAMES if name != first.log_id.name])

@@ -22,6 +22,7 @@ from tests.pipeline.standalone import PROJECT, SPARK, cluster, submitted
 from tests.truth import Fixture
 
 
+@pytest.mark.soak  # in `test_cluster` a job is submitted that meets more
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_a_submitted_job_replicates_with_tasks_in_another_process(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
@@ -85,17 +86,24 @@ class Topic:
             self._books.settle({log.log_id: to})
 
 
-@pytest.fixture
-def operator(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Operator:
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Partition 0 began at 20, lost [60, 90), and is at 150; 1 is at 40, which a killed job owes to the ledger."""
-    operator = Operator(tmp_path, capsys)
-    operator.job.write_text(f'warehouse = "{operator.lake}"\n[[topics]]\n{PATTERN}\nservers = "127.0.0.1:1"\n')
-    topic = Topic(spark, operator.lake)
+    lake = tmp_path_factory.mktemp("topic") / "lake"
+    topic = Topic(spark, lake)
     topic.begins(20, 0)
     topic.reads(0, row(20, 60, 33))
     topic.loses(0, LOST)
     topic.reads(0, row(90, 150, 60))
     topic.reads(1, row(0, 40, 40), settled=False)
+    return lake
+
+
+@pytest.fixture
+def operator(lake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Operator:
+    operator = Operator(tmp_path, capsys)
+    shutil.copytree(lake, operator.lake)
+    operator.job.write_text(f'warehouse = "{operator.lake}"\n[[topics]]\n{PATTERN}\nservers = "127.0.0.1:1"\n')
     return operator
 
 

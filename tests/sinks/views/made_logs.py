@@ -49,7 +49,7 @@ def message(offset: int, topic: str | None = "orders", **fields: Any) -> dict[st
 
 
 def session_with(spark: SparkSession, warehouse: Path, rows: Iterable[dict[str, Any]], *views: str) -> SparkSession:
-    """A session of its own with a replica in `warehouse` whose log has exactly `rows`, and with these views."""
+    """A session of its own with the tables of a replica whose log has exactly `rows`, and with these views."""
     write_deltalake(LOG.path(str(warehouse)), pa.Table.from_pylist(list(rows), LOG_SCHEMA), mode="overwrite")
     session = spark.newSession()
     register(session, str(warehouse), views=named_in(*views))

@@ -101,7 +101,7 @@ def replica(spark: SparkSession, tmp_path: Path) -> Replica:
     session = spark.newSession()
     for name, value in WITHOUT_CHANGES.items():
         session.conf.set(name, value)
-    register(session, str(tmp_path), views=named_in("messages"))
+    register(session, str(tmp_path), views=named_in("messages", "consume_queue"))
     return Replica(session, table.path)
 
 
