@@ -192,7 +192,8 @@ class TypedFollower:
                 for log_id, to in announced.logs.items()
                 if to != state.logs.get(log_id)
             }
-            if all(one.back_to is None and held[log_id].epoch == one.to.epoch for log_id, one in killed.items()):
+            epochs = {log_id: one.epoch for log_id, one in held.items()}
+            if all(one.back_to is None and epochs.get(log_id) == one.to.epoch for log_id, one in killed.items()):
                 return _Plan(killed, announced, is_last=False)
         most = _STEP_MESSAGES if self._wanted.kafka_topics else _STEP_BYTES
         ways: dict[LogId, Way] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -207,6 +208,24 @@ def test_other_engines_read_it(world: World) -> None:
     assert [(row["id"], row["amount"], row["new"]) for row in table.to_pylist()] == expected
     assert polars.scan_delta(path).sort("offset").select("id", "amount", "new").collect().rows() == expected
     assert duckdb.from_arrow(table).select("id", "amount", "new").fetchall() == expected
+
+
+def test_what_would_lose_a_digit_or_be_a_column_too_many_is_kept_as_it_was(world: World) -> None:
+    world.send({"n": 1 << 60})
+    world.follow(max_columns=3)
+    bomb = {f"key_{number}": number for number in range(10_000)}
+    world.send({"n": 1.5, "deep": 1}, bomb, {"n": 1 << 70, "deep": {"x": [1 << 70]}})
+    world.follow(max_columns=3)
+    kept = {name: number for name, number in bomb.items() if name != "key_0"}
+    first, second, third, fourth = fields(world.rows())
+    assert (first, second) == ({"n": 1 << 60}, {"deep": 1})
+    assert (third["key_0"], json.loads(third["_rest"])) == (0, kept)
+    assert fourth == {}
+    assert [(row["column"], row["reason"], row["found"]) for row in world.unfit()] == [
+        ("n", "not_bigint", "1.5"),
+        ("deep", "not_bigint", '{"x": [1180591620717411303424]}'),
+        ("n", "not_bigint", "1180591620717411303424"),
+    ]
 
 
 def test_a_table_that_is_somebody_elses_is_left_alone(world: World) -> None:
