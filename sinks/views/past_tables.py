@@ -27,6 +27,8 @@ from sinks.tables import (
     LOG_ID,
     QUARANTINE,
     REMOVED,
+    SCHEMA_CHANGES,
+    UNFIT,
     VALID_FROM,
     VALID_TO,
     TableSpec,
@@ -79,6 +81,10 @@ def _epochs(rows: DataFrame, as_of: AsOf) -> DataFrame:
     return rows.where(sql.col("since") <= as_of.committed_at)
 
 
+def _schema_changes(rows: DataFrame, as_of: AsOf) -> DataFrame:
+    return rows.where(sql.col("changed_at") <= as_of.committed_at)
+
+
 def _key_values(rows: DataFrame, as_of: AsOf) -> DataFrame:
     """It only knows the newest value of a key: rather an error, when it is asked, than values of another time."""
     problem = f"dister_kv has no past: what {as_of.log_id} said of a key at {as_of.offset} is in the table log"
@@ -101,5 +107,7 @@ _RULES: Final[dict[str, Callable[[DataFrame, AsOf], DataFrame]]] = {
     KAFKA_REMOVED.name: _removed,
     EPOCHS.name: _epochs,
     KEY_VALUES.name: _key_values,
+    SCHEMA_CHANGES.name: _schema_changes,
+    UNFIT.name: _below,
 }
 """By table; the others are of metadata."""
