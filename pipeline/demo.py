@@ -56,7 +56,7 @@ QUERIES = {
                max(delivered_timestamp) AS newest
         FROM messages GROUP BY topic ORDER BY messages DESC, topic LIMIT 8""",
     "revenue by order status, out of the typed table orders: one row an order, the newest": """
-        SELECT status, count(*) AS orders, round(sum(amount), 2) AS amount, count(channel) AS with_channel
+        SELECT status, count(*) AS orders, round(sum(amount), 2) AS amount
         FROM orders GROUP BY status ORDER BY orders DESC, status""",
     "columns that came while it ran": """
         SELECT column, type, change, offset FROM schema_changes WHERE table = 'orders' ORDER BY number DESC LIMIT 3""",
