@@ -59,7 +59,8 @@ class TypedTable:
         """Create it, unless somebody has just done so. Raises ConfigurationError where another table is there."""
         found = self.look()
         if found is None or found.state is None:
-            ensure_table(self._table, table_spec(self.name, columns))
+            # one that is there and has no state was made just now, or is somebody else's
+            ensure_table(self._table, table_spec(self.name, columns if found is None else found.columns))
             found = self.view(self._table.existing())
         return found
 
