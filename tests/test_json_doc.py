@@ -14,12 +14,15 @@ from pipeline.coverage import LogCoverage
 from pipeline.incidents import Listed
 from pipeline.maintain import Step
 from pipeline.tables import Column, Relation
+from pipeline.typed_verbs import LogPlace, TypedStatus
+from pipeline.typed_verbs import Verdict as TypedVerdict
 from pipeline.verification.queues import Jump
 from pipeline.verification.summary import Summary
 from sinks.incidents import Action, Incident, IncidentRow, State
 from sinks.proof.completeness import Completeness, Missing, Reason, Stretch
 from sinks.proof.verdicts import Claim, Compared, Difference, Kind, Verdict
 from sinks.tables import INCIDENTS
+from sinks.typed.columns import Column as TypedColumn
 from sources.epochs import Epoch
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
@@ -27,6 +30,11 @@ from sources.offsets import LogId, Offset, OffsetRange
 DOCUMENT = Path(__file__).parents[1] / "docs" / "json.md"
 LOG = LogId("dister", "shop")
 RANGE = OffsetRange(Offset(1), Offset(9))
+
+
+TYPED = TypedStatus(
+    "orders", ("orders",), "append", 1, 0, (TypedColumn("id", "id", "string"),), (LogPlace("rocketmq/a", 1, 2),)
+)
 
 
 def section(verb: str) -> set[str]:
@@ -78,7 +86,9 @@ def verification() -> dict[str, Any]:
         ("coverage", keys(coverage())),
         ("verify", keys(verification()) | {field.name for field in fields(Jump)}),
         ("backfill", keys(BackfillResult(log_id=str(LOG), holes=(RANGE,), filled=(), remaining=()).as_json())),
-        ("tables", keys(Relation("log", "table", "x", (Column("offset", "bigint", "x"),)).as_json())),
+        ("tables all, tables show", keys(Relation("log", "table", "x", (Column("offset", "bigint", "x"),)).as_json())),
+        ("tables list", keys(TYPED.as_json())),
+        ("tables check", keys(TypedVerdict("orders", 3, 2, 1, 0, is_by_key=False).as_json())),
         ("maintain", {field.name for field in fields(Step)}),
     ],
 )
