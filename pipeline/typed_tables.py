@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from pipeline.config import Config
-from sinks.typed.follower import Step, TypedFollower
+from sinks.typed.follower import TypedFollower
 from sources.errors import LogtwinError, of_log
 
 log = logging.getLogger(__name__)
@@ -36,10 +36,6 @@ class _Table:
     error: LogtwinError | None = None
     tries: int = 0
     again_at_s: float = 0.0
-
-    def took(self, step: Step) -> None:
-        self.rows += step.rows
-        self.unfit += step.unfit
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +70,10 @@ class TypedTables:
     def bring(self, is_wanted: Callable[[], bool]) -> LogtwinError | None:
         """Bring every table to where its logs stand. What kept the first that is not there."""
         for one in self._tables:
-            while is_wanted() and self._step(one, is_last_try=True):
+            while is_wanted() and self._try(one, self._step):
                 pass
+            if one.error is None:
+                self._try(one, self._settle)
         return next((one.error for one in self._tables if one.error is not None), None)
 
     def stop(self) -> None:
@@ -91,36 +89,42 @@ class TypedTables:
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", "typed tables")  # of this thread
         while not self._stop.wait(self._every_s):
             for one in self._tables:
-                while not self._stop.is_set() and time.monotonic() >= one.again_at_s and self._step(one):
+                while not self._stop.is_set() and time.monotonic() >= one.again_at_s and self._told(one, self._step):
                     pass
         for one in self._tables:
-            self._settle(one)
+            self._told(one, self._settle)
 
-    def _step(self, one: _Table, *, is_last_try: bool = False) -> bool:
-        """Whether it has more to do at once."""
-        try:
-            step = one.follower.step()
-            if step is None and is_last_try:
-                one.follower.settle()
-        except Exception as failure:  # noqa: BLE001 - whatever it is, it is this table's
-            self._failed(one, of_log(failure, f"typed table {one.name}"), is_last_try=is_last_try)
-            return False
-        if one.error is not None:
+    def _told(self, one: _Table, work: Callable[[_Table], bool]) -> bool:
+        """As `_try`. Says what keeps the table once, and that nothing does any more."""
+        before = one.error
+        has_more = self._try(one, work)
+        if one.error is not None and (before is None or str(before) != str(one.error)):
+            log.error("%s; the logs go on, and the table is tried again", one.error)
+        elif one.error is None and before is not None:
             log.warning("the typed table %s is brought on again", one.name)
+        return has_more
+
+    def _try(self, one: _Table, work: Callable[[_Table], bool]) -> bool:
+        """What `work` returns; False where it fails."""
+        try:
+            has_more = work(one)
+        except Exception as failure:  # noqa: BLE001 - whatever it is, it is this table's
+            wait_s = min(2.0**one.tries, self._retry_wait_max_s)
+            one.error, one.tries = of_log(failure, f"typed table {one.name}"), one.tries + 1
+            one.again_at_s = time.monotonic() + wait_s
+            return False
         one.error, one.tries = None, 0
+        return has_more
+
+    def _step(self, one: _Table) -> bool:
+        """Whether it has more to do at once; where a log always has more, the other tables have their turn, too."""
+        step = one.follower.step()
         if step is None:
             return False
-        one.took(step)
-        return True
+        one.rows += step.rows
+        one.unfit += step.unfit
+        return not step.is_last
 
-    def _failed(self, one: _Table, error: LogtwinError, *, is_last_try: bool) -> None:
-        wait_s = min(2.0**one.tries, self._retry_wait_max_s)
-        if not is_last_try and (one.error is None or str(one.error) != str(error)):
-            log.error("%s; the logs go on, and the table is tried again", error)
-        one.error, one.tries, one.again_at_s = error, one.tries + 1, time.monotonic() + wait_s
-
-    def _settle(self, one: _Table) -> None:
-        try:
-            one.follower.settle()
-        except Exception as failure:  # noqa: BLE001 - the next start does it
-            log.warning("the typed table %s: %s", one.name, failure)
+    def _settle(self, one: _Table) -> bool:
+        one.follower.settle()
+        return False

@@ -19,20 +19,20 @@ from sinks.kernel import KernelTable, Snapshot
 from sinks.owned import state_texts
 from sinks.position import Held, LogTable
 from sinks.spark_jobs import JobFacts, job_failure
-from sinks.tables import UNFIT
+from sinks.tables import KAFKA_LOG, LOG, UNFIT
 from sinks.typed.columns import Column, column_name, with_found
 from sinks.typed.definition import Definition
-from sinks.typed.messages import Messages
+from sinks.typed.messages import Messages, in_ranges
 from sinks.typed.parsing import REPORT_DDL, Looking, Report, reports
 from sinks.typed.state import Followed, TypedState, without
 from sinks.typed.table import TypedTable, TypedView
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError
 from sources.offsets import LogId, Offset, OffsetRange
+from sources.options import parse_options
 
-_LOOKED_AT: Final = 16 << 20
-"""Of each log so many of its newest offsets: 16 MiB of RocketMQ's."""
-_KAFKA: Final = "kafka/"
+_LOOKED_AT: Final = {LOG.name: 16 << 20, KAFKA_LOG.name: 10_000}
+"""Of each log so many of its newest offsets, which count bytes or messages."""
 
 
 def one_of(config: Config, name: str) -> Definition:
@@ -156,7 +156,7 @@ def proposed(spark: SparkSession | None, config: Config, source: Sequence[str], 
     """The ``[[tables]]`` of a typed table, as TOML; with a session its columns as the newest messages have them."""
     chosen = name or _name_of(source[0])
     plain = {"name": chosen, "from": list(source)}
-    definition = TypedTableConfig.model_validate(plain).definition()
+    definition = parse_options(TypedTableConfig, plain, where="logtwin tables add").definition()
     lines = ["[[tables]]", f"name = {_toml(chosen)}", f"from = [{', '.join(map(_toml, source))}]"]
     if spark is None:
         return "\n".join([*lines, 'schema = "infer"'])
@@ -194,7 +194,8 @@ def _looked(spark: SparkSession, config: Config, wanted: Definition) -> Report:
             found="none",
             hint="Replicate first, or leave out --infer.",
         )
-    newest = {log_id: [OffsetRange(Offset(max(0, _end(one) - _LOOKED_AT)), _end(one))] for log_id, one in held.items()}
+    most = _LOOKED_AT[wanted.source.name]
+    newest = {log_id: [OffsetRange(Offset(max(0, _end(one) - most)), _end(one))] for log_id, one in held.items()}
     return _looking(spark, config, wanted, newest, wanted.format)
 
 
@@ -239,26 +240,29 @@ def checked(spark: SparkSession, config: Config, name: str | None) -> list[Verdi
     wanted = [one_of(config, name)] if name is not None else [one.definition() for one in config.tables]
     found = ((one, TypedTable(spark, config.warehouse, one.name)) for one in wanted)
     return [
-        _verdict(spark, config, one, table, view.state)
+        _verdict(spark, config, one, table, view.snapshot, view.state)
         for one, table in found
         if (view := table.look()) is not None and view.state is not None
     ]
 
 
-def _verdict(spark: SparkSession, config: Config, wanted: Definition, table: TypedTable, state: TypedState) -> Verdict:
-    ranges = {
-        log_id: without([OffsetRange(Offset(0), one.offset)], one.holes)
-        for log_id, one in state.logs.items()
-        if one.offset
-    }
-    ranges = {log_id: parts for log_id, parts in ranges.items() if parts}
-    messages = _looking(spark, config, wanted, ranges).messages if ranges else 0
-    rows = spark.read.format("delta").load(table.path)
+def _verdict(
+    spark: SparkSession, config: Config, wanted: Definition, table: TypedTable, on: Snapshot, state: TypedState
+) -> Verdict:
+    """Of one version, while a job may bring the table on: dead letters come before the rows of their step."""
+    each = ((log_id, without([OffsetRange(Offset(0), one.offset)], one.holes)) for log_id, one in state.logs.items())
+    ranges = {log_id: parts for log_id, parts in each if parts}
+    rows = spark.read.option("versionAsOf", on.version).format("delta").load(table.path)
     key = wanted.key_columns or ("log_id", "offset", "batch_index")
     count = _count(rows, wanted.name)
-    whole = _unfit_rows(spark, config.warehouse, wanted.name, state)
-    unfit = 0 if whole is None else _count(whole.where("column IS NULL"), wanted.name)
     repeated = count - _count(rows.select(*key).distinct(), wanted.name)
+    messages = unfit = 0
+    if ranges:
+        messages = _looking(spark, config, wanted, ranges).messages
+        letters = _unfit_rows(spark, config.warehouse, wanted.name, state)
+        unfit = (
+            0 if letters is None else _count(letters.where(in_ranges(ranges) & sql.col("column").isNull()), wanted.name)
+        )
     return Verdict(wanted.name, messages, count, unfit, repeated, wanted.is_upsert)
 
 

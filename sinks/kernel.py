@@ -151,6 +151,10 @@ class Snapshot:
         """When it was committed, by the clock of the storage or, as the table says, of the writer."""
         return datetime.fromtimestamp(self.java.getTimestamp(self.engine) / 1000, UTC)
 
+    def table_id(self) -> str:
+        """Of this table, and of none that had or will have its place."""
+        return str(self.java.getMetadata().getId())
+
     def schema_json(self) -> str:
         return str(self.java.getSchema().toJson())
 

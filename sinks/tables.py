@@ -263,8 +263,8 @@ SCHEMA_CHANGES = TableSpec(
     "what became of the columns of each typed table, and which message brought it",
     pa.schema(
         [
-            _field("table", pa.string(), "the typed table; (table, number) is the key"),
-            _field("number", pa.int32(), "its changes in order, from 1"),
+            _field("table", pa.string(), "the typed table; (table, number, changed_at) is the key"),
+            _field("number", pa.int32(), "its changes in order, from 1; anew after it was dropped"),
             _field("changed_at", TIMESTAMP, "when, by the driver's clock"),
             _field("column", pa.string(), "which column"),
             _field("change", pa.string(), "added; widened, each value as it was"),

@@ -90,6 +90,7 @@ class TypedFollower:
         self._logs: dict[LogId, LogTable] = {}
         self._ahead: tuple[TypedState, TypedState] | None = None
         self._committed_at_s = time.monotonic()
+        self._seen_version: int | None = None  # of the logs' table, at which there was nothing to do
 
     @property
     def _rebuild(self) -> str:
@@ -139,7 +140,7 @@ class TypedFollower:
 
     def _step(self) -> Step | None:
         on = self._source.snapshot()
-        if on is None:
+        if on is None or on.version == self._seen_version:
             return None
         view = self._table.look()
         if view is None or view.state is None:
@@ -150,6 +151,8 @@ class TypedFollower:
         if not plan.ways:
             if view.state is None:
                 self._commit(view, state.moved({}))
+            self._bring_changes(view, state)
+            self._seen_version = on.version
             return None
         if any(one.out or one.back_to is not None for one in plan.ways.values()):
             return self._take_out(view, state, plan)
@@ -259,10 +262,14 @@ class TypedFollower:
         if self._wanted.is_upsert and report.files:
             removed, added, files = self._by_key(view, columns, report.files, rewritten)
         self._commit(view, to, added=[*added, *files], removed=removed, columns=columns if changes else None)
-        if self._generation is None:
-            self._changes.bring(to.changes)
+        self._bring_changes(view, to)
         unfit = sum(one.records for one in report.unfit)
         return Step(report.messages, report.rows, unfit, len(changes), plan.is_last)
+
+    def _bring_changes(self, view: TypedView, state: TypedState) -> None:
+        """What a commit has changed of the columns; at a start what a killed one has."""
+        if self._generation is None:
+            self._changes.bring(view.snapshot.table_id(), state.changes)
 
     def _pass(self, view: TypedView, to: TypedState) -> None:
         """Nothing came for the table: now and then it says so."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from sinks.spark_jobs import first_line
@@ -57,14 +57,8 @@ class Messages:
 
         Raises ConfigurationError for a condition that is none.
         """
-        offset = sql.col("offset")
-        parts = (
-            (sql.col("log_id") == str(log_id)) & (offset >= one.start) & (offset < one.end)
-            for log_id, several in ranges.items()
-            for one in several
-        )
         try:
-            return self._all.where(reduce(or_, parts))
+            return self._all.where(in_ranges(ranges))
         except (PySparkException, Py4JError) as error:
             raise ConfigurationError(
                 f"the messages of the typed table {self._wanted.name} cannot be read",
@@ -83,3 +77,14 @@ class Messages:
         if wanted.where is not None:
             conditions.append(f"({wanted.where})")
         return " AND ".join(conditions)
+
+
+def in_ranges(ranges: Mapping[LogId, Sequence[OffsetRange]]) -> Column:
+    """That a row is of one of these logs, and its offset in one of the log's ranges; at least one is given."""
+    offset = sql.col("offset")
+    parts = (
+        (sql.col("log_id") == str(log_id)) & (offset >= one.start) & (offset < one.end)
+        for log_id, several in ranges.items()
+        for one in several
+    )
+    return reduce(or_, parts)

@@ -6,7 +6,7 @@ empty folder; killed after the commit, dead letters of the old one are left, whi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow.fs as pafs
@@ -19,17 +19,17 @@ from sinks.retries import until_it_takes
 from sinks.storage_errors import failed_by
 from sinks.typed.dead_letters import DeadLetters
 from sinks.typed.definition import Definition
-from sinks.typed.follower import Step, TypedFollower
+from sinks.typed.follower import TypedFollower
 from sinks.typed.schema_changes import SchemaChanges
 from sinks.typed.state import TypedState
 from sinks.typed.table import ANEW, TypedTable, TypedView
 from sources.errors import ReplicaError
 
 
-def rebuild(
-    spark: SparkSession, warehouse: str, wanted: Definition, on_step: Callable[[Step], None] | None = None
-) -> TypedState | None:
+def rebuild(spark: SparkSession, warehouse: str, wanted: Definition) -> TypedState | None:
     """Make it anew, and exchange it; where it stands then. Without a table or a log to make it of nothing is done.
+
+    It ends with the step that comes to where the logs stand just then: what comes meanwhile is for the job.
 
     Columns that the same definition has found stay, in their order. Raises ReplicaError, ConfigurationError,
     UnfitMessage.
@@ -44,9 +44,8 @@ def rebuild(
     DeadLetters(spark, warehouse, wanted.name, anew=True).clear(list(view.state.logs), since=generation)
     anew.make(view.columns if view.state.made == wanted.fingerprint else wanted.declared())
     follower = TypedFollower(spark, warehouse, wanted, generation=generation)
-    while (step := follower.step()) is not None:
-        if on_step is not None:
-            on_step(step)
+    while (step := follower.step()) is not None and not step.is_last:
+        pass
     follower.settle()
     made = anew.look()
     if made is None or made.state is None:
@@ -54,8 +53,8 @@ def rebuild(
     files = [_data_file(one) for one in anew.files(made)]
     _move([one.name for one in files], anew.path, table.path)
     to = until_it_takes(lambda: _exchange(table, made, files))
-    SchemaChanges(spark, warehouse, wanted.name).bring(to.changes)
-    DeadLetters(spark, warehouse, wanted.name).clear(list(to.logs), before=generation)
+    SchemaChanges(spark, warehouse, wanted.name).bring(view.snapshot.table_id(), to.changes)
+    DeadLetters(spark, warehouse, wanted.name).clear([*view.state.logs, *to.logs], before=generation)
     _remove(anew.path)
     return to
 

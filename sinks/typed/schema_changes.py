@@ -23,17 +23,17 @@ class SchemaChanges:
         self._path = SCHEMA_CHANGES.path(absolute(warehouse))
         self._name = name
         self._table = FollowingTable(spark, SCHEMA_CHANGES, self._path)
-        self._app = f"logtwin/table/{name}"
         self._known = 0
 
-    def bring(self, changes: Sequence[Change]) -> None:
-        """Add those that are not there yet. `changes` are all since the table was first made."""
+    def bring(self, table_id: str, changes: Sequence[Change]) -> None:
+        """Add those that are not there yet. `changes` are all since the table was made, which has that id in Delta."""
         if len(changes) <= self._known:
             return
         self._table.ensure()
-        known = self._table.versions([self._app])[self._app]
+        app = f"logtwin/table/{self._name}/{table_id}"  # one that is made after a drop begins anew
+        known = self._table.versions([app])[app]
         if len(changes) > known:
-            self._table.append(self._app, len(changes), lambda: [self._file(changes[known:], known)])
+            self._table.append(app, len(changes), lambda: [self._file(changes[known:], known)])
             self._table.run_hooks()
         self._known = len(changes)
 

@@ -96,12 +96,10 @@ class TypedTable:
         return self._table
 
 
-def typed_names(spark: SparkSession, place: str) -> list[str]:
-    """Of the typed tables that there are in the warehouse `place`."""
-    return sorted(name for name in names_in(spark, f"{place.rstrip('/')}/{FOLDER}") if not name.endswith(ANEW))
-
-
 def typed_specs(spark: SparkSession, place: str) -> list[TableSpec]:
-    """The typed tables that there are, with the columns that they have now."""
-    views = {name: TypedTable(spark, place, name).look() for name in typed_names(spark, place)}
-    return [table_spec(name, view.columns) for name, view in views.items() if view is not None]
+    """Those in the warehouse `place`, with the columns that they have now. What others put there is theirs."""
+    names = sorted(name for name in names_in(spark, f"{place.rstrip('/')}/{FOLDER}") if not name.endswith(ANEW))
+    views = {name: TypedTable(spark, place, name).look() for name in names}
+    return [
+        table_spec(name, view.columns) for name, view in views.items() if view is not None and view.state is not None
+    ]

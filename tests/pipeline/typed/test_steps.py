@@ -17,12 +17,14 @@ from pyspark.sql import SparkSession
 from sinks.typed.dead_letters import DeadLetters
 from sinks.typed.rebuild import drop, rebuild
 from sinks.typed.schema_changes import SchemaChanges
-from sinks.typed.table import TypedTable
+from sinks.typed.table import TypedTable, typed_specs
 from sources.datasource import register
 from sources.errors import ConfigurationError, UnfitMessage
 from tests.pipeline.typed.world import World, bring, definition, fields, world_of
 
 pytestmark = pytest.mark.spark
+
+COMMON = ("log_id", "offset", "batch_index", "stored_at", "_rest")
 
 
 @pytest.fixture
@@ -173,6 +175,9 @@ def test_a_table_made_anew_is_what_was_streamed_and_takes_another_definition(wor
     assert drop(world.spark, str(world.lake), "orders")
     assert not (world.lake / "tables" / "orders").exists()
     assert world.unfit() == []
+    told = len(world.changes())
+    bring(world.follower(name="orders"))
+    assert len(world.changes()) == told + len([*world.rows()[0]]) - len(COMMON)
 
 
 def test_where_it_is_told_to_stop_it_stops_there_and_names_it(world: World) -> None:
@@ -235,3 +240,4 @@ def test_a_table_that_is_somebody_elses_is_left_alone(world: World) -> None:
     with pytest.raises(ConfigurationError, match="not one that this version of logtwin made"):
         world.follow()
     assert [row["id"] for row in world.spark.read.format("delta").load(path).collect()] == ["mine"]
+    assert typed_specs(world.spark, str(world.lake)) == []
