@@ -40,7 +40,7 @@ from sinks.upkeep.retention import Retention
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError
 from sources.loss import OnLoss
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.offsets import LogId, OffsetRange
 
 log = logging.getLogger(__name__)
 _NOTE = "logtwin backfill: every record of the range is in the table"
@@ -189,7 +189,7 @@ class _Backfill:
     def _fill_hole(self, held: Held, hole: OffsetRange, part: OffsetRange, free: OffsetRange) -> Iterator[Filled]:
         if part.is_empty:
             return
-        committed = Offset(0) if held.state is None or held.state.offset is None else held.state.offset
+        committed = held.offset
         neighbours = compare(self._stored, self._source, self._in_source, hole, committed)
         if not neighbours.are_known and self._source.identity() is None:
             self._check_joins(hole, part, free)

@@ -16,12 +16,12 @@ from pipeline.config import Config
 from pipeline.display import number
 from pipeline.typed_tables_config import TypedTableConfig
 from sinks.kernel import KernelTable, Snapshot
-from sinks.owned import state_texts
-from sinks.position import Held, LogTable
+from sinks.position import Held
 from sinks.spark_jobs import JobFacts, job_failure
 from sinks.tables import KAFKA_LOG, LOG, UNFIT
 from sinks.typed.columns import Column, column_name, with_found
 from sinks.typed.definition import Definition
+from sinks.typed.logs import FollowedLogs
 from sinks.typed.messages import Messages, in_ranges
 from sinks.typed.parsing import REPORT_DDL, Looking, Report, reports
 from sinks.typed.state import Followed, TypedState, without
@@ -92,9 +92,7 @@ def _status(spark: SparkSession, config: Config, one: TypedTableConfig) -> Typed
     wanted = one.definition()
     table = TypedTable(spark, config.warehouse, one.name)
     view = table.look()
-    source = _source(spark, config, wanted)
-    on = source.snapshot()
-    logs = _places(view, {} if on is None else _held(spark, source, on, wanted))
+    logs = _places(view, FollowedLogs(spark, config.warehouse, wanted).newest())
     if view is None or view.state is None:
         return TypedStatus(one.name, one.from_, one.mode, None, None, wanted.declared(), logs)
     rows = sum(file.statistics()["numRecords"] for file in table.files(view))
@@ -105,22 +103,12 @@ def _status(spark: SparkSession, config: Config, one: TypedTableConfig) -> Typed
 def _places(view: TypedView | None, held: Mapping[LogId, Held]) -> tuple[LogPlace, ...]:
     followed = {} if view is None or view.state is None else view.state.logs
     return tuple(
-        LogPlace(str(log_id), _offset(followed.get(log_id)), _end(one)) for log_id, one in sorted(held.items())
+        LogPlace(str(log_id), _offset(followed.get(log_id)), one.offset) for log_id, one in sorted(held.items())
     )
 
 
 def _offset(one: Followed | None) -> int:
     return 0 if one is None else one.offset
-
-
-def _end(held: Held) -> Offset:
-    return Offset(0) if held.state is None or held.state.offset is None else held.state.offset
-
-
-def _held(spark: SparkSession, source: KernelTable, on: Snapshot, wanted: Definition) -> dict[LogId, Held]:
-    """Each log that the table follows, as it stands."""
-    logs = [log_id for log_id in state_texts(on.domains()) if wanted.follows(log_id)]
-    return {log_id: LogTable(spark, source.path, log_id).held_in(on) for log_id in logs}
 
 
 def _unfit_rows(spark: SparkSession, warehouse: str, name: str, state: TypedState) -> DataFrame | None:
@@ -184,10 +172,8 @@ def _toml(text: str) -> str:
 
 
 def _looked(spark: SparkSession, config: Config, wanted: Definition) -> Report:
-    source = _source(spark, config, wanted)
-    on = source.snapshot()
-    held = {} if on is None else {log_id: one for log_id, one in _held(spark, source, on, wanted).items() if _end(one)}
-    if on is None or not held:
+    held = FollowedLogs(spark, config.warehouse, wanted).newest()
+    if not held:
         raise ConfigurationError(
             f"there are no messages to look at in {absolute(config.warehouse)}",
             expected=f"a replica with {', '.join(wanted.topics or wanted.kafka_topics)}",
@@ -195,7 +181,7 @@ def _looked(spark: SparkSession, config: Config, wanted: Definition) -> Report:
             hint="Replicate first, or leave out --infer.",
         )
     most = _LOOKED_AT[wanted.source.name]
-    newest = {log_id: [OffsetRange(Offset(max(0, _end(one) - most)), _end(one))] for log_id, one in held.items()}
+    newest = {log_id: [OffsetRange(Offset(max(0, one.offset - most)), one.offset)] for log_id, one in held.items()}
     return _looking(spark, config, wanted, newest, wanted.format)
 
 
@@ -209,10 +195,6 @@ def _looking(
     frame = Messages(spark, config.warehouse, wanted).read(ranges)
     looking = Looking(form)
     return reports(_collected(frame.mapInArrow(lambda batches: looking(batches), REPORT_DDL), wanted.name))
-
-
-def _source(spark: SparkSession, config: Config, wanted: Definition) -> KernelTable:
-    return KernelTable(spark, wanted.source.path(absolute(config.warehouse)))
 
 
 @dataclass(frozen=True, slots=True)

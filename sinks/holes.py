@@ -33,12 +33,12 @@ class TakenOut:
     ranges: tuple[OffsetRange, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        return {"log": str(self.log_id), "epoch": self.epoch, "ranges": _numbers(self.ranges)}
+        return {"log": str(self.log_id), "epoch": self.epoch, "ranges": numbers_of(self.ranges)}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> TakenOut:
         """The inverse of `as_dict`. Raises KeyError, TypeError or ValueError for what it did not give."""
-        return cls(LogId.parse(values["log"]), values["epoch"], _ranges(values["ranges"]))
+        return cls(LogId.parse(values["log"]), values["epoch"], ranges_of(values["ranges"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +62,11 @@ class Holes:
 
     def as_json(self) -> str:
         values = {
-            "ranges": _numbers(self.ranges),
+            "ranges": numbers_of(self.ranges),
             "fills": self.fills,
             "commit": self.commit,
             "ledger": [asdict(row) for row in self.ledger],
-            "taken_out": _numbers(self.taken_out),
+            "taken_out": numbers_of(self.taken_out),
         }
         return json.dumps(values, separators=(",", ":"))
 
@@ -75,11 +75,11 @@ class Holes:
         """The inverse of `as_json`. Raises KeyError, TypeError or ValueError for what it did not write."""
         values = json.loads(text)
         return cls(
-            ranges=_ranges(values["ranges"]),
+            ranges=ranges_of(values["ranges"]),
             fills=values["fills"],
             commit=values["commit"],
             ledger=tuple(LedgerRow.from_dict(row) for row in values["ledger"]),
-            taken_out=_ranges(values.get("taken_out", ())),
+            taken_out=ranges_of(values.get("taken_out", ())),
         )
 
     def with_lost(self, lost: Iterable[OffsetRange]) -> Holes:
@@ -99,8 +99,9 @@ class Holes:
 
     def below(self, position: Offset) -> Holes:
         """After a repair that went back to `position`: nothing above it is missing, or owed to the ledger."""
-        kept = (OffsetRange(hole.start, min(hole.end, position)) for hole in self.ranges if hole.start < position)
-        return replace(self._changed(tuple(kept)), ledger=tuple(row for row in self.ledger if row.end <= position))
+        return replace(
+            self._changed(cut(self.ranges, position)), ledger=tuple(row for row in self.ledger if row.end <= position)
+        )
 
     @property
     def front(self) -> Offset:
@@ -133,11 +134,16 @@ def joined(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
     return tuple(found)
 
 
-def _numbers(ranges: Sequence[OffsetRange]) -> list[list[int]]:
+def cut(ranges: Iterable[OffsetRange], position: Offset) -> tuple[OffsetRange, ...]:
+    """What of `ranges` lies below `position`."""
+    return tuple(OffsetRange(one.start, min(one.end, position)) for one in ranges if one.start < position)
+
+
+def numbers_of(ranges: Sequence[OffsetRange]) -> list[list[int]]:
     return [[one.start, one.end] for one in ranges]
 
 
-def _ranges(numbers: Iterable[Sequence[Any]]) -> tuple[OffsetRange, ...]:
+def ranges_of(numbers: Iterable[Sequence[Any]]) -> tuple[OffsetRange, ...]:
     return tuple(OffsetRange(start, end) for start, end in numbers)
 
 

@@ -38,6 +38,11 @@ class Held:
         return 0 if self.state is None else self.state.epoch
 
     @property
+    def offset(self) -> Offset:
+        """The position, 0 before the first data."""
+        return Offset(0) if self.state is None or self.state.offset is None else self.state.offset
+
+    @property
     def is_in_repair(self) -> bool:
         return self.state is not None and self.state.repair is not None
 

@@ -13,7 +13,6 @@ letters come first (`sinks/typed/dead_letters.py`), the list of changes last, fr
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,14 +25,15 @@ from pyspark.sql import SparkSession
 from sinks.files import DataFile, discard
 from sinks.healing.rewrite import Exchange, Rows, TakingOut
 from sinks.holes import TakenOut
-from sinks.kernel import KernelConflict, KernelTable, Snapshot, StoredFile
-from sinks.owned import state_texts
-from sinks.position import Held, LogTable
+from sinks.kernel import KernelConflict, StoredFile
+from sinks.position import Held
 from sinks.retries import ATTEMPTS, until_it_takes
 from sinks.spark_jobs import JobFacts, job_failure, run_tasks
 from sinks.typed.columns import Change, Column, Place, table_spec, widened, with_found
 from sinks.typed.dead_letters import DeadLetters
 from sinks.typed.definition import Definition
+from sinks.typed.json_fields import EXACT
+from sinks.typed.logs import FollowedLogs
 from sinks.typed.messages import Messages
 from sinks.typed.parsing import REPORT_DDL, Parsing, Report, reports
 from sinks.typed.schema_changes import SchemaChanges
@@ -49,8 +49,6 @@ _STEP_BYTES = 1 << 30
 _STEP_MESSAGES = 1_000_000
 _IDLE_S = 10.0
 """A table that nothing came for says that oftener to nobody."""
-_EXACT = 1 << 53
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +58,6 @@ class Step:
     messages: int = 0
     rows: int = 0
     unfit: int = 0
-    changes: int = 0
     is_last: bool = True
 
 
@@ -86,8 +83,7 @@ class TypedFollower:
         self._warehouse = absolute(warehouse)
         self._wanted = wanted
         self._table = TypedTable(spark, warehouse, wanted.name, anew=generation is not None)
-        self._source = KernelTable(spark, wanted.source.path(self._warehouse))
-        self._logs: dict[LogId, LogTable] = {}
+        self._logs = FollowedLogs(spark, warehouse, wanted)
         self._ahead: tuple[TypedState, TypedState] | None = None
         self._committed_at_s = time.monotonic()
         self._seen_version: int | None = None  # of the logs' table, at which there was nothing to do
@@ -139,14 +135,14 @@ class TypedFollower:
             self._commit(view, self._ahead[1])
 
     def _step(self) -> Step | None:
-        on = self._source.snapshot()
+        on = self._logs.table.snapshot()
         if on is None or on.version == self._seen_version:
             return None
         view = self._table.look()
         if view is None or view.state is None:
             view = self._table.make(self._wanted.declared())
         state = self._standing(view)
-        held = self._held(on)
+        held = self._logs.held_in(on)
         plan = self._plan(state, held)
         if not plan.ways:
             if view.state is None:
@@ -172,15 +168,6 @@ class TypedFollower:
             return self._ahead[1]
         return view.state
 
-    def _held(self, on: Snapshot) -> dict[LogId, Held]:
-        """Of each log that it follows, and that has been begun, how it stands."""
-        log_ids = [one for one in state_texts(on.domains()) if self._wanted.follows(one)]
-        for log_id in log_ids:
-            if log_id not in self._logs:
-                self._logs[log_id] = LogTable(self._spark, self._source.path, log_id)
-        found = {log_id: self._logs[log_id].held_in(on) for log_id in log_ids}
-        return {log_id: one for log_id, one in found.items() if _end(one)}
-
     def _plan(self, state: TypedState, held: Mapping[LogId, Held]) -> _Plan:
         """What each log asks for, as far as one step goes; nothing of those that ask for nothing.
 
@@ -202,7 +189,7 @@ class TypedFollower:
         ways: dict[LogId, Way] = {}
         is_last = True
         for log_id, one in held.items():
-            was, end = state.logs.get(log_id), _end(one)
+            was, end = state.logs.get(log_id), one.offset
             if was is not None and was.epoch == one.epoch and was.offset > end:
                 raise self._ahead_of(log_id, was, end)
             reach = Offset(min(end, (was.offset if was is not None else one.holes.front) + most))
@@ -216,7 +203,7 @@ class TypedFollower:
         """Where the log left the history that `was` is of: of several times the lowest."""
         if was is None or was.epoch == held.epoch or held.state is None:
             return None
-        files = self._source.files(held.snapshot, {"log_id": str(log_id)})
+        files = self._logs.table.files(held.snapshot, {"log_id": str(log_id)})
         later = [one.statistics() for one in files if one.statistics().get("maxValues", {}).get("epoch", 0) > was.epoch]
         starts = [one.get("minValues", {}).get("offset", 0) for one in later]
         at = held.state.offset if held.state.branched_at is None else held.state.branched_at
@@ -264,7 +251,7 @@ class TypedFollower:
         self._commit(view, to, added=[*added, *files], removed=removed, columns=columns if changes else None)
         self._bring_changes(view, to)
         unfit = sum(one.records for one in report.unfit)
-        return Step(report.messages, report.rows, unfit, len(changes), plan.is_last)
+        return Step(report.messages, report.rows, unfit, plan.is_last)
 
     def _bring_changes(self, view: TypedView, state: TypedState) -> None:
         """What a commit has changed of the columns; at a start what a killed one has."""
@@ -341,7 +328,7 @@ class TypedFollower:
             least, greatest = (said.get(name, {}).get(column) for name in ("minValues", "maxValues"))
             if nulls is None or nulls == records:
                 continue  # the file is older than the column, or has none
-            if least is None or greatest is None or least <= -_EXACT or greatest >= _EXACT:
+            if least is None or greatest is None or least <= -EXACT or greatest >= EXACT:
                 return False
         return True
 
@@ -413,11 +400,6 @@ def _rows_in(files: Sequence[DataFile]) -> dict[str, int]:
 
 
 _Rewritten = tuple[list[StoredFile], list[DataFile]]
-
-
-def _end(held: Held) -> Offset:
-    """Of a log that has no data yet 0."""
-    return Offset(0) if held.state is None or held.state.offset is None else held.state.offset
 
 
 def _is_there(view: TypedView, column: str) -> bool:

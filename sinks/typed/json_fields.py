@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -30,7 +30,7 @@ Fields: TypeAlias = dict[str, msgspec.Raw]
 _OBJECT: Final = msgspec.json.Decoder(Fields)
 _ANYTHING: Final = msgspec.json.Decoder(Any)
 _NULL: Final = msgspec.Raw(b"null")
-_EXACT: Final = 1 << 53
+EXACT: Final = 1 << 53
 """Up to here a double has every integer."""
 _LONG: Final = 1 << 63
 _DEEP: Final = 100
@@ -39,7 +39,6 @@ _DEEP: Final = 100
 _TOKENS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.S)
 
 REDACTED: Final = "***"
-MASKS: Final = ("hash", "null", "redact")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +179,7 @@ def _together(column: Column, raws: Sequence[msgspec.Raw]) -> pa.Array:
     if column.kind == "timestamp_ms":
         return pc.multiply_checked(pa.array(values, pa.int64()), 1000).cast(column.type)
     made = pa.array(values, column.type)
-    if column.kind == "double" and len(made) > made.null_count and pc.max(pc.abs(made)).as_py() >= _EXACT:
+    if column.kind == "double" and len(made) > made.null_count and pc.max(pc.abs(made)).as_py() >= EXACT:
         raise OverflowError  # an integer may have lost a digit on its way
     return made
 
@@ -207,7 +206,7 @@ def _one_by_one(column: Column, raws: Sequence[msgspec.Raw]) -> tuple[pa.Array, 
             try:
                 value = value_of(column.kind, text)
                 pa.scalar(value, column.type)
-            except (msgspec.MsgspecError, pa.ArrowException, InvalidOperation, ArithmeticError, ValueError, TypeError):
+            except (msgspec.MsgspecError, pa.ArrowException, ArithmeticError, ValueError, TypeError):
                 value = None
                 misfits.append(Misfit(row, column.name, f"not_{column.kind}", text.decode()))
         values.append(value)

@@ -16,9 +16,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinks.files import DataFile, FileWriter, in_columns, new_name
+from sinks.files import DataFile, in_columns
 from sinks.tables import EPOCH, UNFIT
 from sinks.typed.columns import PLACE, Column, Place, Seen, table_spec
+from sinks.typed.file_of_rows import FileOfRows
 from sinks.typed.json_fields import (
     READERS,
     Fields,
@@ -31,8 +32,6 @@ from sinks.typed.json_fields import (
     taken_apart,
     texts_of,
 )
-from sinks.upkeep.merge import row_groups
-from sources.offsets import Offset
 
 MESSAGES: Final = pa.schema([*PLACE, pa.field("body", pa.binary())]).remove_metadata()
 """What a task is given of each message."""
@@ -104,8 +103,8 @@ class Parsing:
         """Writes what fits and what does not."""
         told = _Told()
         with (
-            _Lazily(table_spec(self.table, self.columns), self.folder) as rows,
-            _Lazily(UNFIT, self.unfit_folder) as unfit,
+            FileOfRows(table_spec(self.table, self.columns), self.folder) as rows,
+            FileOfRows(UNFIT, self.unfit_folder) as unfit,
         ):
 
             def written() -> Iterator[pa.RecordBatch]:
@@ -114,8 +113,7 @@ class Parsing:
                     unfit.write(dead)
                     yield made
 
-            for group in row_groups(written()):
-                rows.write(group)
+            rows.write_all(written())
             return Report(
                 told.messages, told.rows, rows.finish(), unfit.finish(), told.seen, told.fractions, told.first_unfit
             )
@@ -137,8 +135,7 @@ class Parsing:
                 else:
                     misfits.append(replace(one, row=numbers[one.row]))
         if self.finds:
-            for row, name, raw in each_left(objects):
-                told.see(name, raw, places[numbers[row]])
+            told.see_left(objects, numbers, places)
         rest = pa.array([rest_of(one) for one in objects], pa.string())
         schema = table_spec(self.table, self.columns).schema.remove_metadata()
         placed = messages.take(pa.array(numbers, pa.int64()))
@@ -213,9 +210,7 @@ class Looking:
             if self.format is None:
                 continue
             objects, numbers, misfits = taken_apart(messages["body"].to_pylist(), READERS[self.format])
-            places = _Places(messages)
-            for row, name, raw in each_left(objects):
-                told.see(name, raw, places[numbers[row]])
+            told.see_left(objects, numbers, _Places(messages))
             unfit += len(misfits)
         report = Report(told.messages, told.messages - unfit, seen=told.seen)
         yield pa.record_batch([pa.array([pickle.dumps(report)])], schema=_REPORT)
@@ -231,8 +226,12 @@ class _Told:
     fractions: dict[str, Place] = field(default_factory=dict)
     first_unfit: tuple[Place, str, str] | None = None
 
-    def see(self, name: str, raw: msgspec.Raw, place: Place) -> None:
-        """A field that has no column."""
+    def see_left(self, objects: Sequence[Fields], numbers: Sequence[int], places: _Places) -> None:
+        """The fields that have no column, of messages with these rows in their batch."""
+        for row, name, raw in each_left(objects):
+            self._see(name, raw, places[numbers[row]])
+
+    def _see(self, name: str, raw: msgspec.Raw, place: Place) -> None:
         kind = kind_of(raw)
         if kind is None:
             return
@@ -268,34 +267,6 @@ def with_epochs(batch: pa.RecordBatch, epochs: Mapping[str, int]) -> pa.RecordBa
     messages = in_columns(batch, MESSAGES)
     of_log = pa.array(epochs, pa.string()), pa.array(epochs.values(), EPOCH.type)
     return messages.append_column(EPOCH, of_log[1].take(pc.index_in(messages["log_id"], of_log[0])))
-
-
-class _Lazily:
-    """A file that is begun with its first rows: most tasks have nothing that does not fit."""
-
-    def __init__(self, spec: Any, folder: str) -> None:
-        self._spec = spec
-        self._folder = folder
-        self._writer: FileWriter | None = None
-
-    def __enter__(self) -> _Lazily:
-        return self
-
-    def __exit__(self, kind: Any, error: Any, at: Any) -> None:
-        if self._writer is not None:
-            self._writer.__exit__(kind, error, at)
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        if not batch.num_rows:
-            return
-        if self._writer is None:
-            self._writer = FileWriter(
-                self._spec, self._folder, new_name(Offset(batch["offset"][0].as_py()))
-            ).__enter__()
-        self._writer.write(batch)
-
-    def finish(self) -> tuple[DataFile, ...]:
-        return () if self._writer is None else (self._writer.finish(),)
 
 
 def reports(rows: Iterable[Any]) -> Report:

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from sinks.holes import joined
+from sinks.holes import cut, joined, numbers_of, ranges_of
 from sinks.typed.columns import Change
 from sources.offsets import LogId, Offset, OffsetRange
 
@@ -48,7 +48,7 @@ class TypedState:
 
     def as_json(self) -> str:
         logs = {
-            str(log_id): {"epoch": one.epoch, "offset": one.offset, "holes": [[r.start, r.end] for r in one.holes]}
+            str(log_id): {"epoch": one.epoch, "offset": one.offset, "holes": numbers_of(one.holes)}
             for log_id, one in self.logs.items()
         }
         changes = [one.as_dict() for one in self.changes]
@@ -73,8 +73,7 @@ class TypedState:
 
 
 def _followed(values: Mapping[str, Any]) -> Followed:
-    holes = tuple(OffsetRange(Offset(start), Offset(end)) for start, end in values["holes"])
-    return Followed(values["epoch"], Offset(values["offset"]), holes)
+    return Followed(values["epoch"], Offset(values["offset"]), ranges_of(values["holes"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,23 +100,18 @@ def way(was: Followed | None, epoch: int, end: Offset, holes: Sequence[OffsetRan
         was = Followed(epoch, Offset(0))
     back_to = None if was.epoch == epoch else Offset(0) if branched_at is None else branched_at
     start = was.offset if back_to is None else min(was.offset, back_to)
-    before, now = _below(was.holes, start), _below(holes, start)
+    before, now = cut(was.holes, start), cut(holes, start)
     out = joined([OffsetRange(start, was.offset), *without(now, before)])
     if out or back_to is not None:
         return Way(Followed(epoch, start, joined([*before, *now])), out=out, back_to=back_to)
     end = max(end, start)
     come = joined([*without(before, now), *without([OffsetRange(start, end)], holes)])
-    return Way(Followed(epoch, end, joined(_below(holes, end))), into=come)
-
-
-def _below(ranges: Sequence[OffsetRange], offset: Offset) -> list[OffsetRange]:
-    cut = (OffsetRange(one.start, min(one.end, offset)) for one in ranges if one.start < offset)
-    return [one for one in cut if one.start < one.end]
+    return Way(Followed(epoch, end, joined(cut(holes, end))), into=come)
 
 
 def without(ranges: Sequence[OffsetRange], holes: Sequence[OffsetRange]) -> list[OffsetRange]:
     """What of `ranges` lies in none of `holes`."""
-    left = [one for one in ranges if one.start < one.end]
+    left = [one for one in ranges if not one.is_empty]
     for hole in holes:
         left = [part for one in left for part in _apart(one, hole)]
     return left

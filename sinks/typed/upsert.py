@@ -20,11 +20,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as sql
 
-from sinks.files import DataFile, FileWriter, in_columns, new_name
+from sinks.files import DataFile, in_columns
 from sinks.spark_jobs import JobFacts, job_failure
 from sinks.tables import TableSpec, spark_schema
-from sinks.upkeep.merge import row_groups
-from sources.offsets import Offset
+from sinks.typed.file_of_rows import FileOfRows
 
 _FILE = "_file"
 _REPORT = pa.schema([pa.field("file", pa.binary())])
@@ -40,15 +39,10 @@ class Writing:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         schema = self.spec.schema.remove_metadata()
-        groups = row_groups(in_columns(batch, schema) for batch in batches if batch.num_rows)
-        first = next(groups, None)
-        if first is None:
-            return
-        with FileWriter(self.spec, self.folder, new_name(Offset(first["offset"][0].as_py()))) as writer:
-            writer.write(first)
-            for group in groups:
-                writer.write(group)
-            yield pa.record_batch([pa.array([pickle.dumps(writer.finish())])], schema=_REPORT)
+        with FileOfRows(self.spec, self.folder) as file:
+            file.write_all(in_columns(batch, schema) for batch in batches)
+            for made in file.finish():
+                yield pa.record_batch([pa.array([pickle.dumps(made)])], schema=_REPORT)
 
 
 def upserted(

@@ -127,7 +127,7 @@ class Retention:
     def _front(self) -> tuple[Held, Offset, Offset]:
         """The log, where what is left of it begins, and the position: both 0 of a log without any data."""
         held = self._log.read()
-        position = Offset(0) if held.state is None or held.state.offset is None else held.state.offset
+        position = held.offset
         return held, min(held.holes.front, position), position
 
     def _ranges(self, wanted: OffsetRange) -> pa.Table:

@@ -15,6 +15,7 @@ from pipeline.config import Config, parse
 from pipeline.progress import Phase
 from pipeline.replicate import Job
 from pipeline.replication import Replication
+from sources.datasource import register
 from sources.errors import LogtwinError
 from sources.offsets import Offset
 from sources.rocketmq.producer import Message, Producer
@@ -162,3 +163,14 @@ class World:
         name = log_id.partition("/")[2]
         end = self.masters[name].end
         wait_until(lambda: (self.member(log_id).progress().position or 0) >= end, f"{log_id} at {end}")
+
+
+@contextmanager
+def settled_world(spark: SparkSession, folder: Path) -> Iterator[World]:
+    """One whose logs have begun."""
+    register(spark)
+    with ExitStack() as stack:
+        world = World(spark, folder, stack)
+        world.write("linked")
+        world.settle()
+        yield world

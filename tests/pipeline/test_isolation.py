@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from contextlib import ExitStack
 
 import pytest
 from pyspark.sql import SparkSession
@@ -19,14 +18,13 @@ from pipeline.replicate import Job
 from pipeline.subjects import OneLog
 from pipeline.wanted import Wanted
 from sinks.healing.repair import Repair
-from sources.datasource import register
 from sources.errors import ConfigurationError, CorruptRecord, OffsetOutOfRange, TakenOver
 from sources.offsets import Offset
 from sources.registry import open_log
 from tests.patience import wait_until
 from tests.pipeline.faulty_link import Fault
 from tests.pipeline.faulty_log import FaultyLog
-from tests.pipeline.isolation import FAULT_S, World
+from tests.pipeline.isolation import FAULT_S, World, settled_world
 from tests.pipeline.running import log_table
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -37,12 +35,8 @@ VERB_S = 11.0
 
 @pytest.fixture(scope="module")
 def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    register(spark)
-    with ExitStack() as stack:
-        world = World(spark, tmp_path_factory.mktemp("isolation"), stack)
-        world.write("linked")
-        world.settle()
-        yield world
+    with settled_world(spark, tmp_path_factory.mktemp("isolation")) as made:
+        yield made
 
 
 def test_a_log_that_is_configured_wrongly_fails_alone(world: World) -> None:

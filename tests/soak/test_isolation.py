@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 
 import pytest
 from pyspark.sql import SparkSession
 
-from sources.datasource import register
 from tests.pipeline.faulty_link import Fault
-from tests.pipeline.isolation import FAULT_S, World
+from tests.pipeline.isolation import FAULT_S, World, settled_world
 
 pytestmark = [pytest.mark.soak, pytest.mark.spark]
 
@@ -22,12 +20,8 @@ ROUNDS = 5
 
 @pytest.fixture(scope="module")
 def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    register(spark)
-    with ExitStack() as stack:
-        world = World(spark, tmp_path_factory.mktemp("isolation"), stack)
-        world.write("linked")
-        world.settle()
-        yield world
+    with settled_world(spark, tmp_path_factory.mktemp("isolation")) as made:
+        yield made
 
 
 @pytest.mark.parametrize("fault", [Fault.SILENT, Fault.DRIPPING, Fault.GONE], ids=lambda fault: fault.value)

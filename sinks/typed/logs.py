@@ -1,0 +1,38 @@
+"""The logs that a typed table follows, as they stand."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from sinks.kernel import KernelTable, Snapshot
+from sinks.owned import state_texts
+from sinks.position import Held, LogTable
+from sinks.typed.definition import Definition
+from sinks.warehouse import absolute
+from sources.offsets import LogId
+
+
+class FollowedLogs:
+    """Of one definition. Driver only; one thread at a time. Raises ReplicaError."""
+
+    def __init__(self, spark: SparkSession, warehouse: str, wanted: Definition) -> None:
+        self._spark = spark
+        self._wanted = wanted
+        self.table = KernelTable(spark, wanted.source.path(absolute(warehouse)))
+        self._logs: dict[LogId, LogTable] = {}
+
+    def held_in(self, on: Snapshot) -> dict[LogId, Held]:
+        """Those that have data at that version of `table`."""
+        log_ids = (one for one in state_texts(on.domains()) if self._wanted.follows(one))
+        found = {log_id: self._log(log_id).held_in(on) for log_id in log_ids}
+        return {log_id: held for log_id, held in found.items() if held.offset}
+
+    def newest(self) -> dict[LogId, Held]:
+        """Those that have data now; none where there is no table."""
+        on = self.table.snapshot()
+        return {} if on is None else self.held_in(on)
+
+    def _log(self, log_id: LogId) -> LogTable:
+        if log_id not in self._logs:
+            self._logs[log_id] = LogTable(self._spark, self.table.path, log_id)
+        return self._logs[log_id]
