@@ -41,6 +41,12 @@ class TypedTableConfig(BaseModel):
     )
     mode: Literal["append", "upsert"] = Field("append", description="a row for each message, or the newest of each key")
     key: tuple[str, ...] = Field((), description="of upsert: the fields that name a row")
+    deletes: dict[str, tuple[str, ...]] = Field(
+        default_factory=dict, description="of upsert: fields, each with the values by which a message deletes its row"
+    )
+    tombstones: bool = Field(
+        False, description="of upsert from Kafka: a record without a value deletes the row that its key names"
+    )
     rename: dict[str, str] = Field(default_factory=dict, description="what the columns of these fields are called")
     mask: dict[str, Literal["hash", "null", "redact"]] = Field(
         default_factory=dict, description="fields whose values are hidden: SHA-256 of them, null, or three stars"
@@ -67,6 +73,10 @@ class TypedTableConfig(BaseModel):
             raise ValueError("logs and tags are of RocketMQ")
         if (self.mode == "upsert") != bool(self.key):
             raise ValueError('key with mode = "upsert", and only with that')
+        if (self.deletes or self.tombstones) and self.mode != "upsert":
+            raise ValueError('deletes and tombstones with mode = "upsert", and only with that')
+        if self.tombstones and of_kafka == {False}:
+            raise ValueError("tombstones are of Kafka; messages of RocketMQ have a body")
         if self.format == "text" and self.schema_ != "infer":
             raise ValueError('schema with format = "json"; of text there is one column, text')
         self._check_fields()
@@ -99,6 +109,8 @@ class TypedTableConfig(BaseModel):
             format=self.format,
             schema=None if self.schema_ == "infer" else dict(self.schema_),
             key=self.key,
+            deleted=self.deletes,
+            tombstones=self.tombstones,
             renamed=self.rename,
             masks=dict(self.mask),
             dropped=self.drop,

@@ -88,6 +88,11 @@ class Column:
         return arrow_type("string" if self.mask is not None else self.kind)
 
 
+DELETED: Final = Column("_deleted", "", "boolean")
+"""Tables with deletes have it, before the columns of their fields (`sinks/typed/deletes.py`)."""
+_OURS: Final = {DELETED.name, *(one.name for one in PLACE)}
+
+
 def arrow_type(kind: str) -> pa.DataType:
     """Raises ConfigurationError where there is no such kind."""
     if kind in _PLAIN:
@@ -132,6 +137,8 @@ def _arrow_field(one: Column) -> pa.Field:
 
 
 def _comment(one: Column) -> str:
+    if one == DELETED:
+        return "whether a message has deleted the row of this key, which then is all that is left of it"
     text = f"field {one.field}"
     if one.kind == "json":
         text += ", as JSON text"
@@ -215,7 +222,7 @@ def with_found(
 def column_name(field: str, renamed: Mapping[str, str]) -> str | None:
     """What the column of a field is called; None where it can have none."""
     name = renamed.get(field, field)
-    if name in {one.name for one in PLACE}:
+    if name in _OURS:
         name = f"{name}_"
     return name if is_name(name) else None
 

@@ -6,10 +6,15 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from typing import Final
 
 from sinks.tables import KAFKA_LOG, LOG, TableSpec
-from sinks.typed.columns import Column, column_name
+from sinks.typed.columns import DELETED, Column, column_name
+from sinks.typed.deletes import Deletes
 from sources.offsets import LogId
+
+
+_OF_NO_ROW: Final = ("stops_at_unfit", "max_columns")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +23,8 @@ class Definition:
 
     Its messages are those of `topics` in logs of RocketMQ, all of them or `logs`, or those of `kafka_topics`
     (``kafka/<cluster>/<topic>``); with some of `tags`, and for which the SQL condition `where` holds.
-    `schema` are the columns by field, each with its kind; None where they are found.
+    `schema` are the columns by field, each with its kind; None where they are found. `deleted` has fields with the
+    values by which a message deletes the row of its key; with `tombstones` one without a body does so, too.
     """
 
     name: str
@@ -30,6 +36,8 @@ class Definition:
     format: str = "json"
     schema: Mapping[str, str] | None = None
     key: tuple[str, ...] = ()
+    deleted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    tombstones: bool = False
     renamed: Mapping[str, str] = field(default_factory=dict)
     masks: Mapping[str, str] = field(default_factory=dict)
     dropped: tuple[str, ...] = ()
@@ -61,14 +69,22 @@ class Definition:
         """The columns that it begins with: none where they are found."""
         if self.format == "text":
             return (Column("text", "", "string", self.masks.get("text")),)
-        return tuple(
+        named = (
             Column(column_name(name, self.renamed) or name, name, kind, self.masks.get(name))
             for name, kind in (self.schema or {}).items()
             if name not in self.dropped
         )
+        return (*([DELETED] if self.deletes.are_any else ()), *named)
+
+    @property
+    def deletes(self) -> Deletes:
+        """Which of its messages delete a row."""
+        return Deletes(key=self.key, said=self.deleted, tombstones=self.tombstones)
 
     @property
     def fingerprint(self) -> str:
         """Changes with what would make other rows of the same messages."""
-        said = {name: value for name, value in asdict(self).items() if name not in ("stops_at_unfit", "max_columns")}
+        plain = asdict(Definition(name=self.name))
+        said = {name: value for name, value in asdict(self).items() if value != plain[name]}
+        said = {"name": self.name, **{name: value for name, value in said.items() if name not in _OF_NO_ROW}}
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]

@@ -307,7 +307,7 @@ class TypedFollower:
             self._wanted.name, columns, self._table.path, self._dead_letters.path,
             finds=self._wanted.schema is None, dropped=self._wanted.dropped, masks=dict(self._wanted.masks),
             key=self._wanted.key_columns, unwidened=unwidened, format=self._wanted.format, generation=generation,
-            epochs={str(log_id): ways[log_id].to.epoch for log_id in ranges},
+            epochs={str(log_id): ways[log_id].to.epoch for log_id in ranges}, deletes=self._wanted.deletes,
         )  # fmt: skip
         facts = JobFacts(
             problem=f"the Spark job that makes rows of the typed table {self._wanted.name} failed",

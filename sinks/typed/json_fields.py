@@ -39,6 +39,8 @@ _DEEP: Final = 100
 _TOKENS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.S)
 
 REDACTED: Final = "***"
+NO_BODY: Final = "no_body"
+"""The reason of a misfit that has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class NoObject(ValueError):
 def fields_of(body: bytes | None) -> Fields:
     """The fields of a body. Raises NoObject."""
     if body is None:
-        raise NoObject("no_body", "null")
+        raise NoObject(NO_BODY, "null")
     try:
         body.decode()
     except UnicodeDecodeError as error:
@@ -83,7 +85,7 @@ def fields_of(body: bytes | None) -> Fields:
 def text_of(body: bytes | None) -> Fields:
     """Of a body that is text the one field that it has, without a name. Raises NoObject."""
     if body is None:
-        raise NoObject("no_body", "null")
+        raise NoObject(NO_BODY, "null")
     try:
         return {"": msgspec.Raw(msgspec.json.encode(body.decode()))}
     except UnicodeDecodeError as error:

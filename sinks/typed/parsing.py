@@ -18,9 +18,11 @@ import pyarrow.compute as pc
 
 from sinks.files import DataFile, in_columns
 from sinks.tables import EPOCH, UNFIT
-from sinks.typed.columns import PLACE, Column, Place, Seen, table_spec
+from sinks.typed.columns import DELETED, PLACE, Column, Place, Seen, table_spec
+from sinks.typed.deletes import Deletes
 from sinks.typed.file_of_rows import FileOfRows
 from sinks.typed.json_fields import (
+    NO_BODY,
     READERS,
     Fields,
     Misfit,
@@ -33,8 +35,10 @@ from sinks.typed.json_fields import (
     texts_of,
 )
 
-MESSAGES: Final = pa.schema([*PLACE, pa.field("body", pa.binary())]).remove_metadata()
-"""What a task is given of each message."""
+MESSAGES: Final = pa.schema(
+    [*PLACE, pa.field("record_key", pa.binary()), pa.field("body", pa.binary())]
+).remove_metadata()
+"""What a task is given of each message. Records of Kafka alone have a key."""
 
 _REPORT: Final = pa.schema([pa.field("report", pa.binary())])
 REPORT_DDL: Final = "report binary"
@@ -93,6 +97,7 @@ class Parsing:
     format: str = "json"
     generation: int = 1
     epochs: Mapping[str, int] = field(default_factory=dict)
+    deletes: Deletes = field(default_factory=Deletes)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         report = self.report(batches)
@@ -101,7 +106,7 @@ class Parsing:
 
     def report(self, batches: Iterable[pa.RecordBatch]) -> Report:
         """Writes what fits and what does not."""
-        told = _Told()
+        told = Told()
         with (
             FileOfRows(table_spec(self.table, self.columns), self.folder) as rows,
             FileOfRows(UNFIT, self.unfit_folder) as unfit,
@@ -118,13 +123,22 @@ class Parsing:
                 told.messages, told.rows, rows.finish(), unfit.finish(), told.seen, told.fractions, told.first_unfit
             )
 
-    def rows(self, messages: pa.RecordBatch, told: _Told) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    def rows(self, messages: pa.RecordBatch, told: Told) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """The rows that messages make, and what of them is unfit."""
         objects, numbers, misfits = taken_apart(messages["body"].to_pylist(), READERS[self.format])
         places = _Places(messages)
+        deleted = self.deletes.of(objects)
+        if self.deletes.tombstones:
+            tombstones, misfits = self._tombstones(messages, misfits)
+            objects += tombstones.values()
+            numbers += tombstones
+            deleted += [True] * len(tombstones)
         self._conceal(objects)
         values: list[pa.Array] = []
         for column in self.columns:
+            if column == DELETED:
+                values.append(pa.array(deleted, column.type))
+                continue
             raws = texts_of(objects, column)
             array, wrong = column_values(column, raws)
             values.append(array)
@@ -148,6 +162,19 @@ class Parsing:
         for one in misfits:
             told.found_unfit(places[one.row], one)
         return made, self._unfit(messages, misfits)
+
+    def _tombstones(
+        self, messages: pa.RecordBatch, misfits: Sequence[Misfit]
+    ) -> tuple[dict[int, Fields], list[Misfit]]:
+        """The misfits that delete a row, by their row in the batch, and those that are just that."""
+        kinds = {one.field: one.kind for one in self.columns}
+        found = dict[int, Fields]()
+        for one in misfits:
+            record_key = messages["record_key"][one.row].as_py() if one.reason == NO_BODY else None
+            fields = None if record_key is None else self.deletes.tombstone(record_key, kinds)
+            if fields is not None:
+                found[one.row] = fields
+        return found, [one for one in misfits if one.row not in found]
 
     def _conceal(self, objects: Sequence[Fields]) -> None:
         """Nothing of what is dropped or masked may turn up in `_rest`."""
@@ -203,7 +230,7 @@ class Looking:
     format: str | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        told, unfit = _Told(), 0
+        told, unfit = Told(), 0
         for batch in batches:
             messages = in_columns(batch, MESSAGES)
             told.messages += messages.num_rows
@@ -217,7 +244,7 @@ class Looking:
 
 
 @dataclass(slots=True)
-class _Told:
+class Told:
     """A report in the making."""
 
     messages: int = 0

@@ -24,6 +24,7 @@ from sinks.tables import (
     TableSpec,
     spark_schema,
 )
+from sinks.typed.columns import DELETED
 from sinks.typed.table import typed_specs
 from sinks.views.catalog import Catalog
 from sinks.views.definition import VIEWS, view
@@ -60,7 +61,9 @@ def register(spark: SparkSession, warehouse: str, schema: str | None = None, *, 
     for spec, frame in frames(spark, place, existing):
         frame.createOrReplaceTempView(spec.name)
     for spec in typed_specs(spark, place):
-        spark.read.format("delta").load(spec.path(place)).createOrReplaceTempView(spec.name)
+        frame = spark.read.format("delta").load(spec.path(place))
+        live = frame.where(f"NOT {DELETED.name}") if DELETED.name in spec.schema.names else frame
+        live.createOrReplaceTempView(spec.name)
     register_views(spark, views)
 
 

@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.config import parse
+from sinks.views.registration import register as register_tables
 from sources.datasource import register
 from tests.peers.kafka import VERSIONS, KafkaBroker
 from tests.peers.kafka_traffic import Record, create_topic, producer, send, transaction
@@ -30,6 +31,11 @@ KINDS: dict[str, Any] = {"id": str, "n": int, "price": float, "late": str}
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     with KafkaBroker(VERSIONS[-1], tmp_path_factory.mktemp("kafka")) as running:
         yield running
+
+
+def record(chance: random.Random, step: int) -> Record:
+    """With the key of some order, which one without a value deletes."""
+    return Record(value(chance, step), f"k{chance.randrange(40)}".encode())
 
 
 def value(chance: random.Random, step: int) -> bytes | None:
@@ -56,7 +62,8 @@ def test_a_topic_is_a_table_and_what_does_not_fit_is_apart(
     create_topic(broker, "orders", PARTITIONS)
     table = {"cluster": "test", "topics": ["orders"], "servers": broker.server}
     typed = {"from": ["kafka/test/orders"]}
-    tables = [{"name": "all_orders", **typed}, {"name": "orders", **typed, "mode": "upsert", "key": ["id"]}]
+    by_key = {"mode": "upsert", "key": ["id"], "tombstones": True}
+    tables = [{"name": "all_orders", **typed}, {"name": "orders", **typed, **by_key}]
     config = parse({"warehouse": str(tmp_path), "topics": [table], "tables": tables}, where="test")
     chance = random.Random(3)
     with producer(broker) as through, producer(broker, transactional_id="orders") as in_transactions:
@@ -65,12 +72,12 @@ def test_a_topic_is_a_table_and_what_does_not_fit_is_apart(
                 send(
                     through,
                     "orders",
-                    [Record(value(chance, step), b"k") for _ in range(MESSAGES // PARTITIONS)],
+                    [record(chance, step) for _ in range(MESSAGES // PARTITIONS)],
                     partition,
                 )
             for is_committed in (True, False):
                 with transaction(in_transactions, commit=is_committed):
-                    send(in_transactions, "orders", [Record(value(chance, step), b"k") for _ in range(5)])
+                    send(in_transactions, "orders", [record(chance, step) for _ in range(5)])
             replicate_now(spark, config)
     given = [
         row.asDict() for row in consumed_by_spark(spark, broker, ["orders"]).orderBy("partition", "offset").collect()
@@ -82,12 +89,24 @@ def test_a_topic_is_a_table_and_what_does_not_fit_is_apart(
     unfit = [row for row in read(spark, tmp_path, "unfit") if row["table"] == "all_orders"]
     assert {(row["log_id"], row["offset"], row["column"]): row["body"] for row in unfit} == apart
     times = {(row["log_id"], row["offset"]): row["timestamp"] for row in map(_placed, given)}
+    said = {place: (row["id"], row) for place, row in expected.items()}
+    said |= {
+        (row["log_id"], row["offset"]): (bytes(row["key"]).decode(), None)
+        for row in map(_placed, given)
+        if row["value"] is None
+    }
     in_log: dict[tuple[str, str], Any] = {}  # of each key the newest of each partition, which is the last there
-    for (log_id, offset), row in sorted(expected.items()):
-        in_log[row["id"], log_id] = (times[log_id, offset], log_id, row)
-    newest = {key: max(one for (of, _), one in in_log.items() if of == key) for key, _ in in_log}
-    of_each = {row["id"]: fields(row) for row in read(spark, tmp_path, "tables/orders")}
-    assert of_each == {key: row for key, (_, _, row) in newest.items()}
+    for (log_id, offset), (key, row) in sorted(said.items(), key=lambda one: one[0]):
+        in_log[key, log_id] = (times[log_id, offset], log_id, row)
+    newest = {
+        key: max((one for (of, _), one in in_log.items() if of == key), key=lambda one: one[:2])[-1]
+        for key, _ in in_log
+    }
+    of_each = {row["id"]: fields(row) for row in read(spark, tmp_path, "tables/orders") if not row["_deleted"]}
+    assert of_each == {key: row for key, row in newest.items() if row is not None}
+    register_tables(spark, str(tmp_path), views=())
+    assert {row["id"] for row in spark.table("orders").collect()} == set(of_each)
+    assert len(of_each) < len(newest)
 
 
 def _placed(row: dict[str, Any]) -> dict[str, Any]:

@@ -127,20 +127,25 @@ def test_of_two_that_follow_at_once_each_message_is_taken_by_one(world: World) -
     assert len(world.unfit()) == 3
 
 
-def test_one_row_a_key_the_newest_by_offset(world: World) -> None:
-    how = {"key": ("id",), "name": "by_key"}
+def test_one_row_a_key_the_newest_by_offset_unless_it_deletes(world: World) -> None:
+    how = {"key": ("id",), "name": "by_key", "deleted": {"op": ("d",)}}
     expected: dict[str, dict[str, object]] = {}
     chance = random.Random(5)
     follower = world.follower(**how)
     for _ in range(3):
         for _ in range(30):
-            row = {"id": f"k{chance.randrange(12)}", "n": chance.randrange(100)}
+            row: dict[str, object] = {"id": f"k{chance.randrange(12)}", "n": chance.randrange(100)}
             expected[str(row["id"])] = row
+            if chance.random() < 0.3:
+                del expected[str(row["id"])]
+                row["op"] = "d"
             world.send(row)
         world.send({"n": 1}, {"id": None, "n": 2})
         world.replicate()
         bring(follower)
-    found = fields(world.rows("by_key"))
+    rows = world.rows("by_key")
+    found = fields([{**row, "_deleted": None} for row in rows if not row["_deleted"]])
+    assert len(found) < len(rows) == 12
     assert sorted(found, key=lambda row: row["id"]) == sorted(expected.values(), key=lambda row: str(row["id"]))
     assert {(row["column"], row["reason"]) for row in world.unfit()} == {(None, "no_key")}
     assert len(world.unfit()) == 6

@@ -1,0 +1,109 @@
+"""Which messages delete a row, and what is left of them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from sinks.typed.columns import DELETED, Column
+from sinks.typed.deletes import Deletes
+from sinks.typed.json_fields import fields_of
+from sinks.typed.parsing import MESSAGES, Parsing, Told, with_epochs
+
+DEBEZIUM = Deletes(key=("id",), said={"op": ("d", "truncate"), "__deleted": ("true",)})
+
+
+def as_value(raw: msgspec.Raw) -> Any:
+    return json.loads(bytes(raw))
+
+
+@pytest.mark.parametrize(
+    ("body", "deletes"),
+    [
+        ({"id": 1, "op": "d", "before": {"name": "x"}}, True),
+        ({"id": 1, "op": "truncate"}, True),
+        ({"id": 1, "__deleted": "true"}, True),
+        ({"id": 1, "__deleted": True}, True),  # as text or as what it is
+        ({"id": 1, "__deleted": "false"}, False),
+        ({"id": 1, "op": "D"}, False),
+        ({"id": 1, "op": ["d"]}, False),
+        ({"id": 1, "op": None}, False),
+        ({"id": 1}, False),
+    ],
+)
+def test_a_field_says_so(body: dict[str, Any], deletes: bool) -> None:
+    fields = fields_of(json.dumps(body).encode())
+    assert DEBEZIUM.of([fields]) == [deletes]
+    left = {name: as_value(raw) for name, raw in fields.items()}
+    assert left == ({"id": 1} if deletes else body)
+
+
+@pytest.mark.parametrize(
+    ("record_key", "kind", "value"),
+    [
+        (b"42", "bigint", 42),
+        (b"42", "string", "42"),  # as a producer sends it that writes texts
+        (b'"42"', "string", "42"),  # and one that writes JSON
+        (b"order-7", "string", "order-7"),
+        (b"order-7", None, "order-7"),  # the table has not seen the field yet
+        (b"true", "string", "true"),
+        (b'{"id": 7, "shard": 1}', "bigint", 7),
+    ],
+)
+def test_a_record_without_a_value_has_its_key_in_the_record_s(record_key: bytes, kind: str | None, value: Any) -> None:
+    deletes = Deletes(key=("id",), tombstones=True)
+    found = deletes.tombstone(record_key, {} if kind is None else {"id": kind})
+    assert found is not None
+    assert {name: as_value(raw) for name, raw in found.items()} == {"id": value}
+
+
+def test_a_key_of_two_fields_is_an_object() -> None:
+    deletes = Deletes(key=("shard", "id"), tombstones=True)
+    found = deletes.tombstone(b'{"id": 7, "other": 0, "shard": 1}', {})
+    assert found is not None
+    assert {name: as_value(raw) for name, raw in found.items()} == {"shard": 1, "id": 7}
+    assert deletes.tombstone(b"7", {}) is None
+    assert deletes.tombstone(b'{"id": 7}', {}) is None
+
+
+def test_a_key_that_is_no_text_names_no_row() -> None:
+    assert Deletes(key=("id",), tombstones=True).tombstone(b"\xff", {}) is None
+
+
+def test_a_message_that_deletes_is_a_row_of_its_key_alone() -> None:
+    bodies = [
+        b'{"id": "a", "n": 1, "_deleted": "mine"}',
+        b'{"id": "b", "n": "no number", "op": "d", "new": 1}',
+        None,
+        None,
+        b"broken",
+    ]
+    keys = [b"a", b"b", b"c", b"\xff", b"e"]
+    columns = (DELETED, Column("id", "id", "string"), Column("n", "n", "bigint"))
+    parsing = Parsing(
+        "orders", columns, "rows", "unfit", finds=True, key=("id",), epochs={"k/0": 0},
+        deletes=Deletes(key=("id",), said={"op": ("d",)}, tombstones=True),
+    )  # fmt: skip
+    told = Told()
+    made, unfit = parsing.rows(with_epochs(messages(bodies, keys), {"k/0": 0}), told)
+    assert [
+        tuple(row[name] for name in ("offset", "_deleted", "id", "n", "_rest")) for row in made.to_pylist()
+    ] == [
+        (0, False, "a", 1, '{"_deleted":"mine"}'),
+        (1, True, "b", None, None),
+        (2, True, "c", None, None),
+    ]  # fmt: skip
+    assert [(row["offset"], row["reason"]) for row in unfit.to_pylist()] == [(3, "no_body"), (4, "not_json")]
+    assert set(told.seen) == {"_deleted"}  # of a, whose column will be called otherwise
+
+
+def messages(bodies: list[bytes | None], keys: list[bytes]) -> pa.RecordBatch:
+    rows = [
+        {"log_id": "k/0", "offset": offset, "batch_index": None, "stored_at": 0, "record_key": key, "body": body}
+        for offset, (body, key) in enumerate(zip(bodies, keys, strict=True))
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=MESSAGES)
