@@ -81,7 +81,7 @@ def replicate(
         with stop_by_signal(job.request_stop), Display(err) as display:
 
             def look(logs: list[Progress]) -> bool:
-                return metrics.update(logs) and display(logs)
+                return metrics.update(logs, job.tables.progress()) and display(logs)
 
             job.start(look)
             job.run(look)

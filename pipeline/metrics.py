@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from typing import Final
 from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, start_wsgi_server
@@ -20,7 +21,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.registry import Collector
 
 from pipeline.config import MetricsConfig
-from pipeline.progress import PartitionProgress, Phase, Progress
+from pipeline.progress import PartitionProgress, Phase, Progress, TableProgress
 from sinks.steps import Step
 from sources.errors import ConfigurationError, error_types
 from sources.loss import Condition
@@ -60,6 +61,21 @@ class _Labelled:
         for progress in logs:
             for value_of_label, value in self.values(progress).items():
                 family.add_metric((progress.log_id, value_of_label), value)
+        return family
+
+
+@dataclass(frozen=True, slots=True)
+class _OfTable:
+    """One series a typed table."""
+
+    name: str
+    meaning: str
+    value: Callable[[TableProgress], float]
+
+    def of(self, tables: Sequence[TableProgress]) -> Metric:
+        family = _family(self.name, self.meaning, "table")
+        for one in tables:
+            family.add_metric((one.name,), self.value(one))
         return family
 
 
@@ -227,6 +243,21 @@ _METRICS: tuple[_Single | _Labelled, ...] = (
     ),
 )
 
+_TABLE_METRICS: Final = (
+    _OfTable("logtwin_table_rows_total", "rows that messages became in a typed table", lambda one: one.rows),
+    _OfTable("logtwin_table_unfit_total", "what a typed table could not take, in unfit", lambda one: one.unfit),
+    _OfTable(
+        "logtwin_table_lag_seconds",
+        "how long ago a typed table last stood where its logs stood, or the run began",
+        lambda one: one.lag_s,
+    ),
+    _OfTable(
+        "logtwin_table_failing",
+        "1 while a typed table cannot be brought on, else 0; its logs go on",
+        lambda one: float(one.error is not None),
+    ),
+)
+
 
 class Metrics(Collector):
     """The metrics of one job, in a registry of their own: several jobs in one process do not meet.
@@ -235,22 +266,24 @@ class Metrics(Collector):
     """
 
     def __init__(self) -> None:
-        self._logs: tuple[Progress, ...] = ()
+        self._shown: tuple[Sequence[Progress], Sequence[TableProgress]] = ((), ())
         self._server: tuple[WSGIServer, threading.Thread] | None = None
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
-    def update(self, logs: Sequence[Progress]) -> bool:
+    def update(self, logs: Sequence[Progress], tables: Sequence[TableProgress] = ()) -> bool:
         """What the next scrape shows. Always True: metrics never end a job."""
-        self._logs = tuple(logs)  # one assignment: a scrape in another thread sees one poll, never half of two
+        self._shown = (tuple(logs), tuple(tables))  # at once: a scrape in another thread never sees half of two polls
         return True
 
     def collect(self) -> Iterator[Metric]:
         """For the registry, at each scrape."""
         yield InfoMetricFamily("logtwin_build", "the version of logtwin that runs", {"version": _version()})
-        logs = self._logs
+        logs, tables = self._shown
         for metric in _METRICS:
             yield metric.of(logs)
+        for of_table in _TABLE_METRICS:
+            yield of_table.of(tables)
 
     def serve(self, host: str, port: int) -> str:
         """Answer scrapes in threads of their own; 0 takes a free port. The address, ``host:port``.

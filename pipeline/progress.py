@@ -107,3 +107,14 @@ def _behind(position: Offset | None, minimum: Offset | None, maximum: Offset | N
     """A replica that has nothing yet wants all that the master holds."""
     reached = position if position is not None else minimum
     return None if reached is None or maximum is None else max(0, maximum - reached)
+
+
+@dataclass(frozen=True, slots=True)
+class TableProgress:
+    """What a run has made for a typed table; how long ago it last stood where its logs stood; what keeps it from it."""
+
+    name: str
+    rows: int
+    unfit: int
+    lag_s: float
+    error: LogtwinError | None

@@ -11,11 +11,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
 from pipeline.config import Config
+from pipeline.progress import TableProgress
 from sinks.typed.follower import TypedFollower
 from sources.errors import LogtwinError, of_log
 
@@ -27,25 +28,19 @@ _JOIN_S = 30.0
 
 @dataclass
 class _Table:
-    """One of them, and how it goes."""
+    """One of them, and how it goes. `there_at_s`: when it last stood where its logs stood, or the run began."""
 
     name: str
     follower: TypedFollower
+    there_at_s: float = field(default_factory=time.monotonic)
     rows: int = 0
     unfit: int = 0
     error: LogtwinError | None = None
     tries: int = 0
     again_at_s: float = 0.0
 
-
-@dataclass(frozen=True, slots=True)
-class TableProgress:
-    """What a run has done for a typed table, and what keeps it."""
-
-    name: str
-    rows: int
-    unfit: int
-    error: LogtwinError | None
+    def progress(self) -> TableProgress:
+        return TableProgress(self.name, self.rows, self.unfit, time.monotonic() - self.there_at_s, self.error)
 
 
 class TypedTables:
@@ -83,7 +78,7 @@ class TypedTables:
             self._thread.join(_JOIN_S)
 
     def progress(self) -> list[TableProgress]:
-        return [TableProgress(one.name, one.rows, one.unfit, one.error) for one in self._tables]
+        return [one.progress() for one in self._tables]
 
     def _run(self) -> None:
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", "typed tables")  # of this thread
@@ -118,10 +113,13 @@ class TypedTables:
 
     def _step(self, one: _Table) -> bool:
         """Whether it has more to do at once; where a log always has more, the other tables have their turn, too."""
+        looked_at_s = time.monotonic()
         step = one.follower.step()
+        if step is None or step.is_last:
+            one.there_at_s = looked_at_s
         if step is None:
             return False
-        one.rows += step.rows
+        one.rows += max(0, step.rows)  # what a log has no more is not taken back from what was made
         one.unfit += step.unfit
         return not step.is_last
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -11,7 +12,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from pipeline.metrics import Metrics
-from pipeline.progress import PartitionProgress, Phase, Progress
+from pipeline.progress import PartitionProgress, Phase, Progress, TableProgress
 from sinks.steps import Step
 from sources.master import SessionState
 from sources.offsets import Offset
@@ -73,6 +74,7 @@ UNKNOWN = Progress(
     lag_s=None,
     until_loss=None,
 )
+TABLE = TableProgress("orders", rows=30, unfit=2, lag_s=1.5, error=None)
 
 
 class Endpoint:
@@ -83,14 +85,14 @@ class Endpoint:
         self.address = self.metrics.serve("127.0.0.1", 0)
         self.port = int(self.address.rpartition(":")[2])
 
-    def values(self, *logs: Progress) -> dict[tuple[str, ...], float]:
+    def values(self, *logs: Progress, tables: Sequence[TableProgress] = ()) -> dict[tuple[str, ...], float]:
         """Of the plain text form, see `values`."""
-        self.metrics.update(logs)
+        self.metrics.update(logs, tables)
         return values(scrape(self.port))
 
     def families(self, *logs: Progress) -> list[Metric]:
-        """Of the OpenMetrics form; its parser is strict, and refuses names and values that are not allowed."""
-        self.metrics.update(logs)
+        """Of the OpenMetrics form, with a typed table; its parser is strict about names and values."""
+        self.metrics.update(logs, [TABLE])
         return list(parse_openmetrics(scrape(self.port, OPENMETRICS)))  # type: ignore[no-untyped-call]
 
 

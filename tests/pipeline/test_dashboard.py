@@ -130,6 +130,7 @@ def test_every_alert_asks_only_for_what_there_is_and_says_what_to_do(labels: dic
         "logtwin_phase",
         "logtwin_incidents_total",
         "logtwin_build_info",
+        "logtwin_table_lag_seconds",
     ],
 )
 def test_somebody_is_told_of(series: str) -> None:

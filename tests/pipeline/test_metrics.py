@@ -21,7 +21,7 @@ from sinks.steps import Step
 from sources.errors import ConfigurationError
 from sources.retention import UntilLoss
 from tests.pipeline.masters import embedded_master
-from tests.pipeline.scraping import IN_IDS, KNOWN, TOPIC, UNKNOWN, Endpoint, scrape, values
+from tests.pipeline.scraping import IN_IDS, KNOWN, TABLE, TOPIC, UNKNOWN, Endpoint, scrape, values
 from tests.truth import Fixture
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -146,6 +146,21 @@ def test_counters_are_there_before_they_count(endpoint: Endpoint) -> None:
         assert found["logtwin_failures_total", "rocketmq/b", error] == 0
     for step in Step:
         assert found["logtwin_stage_seconds_total", "rocketmq/b", step.value] == 0
+
+
+def test_a_typed_table_says_what_it_has_made_and_what_keeps_it(endpoint: Endpoint) -> None:
+    failing = dataclasses.replace(TABLE, name="strict", error=ConfigurationError("another definition"))
+    found = endpoint.values(KNOWN, tables=[TABLE, failing])
+    assert {key[:1] + key[2:]: value for key, value in found.items() if key[0].startswith("logtwin_table_")} == {
+        ("logtwin_table_rows_total", "orders"): 30,
+        ("logtwin_table_unfit_total", "orders"): 2,
+        ("logtwin_table_lag_seconds", "orders"): 1.5,
+        ("logtwin_table_failing", "orders"): 0,
+        ("logtwin_table_rows_total", "strict"): 30,
+        ("logtwin_table_unfit_total", "strict"): 2,
+        ("logtwin_table_lag_seconds", "strict"): 1.5,
+        ("logtwin_table_failing", "strict"): 1,
+    }
 
 
 def test_a_scrape_is_of_one_poll() -> None:

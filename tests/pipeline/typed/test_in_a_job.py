@@ -145,6 +145,7 @@ def test_a_running_job_brings_it_on_and_a_table_that_fails_keeps_nobody(
             world.send({"id": str(number)})
             wait_until(partial(_has_rows, job, number + 1), "the next row")
         assert all(one.error is None for one in job.logs)
+        assert _look(job)["strict"].lag_s > _look(job)["orders"].lag_s
     finally:
         job.close()
     assert [row["id"] for row in world.rows()] == ["0", "1", "2"]
