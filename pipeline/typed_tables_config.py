@@ -8,7 +8,7 @@ from typing import Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
 from sinks.tables import TABLES
-from sinks.typed.columns import arrow_type, is_name
+from sinks.typed.columns import arrow_type, column_name, is_name
 from sinks.typed.definition import Definition
 from sinks.views.definition import VIEWS
 from sources.errors import ConfigurationError
@@ -17,6 +17,15 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,99}")
 _TAKEN: Final = {*VIEWS, *(spec.name for spec in TABLES)}
 _KAFKA: Final = "kafka/"
 _KAFKA_SLASHES: Final = 2
+
+
+class Computed(BaseModel):
+    """A column that is computed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    type: str = Field(description="of the column")
+    sql: str = Field(min_length=1, description="an expression over the table's other columns")
 
 
 class TypedTableConfig(BaseModel):
@@ -52,6 +61,9 @@ class TypedTableConfig(BaseModel):
         default_factory=dict, description="fields whose values are hidden: SHA-256 of them, null, or three stars"
     )
     drop: tuple[str, ...] = Field((), description="fields that are left out")
+    compute: dict[str, Computed] = Field(
+        default_factory=dict, description="columns that SQL computes of the others, each with its type"
+    )
     on_bad: Literal["quarantine", "stop"] = Field(
         "quarantine", description="what does not fit goes to the table unfit, or the table stops there"
     )
@@ -89,12 +101,24 @@ class TypedTableConfig(BaseModel):
             raise ValueError(f"a column cannot be called {nameless[0]!r}: rename it")
         for kind in self.schema_.values() if isinstance(self.schema_, dict) else ():
             arrow_type(kind)
+        self._check_computed()
         hidden = [one for one in self.key if one in self.drop or self.mask.get(one) == "null"]
         if hidden:
             raise ValueError(f"{hidden[0]} is a key, and cannot be left out")
         missing = [one for one in self.key if isinstance(self.schema_, dict) and one not in self.schema_]
         if missing:
             raise ValueError(f"{missing[0]} is a key, and needs a type in schema")
+
+    def _check_computed(self) -> None:
+        if self.compute and self.format != "text" and self.schema_ == "infer":
+            raise ValueError("compute with a schema that is declared: what is found may be missing, or change")
+        taken = {"text"} if self.format == "text" else {self.rename.get(one, one) for one in self.schema_}
+        for name, one in self.compute.items():
+            arrow_type(one.type)
+            if one.type in ("json", "timestamp_ms"):
+                raise ValueError(f"{name} is computed: string or timestamp, and not {one.type}")
+            if column_name(name, {}) != name or name in taken:
+                raise ValueError(f"a computed column cannot be called {name!r}")
 
     def definition(self) -> Definition:
         """What it comes to."""
@@ -114,6 +138,7 @@ class TypedTableConfig(BaseModel):
             renamed=self.rename,
             masks=dict(self.mask),
             dropped=self.drop,
+            computed={name: (one.type, one.sql) for name, one in self.compute.items()},
             max_columns=self.max_columns,
             stops_at_unfit=self.on_bad == "stop",
         )

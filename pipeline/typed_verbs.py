@@ -78,9 +78,13 @@ class TypedStatus:
             "mode": self.mode,
             "rows": self.rows,
             "unfit": self.unfit,
-            "columns": [{"name": one.name, "field": one.field, "type": one.kind} for one in self.columns],
+            "columns": [_column_json(one) for one in self.columns],
             "logs": [{**asdict(one), "behind": one.behind} for one in self.logs],
         }
+
+
+def _column_json(one: Column) -> dict[str, str | None]:
+    return {"name": one.name, "field": one.field or None, "sql": one.sql, "type": one.kind}
 
 
 def typed_statuses(spark: SparkSession, config: Config) -> list[TypedStatus]:

@@ -39,6 +39,7 @@ FOLDER: Final = "tables"
 FIELD_KEY: Final = "logtwin.field"
 KIND_KEY: Final = "logtwin.kind"
 MASK_KEY: Final = "logtwin.mask"
+SQL_KEY: Final = "logtwin.sql"
 
 PLACE: Final = (
     LOG_ID,
@@ -76,12 +77,16 @@ _WITH_DICTIONARY: Final = ("string", "boolean", "int", "date")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column that a field of the body fills. One with a `mask` is a string, whatever the field is."""
+    """A column that a field of the body fills, or `sql` over the other columns.
+
+    One with a `mask` is a string, whatever the field is.
+    """
 
     name: str
     field: str
     kind: str
     mask: str | None = None
+    sql: str | None = None
 
     @property
     def type(self) -> pa.DataType:
@@ -127,7 +132,9 @@ def columns_of(schema: Mapping[str, Any]) -> tuple[Column, ...]:
     """The columns of fields, out of a table's schema as the Delta log has it."""
     described = ((one["name"], one["metadata"]) for one in schema["fields"])
     return tuple(
-        Column(name, of[FIELD_KEY], of[KIND_KEY], of.get(MASK_KEY)) for name, of in described if FIELD_KEY in of
+        Column(name, of[FIELD_KEY], of[KIND_KEY], of.get(MASK_KEY), of.get(SQL_KEY))
+        for name, of in described
+        if FIELD_KEY in of
     )
 
 
@@ -139,6 +146,8 @@ def _arrow_field(one: Column) -> pa.Field:
 def _comment(one: Column) -> str:
     if one == DELETED:
         return "whether a message has deleted the row of this key, which then is all that is left of it"
+    if one.sql is not None:
+        return f"computed: {one.sql}"
     text = f"field {one.field}"
     if one.kind == "json":
         text += ", as JSON text"
@@ -147,7 +156,8 @@ def _comment(one: Column) -> str:
 
 def _as_metadata(one: Column) -> dict[str, str]:
     found = {"comment": _comment(one), FIELD_KEY: one.field, KIND_KEY: one.kind}
-    return found if one.mask is None else {**found, MASK_KEY: one.mask}
+    said = {MASK_KEY: one.mask, SQL_KEY: one.sql}
+    return {**found, **{name: value for name, value in said.items() if value is not None}}
 
 
 @dataclass(frozen=True, slots=True, order=True)

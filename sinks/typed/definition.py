@@ -13,7 +13,6 @@ from sinks.typed.columns import DELETED, Column, column_name
 from sinks.typed.deletes import Deletes
 from sources.offsets import LogId
 
-
 _OF_NO_ROW: Final = ("stops_at_unfit", "max_columns")
 
 
@@ -24,7 +23,8 @@ class Definition:
     Its messages are those of `topics` in logs of RocketMQ, all of them or `logs`, or those of `kafka_topics`
     (``kafka/<cluster>/<topic>``); with some of `tags`, and for which the SQL condition `where` holds.
     `schema` are the columns by field, each with its kind; None where they are found. `deleted` has fields with the
-    values by which a message deletes the row of its key; with `tombstones` one without a body does so, too.
+    values by which a message deletes the row of its key; with `tombstones` one without a body does so, too. `computed`
+    are columns by name: their kind, and the SQL expression over the others.
     """
 
     name: str
@@ -41,6 +41,7 @@ class Definition:
     renamed: Mapping[str, str] = field(default_factory=dict)
     masks: Mapping[str, str] = field(default_factory=dict)
     dropped: tuple[str, ...] = ()
+    computed: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     max_columns: int = 200
     stops_at_unfit: bool = False
 
@@ -67,14 +68,15 @@ class Definition:
 
     def declared(self) -> tuple[Column, ...]:
         """The columns that it begins with: none where they are found."""
+        computed = tuple(Column(name, "", kind, None, text) for name, (kind, text) in self.computed.items())
         if self.format == "text":
-            return (Column("text", "", "string", self.masks.get("text")),)
+            return (Column("text", "", "string", self.masks.get("text")), *computed)
         named = (
             Column(column_name(name, self.renamed) or name, name, kind, self.masks.get(name))
             for name, kind in (self.schema or {}).items()
             if name not in self.dropped
         )
-        return (*([DELETED] if self.deletes.are_any else ()), *named)
+        return (*([DELETED] if self.deletes.are_any else ()), *named, *computed)
 
     @property
     def deletes(self) -> Deletes:

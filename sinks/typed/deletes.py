@@ -33,7 +33,9 @@ class Deletes:
 
     def of(self, objects: Sequence[Fields]) -> list[bool]:
         """Whether each deletes its row; of those that do nothing but the key is left."""
-        found = [any(name in one and _plain(one[name]) in values for name, values in self.said.items()) for one in objects]
+        found = [
+            any(name in one and _plain(one[name]) in values for name, values in self.said.items()) for one in objects
+        ]
         for one in compress(objects, found):
             for name in [name for name in one if name not in self.key]:
                 del one[name]

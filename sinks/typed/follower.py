@@ -30,6 +30,7 @@ from sinks.position import Held
 from sinks.retries import ATTEMPTS, until_it_takes
 from sinks.spark_jobs import JobFacts, job_failure, run_tasks
 from sinks.typed.columns import Change, Column, Place, table_spec, widened, with_found
+from sinks.typed.computed import with_computed
 from sinks.typed.dead_letters import DeadLetters
 from sinks.typed.definition import Definition
 from sinks.typed.json_fields import EXACT
@@ -246,8 +247,10 @@ class TypedFollower:
         self._dead_letters.bring(report.unfit, to, plan.undone, plan.announced)
         removed, added = rewritten or ([], [])
         files: Sequence[DataFile] = report.files
+        if files and self._wanted.computed:
+            files = with_computed(self._spark, self._wanted.name, columns, self._table.path, files)
         if self._wanted.is_upsert and report.files:
-            removed, added, files = self._by_key(view, columns, report.files, rewritten)
+            removed, added, files = self._by_key(view, columns, files, rewritten)
         self._commit(view, to, added=[*added, *files], removed=removed, columns=columns if changes else None)
         self._bring_changes(view, to)
         unfit = sum(one.records for one in report.unfit)
@@ -304,7 +307,8 @@ class TypedFollower:
         generation = (view.state or TypedState("", self._generation or 1)).generation
         frame = self._messages.read(ranges)
         parsing = Parsing(
-            self._wanted.name, columns, self._table.path, self._dead_letters.path,
+            self._wanted.name, tuple(one for one in columns if one.sql is None), self._table.path,
+            self._dead_letters.path,
             finds=self._wanted.schema is None, dropped=self._wanted.dropped, masks=dict(self._wanted.masks),
             key=self._wanted.key_columns, unwidened=unwidened, format=self._wanted.format, generation=generation,
             epochs={str(log_id): ways[log_id].to.epoch for log_id in ranges}, deletes=self._wanted.deletes,

@@ -24,8 +24,7 @@ from sources.offsets import LogId, OffsetRange
 
 _VIEWS: Final = {LOG.name: ("records", "messages"), KAFKA_LOG.name: ("kafka_records",)}
 _COLUMNS: Final = {
-    LOG.name: "log_id, offset, batch_index, delivered_timestamp AS stored_at, "
-    "CAST(NULL AS BINARY) AS record_key, body",
+    LOG.name: "log_id, offset, batch_index, delivered_timestamp AS stored_at, CAST(NULL AS BINARY) AS record_key, body",
     KAFKA_LOG.name: "log_id, offset, CAST(NULL AS INT) AS batch_index, timestamp AS stored_at, "
     "key AS record_key, value AS body",
 }

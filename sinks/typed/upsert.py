@@ -10,39 +10,20 @@ their keys are read, and written anew with the newest of each; the others are le
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 
-import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as sql
 
-from sinks.files import DataFile, in_columns
+from sinks.files import DataFile
 from sinks.spark_jobs import JobFacts, job_failure
-from sinks.tables import TableSpec, spark_schema
-from sinks.typed.file_of_rows import FileOfRows
+from sinks.tables import TableSpec
+from sinks.typed.through_spark import rows_in, written
 
 _FILE = "_file"
-_REPORT = pa.schema([pa.field("file", pa.binary())])
 _ROWS_A_TASK = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Writing:
-    """The task function, picklable: rows of `spec` into a file in `folder`."""
-
-    spec: TableSpec
-    folder: str
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        schema = self.spec.schema.remove_metadata()
-        with FileOfRows(self.spec, self.folder) as file:
-            file.write_all(in_columns(batch, schema) for batch in batches)
-            for made in file.finish():
-                yield pa.record_batch([pa.array([pickle.dumps(made)])], schema=_REPORT)
 
 
 def upserted(
@@ -63,24 +44,15 @@ def upserted(
         hint="Nothing of the step was committed; a running job does it again.",
     )
     try:
-        come = _newest(_read(spark, spec, folder, new), key)
+        come = _newest(rows_in(spark, spec, folder, new), key)
         touched = _touched(spark, spec, folder, key, there, come)
         rows = come
         if touched:
-            rows = _newest(come.unionByName(_read(spark, spec, folder, touched)), key)
+            rows = _newest(come.unionByName(rows_in(spark, spec, folder, touched)), key)
         records = sum(new.values()) + sum(there[name] for name in touched)
-        rows = rows.repartition(1 + records // _ROWS_A_TASK)
-        writing = Writing(spec, folder)
-        made = rows.mapInArrow(lambda batches: writing(batches), "file binary").collect()
+        return touched, written(rows.repartition(1 + records // _ROWS_A_TASK), spec, folder)
     except (PySparkException, Py4JError) as error:
         raise job_failure(error, facts) from error
-    return touched, [pickle.loads(row["file"]) for row in made]  # noqa: S301 - our own tasks wrote it
-
-
-def _read(spark: SparkSession, spec: TableSpec, folder: str, names: Iterable[str]) -> DataFrame:
-    """Files of the table, committed or not; a column that is younger than a file is null there."""
-    paths = [f"{folder.rstrip('/')}/{name}" for name in names]
-    return spark.read.schema(spark_schema(spec.schema)).parquet(*paths)
 
 
 def _touched(
@@ -90,7 +62,7 @@ def _touched(
     if not there:
         return set()
     name = sql.element_at(sql.split(sql.col("_metadata.file_path"), "/"), -1).alias(_FILE)
-    keys = _read(spark, spec, folder, there).select(*key, name)
+    keys = rows_in(spark, spec, folder, there).select(*key, name)
     found = keys.join(sql.broadcast(come.select(*key)), list(key), "left_semi").select(_FILE).distinct().collect()
     return {row[_FILE] for row in found}
 

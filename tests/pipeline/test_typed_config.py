@@ -46,6 +46,11 @@ def table(**more: Any) -> TypedTableConfig:
         ({"rename": {"id": "bad name"}}, "rename it"),
         ({"format": "text", "schema": {"id": "string"}}, "of text there is one column"),
         ({"format": "avro"}, "'json' or 'text'"),
+        ({"compute": {"day": {"type": "date", "sql": "x"}}}, "compute with a schema that is declared"),
+        ({"schema": {"n": "int"}, "compute": {"n": {"type": "date", "sql": "x"}}}, "cannot be called 'n'"),
+        ({"schema": {"n": "int"}, "compute": {"offset": {"type": "int", "sql": "n"}}}, "cannot be called 'offset'"),
+        ({"schema": {"n": "int"}, "compute": {"d": {"type": "day", "sql": "n"}}}, "no such type"),
+        ({"schema": {"n": "int"}, "compute": {"d": {"type": "json", "sql": "n"}}}, "string or timestamp"),
         ({"mask": {"id": "rot13"}}, "'hash', 'null' or 'redact'"),
         ({"max_columns": 0}, "max_columns"),
         ({"schemas": "infer"}, "Did you mean 'schema'"),
@@ -81,6 +86,7 @@ def test_another_definition_is_told_from_the_same() -> None:
         {"drop": ["x"]},
         {"mask": {"x": "hash"}},
         {"where": "true"},
+        {"schema": {"n": "int"}, "compute": {"d": {"type": "int", "sql": "n"}}},
     ):
         assert table(**more).definition().fingerprint != made
 

@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import deltalake
 import duckdb
@@ -204,6 +205,33 @@ def test_a_condition_tags_and_text(world: World) -> None:
     assert [row["reason"] for row in world.unfit()] == ["not_utf8"]
     with pytest.raises(ConfigurationError, match="where"):
         world.follow(name="wrong", where="no_such_column > 1")
+
+
+def test_columns_that_are_computed_of_the_others(world: World) -> None:
+    how: dict[str, Any] = {
+        "schema": {"id": "string", "price": "double", "card": "string"},
+        "masks": {"card": "redact"},
+        "computed": {
+            "cents": ("bigint", "round(price * 100)"),
+            "at": ("date", "CAST(stored_at AS DATE)"),
+            "seen": ("string", "concat(id, card)"),
+        },
+    }
+    for price in (1.25, 2.5):
+        world.send({"id": "a", "price": price, "card": "4711"}, {"id": "b", "price": price})
+        world.follow(**how)
+        world.follow(name="by_key", key=("id",), **how)
+    rows = world.rows()
+    assert [(row["id"], row["cents"], row["seen"]) for row in rows] == [
+        ("a", 125, "a***"), ("b", 125, None), ("a", 250, "a***"), ("b", 250, None),
+    ]  # fmt: skip
+    assert [row["at"] for row in rows] == [row["stored_at"].date() for row in rows]  # the session's zone is UTC
+    assert world.rows("by_key") == rows[2:]
+    files = {path.name for path in (world.lake / "tables" / "orders").glob("*.parquet")}
+    assert files == {Path(uri).name for uri in deltalake.DeltaTable(str(world.lake / "tables" / "orders")).file_uris()}
+    for sql, said in (("no_such_column", "no_such_column"), ("rand()", "another value each time")):
+        with pytest.raises(ConfigurationError, match=said):
+            world.follow(name="wrong", **{**how, "computed": {"x": ("double", sql)}})
 
 
 def test_other_engines_read_it(world: World) -> None:
