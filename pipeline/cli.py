@@ -102,10 +102,11 @@ def status(
     """Say how each replica stands, and its master.
 
     Which job runs, what it has received, committed and acknowledged, how far it lags, and what is left until the master
-    deletes what is not replicated.
+    deletes what is not replicated. Then how far its typed tables are.
     """
     from pipeline.session import session_for
     from pipeline.status import log_statuses, status_blocks
+    from pipeline.typed_verbs import status_lines, typed_statuses
 
     settings = configuration.load(config).with_logs(str(config))
     spark = session_for(settings)
@@ -115,10 +116,14 @@ def status(
         from pipeline.topic_status import topic_statuses
 
         statuses += topic_statuses(spark, settings)
+    tables = typed_statuses(spark, settings)
     if as_json:
-        out.print_json(json.dumps({"logs": [one.as_json() for one in statuses]}))
-    else:
-        out.print(status_blocks(statuses, datetime.now(UTC)))
+        told = {"logs": [one.as_json() for one in statuses], "tables": [one.as_json() for one in tables]}
+        out.print_json(json.dumps(told))
+        return
+    out.print(status_blocks(statuses, datetime.now(UTC)))
+    for line in status_lines(tables) if tables else ():
+        out.print(line, highlight=False, soft_wrap=True)
 
 
 @app.command()

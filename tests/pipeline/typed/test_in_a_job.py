@@ -40,13 +40,13 @@ on_bad = "stop"
 
 
 class Verbs:
-    """``logtwin tables``, in this process's session; what it says, and its exit code."""
+    """``logtwin tables``, or another verb, in this process's session; what it says, and its exit code."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
 
-    def __call__(self, verb: str, *arguments: str) -> tuple[int, str]:
-        result = CliRunner().invoke(cli.app, ["tables", verb, *arguments, "--config", str(self._file)])
+    def __call__(self, verb: str, *arguments: str, of: tuple[str, ...] = ("tables",)) -> tuple[int, str]:
+        result = CliRunner().invoke(cli.app, [*of, verb, *arguments, "--config", str(self._file)])
         if isinstance(result.exception, LogtwinError):
             return result.exception.exit_code, str(result.exception)
         return result.exit_code, result.stdout
@@ -95,6 +95,8 @@ def test_beside_its_log_and_by_its_verbs(
     assert [one["behind"] for one in orders["logs"]] == [0]
     assert strict["logs"][0]["behind"] > 0
     assert [(one["name"], one["type"]) for one in orders["columns"]] == [("id", "string"), ("n", "double")]
+    assert json.loads(says("status", "--json", of=())[1])["tables"] == [orders, strict]
+    assert "strict: append, from orders" in says("status", of=())[1]
     register_tables(spark, str(world.lake))
     assert spark.sql("SELECT sum(n) FROM orders").collect()[0][0] == 4.5
     assert says("rebuild", "orders") == (0, f"orders: made anew, generation 2; rocketmq/test at {world.master.end:,}\n")
