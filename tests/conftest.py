@@ -15,7 +15,7 @@ from xdist.scheduler import LoadFileScheduling
 from pipeline.jars import delta_jars
 from tests import truth
 from tests.class_archives import spark_options
-from tests.spark_session import delta_session
+from tests.spark_session import delta_session, forget_connection
 
 settings.register_profile("quick", max_examples=10, deadline=None)
 settings.register_profile("exhaustive", max_examples=1000, deadline=None)
@@ -50,6 +50,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
     """A module stays in one process, and so do all of Airflow's: they share what they start."""
     return _ByModule(config, log)
+
+
+def pytest_exception_interact(call: pytest.CallInfo[object]) -> None:
+    """A test that was interrupted leaves the others alone."""
+    if call.excinfo is not None and not isinstance(call.excinfo.value, Exception):
+        forget_connection()
 
 
 class _ByModule(LoadFileScheduling):  # type: ignore[misc]  # without types

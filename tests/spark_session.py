@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from pipeline.jars import storage_jars
@@ -29,3 +31,17 @@ def delta_session(folder: Path) -> SparkSession:
     with pytest.MonkeyPatch.context() as launch:
         launch.setenv("SPARK_DIST_CLASSPATH", ":".join(map(str, [*storage_jars("s3a"), *storage_jars("abfs")])))
         return build_session(properties, name="logtwin tests")
+
+
+def forget_connection() -> None:
+    """This thread's next call of the JVM gets a connection of its own.
+
+    Who was interrupted in a call, by a test's time limit or Ctrl-C, has not read its answer: the next one would take it
+    for its own, and so would each after that.
+    """
+    gateway = SparkContext._gateway
+    connection = None if gateway is None else gateway._gateway_client.get_thread_connection()
+    if gateway is not None and connection is not None:
+        with suppress(ValueError):
+            gateway._gateway_client.deque.remove(connection)
+        connection.close()
