@@ -244,14 +244,14 @@ class TypedFollower:
         if not (report.files or report.unfit or changes):
             self._pass(view, to)
             return Step(report.messages, is_last=plan.is_last)
-        self._dead_letters.bring(report.unfit, to, plan.undone, plan.announced)
-        removed, added = rewritten or ([], [])
         files: Sequence[DataFile] = report.files
         if files and self._wanted.computed:
             files = with_computed(self._spark, self._wanted.name, columns, self._table.path, files)
+        self._dead_letters.bring(report.unfit, to, plan.undone, plan.announced)
+        removed, added = rewritten or ([], [])
         if self._wanted.is_upsert and report.files:
             removed, added, files = self._by_key(view, columns, files, rewritten)
-        self._commit(view, to, added=[*added, *files], removed=removed, columns=columns if changes else None)
+        self._commit(view, to, added=[*added, *files], removed=removed, columns=columns)
         self._bring_changes(view, to)
         unfit = sum(one.records for one in report.unfit)
         return Step(report.messages, report.rows, unfit, plan.is_last)
@@ -272,7 +272,7 @@ class TypedFollower:
         self, view: TypedView, ways: Mapping[LogId, Way]
     ) -> tuple[tuple[Column, ...], tuple[Change, ...], Report, _Rewritten | None]:
         """The messages as rows, in the columns that they need, and what of the table is written anew for that."""
-        columns, changes = view.columns, list[Change]()
+        columns, changes = self._columns(view), list[Change]()
         unwidened: tuple[str, ...] = ()
         rewritten: _Rewritten | None = None
         while True:
@@ -360,6 +360,11 @@ class TypedFollower:
             return [one for one in stored if one.path in gone], [], files
         return stored, [one for one in kept if one.name not in gone], files
 
+    def _columns(self, view: TypedView) -> tuple[Column, ...]:
+        """Those that the table has; before its first step those of the definition, which may have been mended since."""
+        is_begun = view.state is not None or self._generation is not None
+        return view.columns if is_begun else self._wanted.declared()
+
     def _commit(
         self,
         view: TypedView,
@@ -369,7 +374,9 @@ class TypedFollower:
         removed: Sequence[StoredFile] = (),
         columns: Sequence[Column] | None = None,
     ) -> None:
-        self._table.commit(view, to, added=added, removed=removed, columns=columns)
+        to_be = self._columns(view) if columns is None else columns
+        is_other = tuple(to_be) != view.columns
+        self._table.commit(view, to, added=added, removed=removed, columns=to_be if is_other else None)
         self._ahead = None
         self._committed_at_s = time.monotonic()
 

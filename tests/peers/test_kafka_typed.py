@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from sources.datasource import register
 from tests.peers.kafka import VERSIONS, KafkaBroker
 from tests.peers.kafka_traffic import Record, create_topic, producer, send, transaction
 from tests.peers.spark_kafka import consumed_by_spark
+from tests.peers.typed_orders import fields, model, read, value
 from tests.pipeline.running import replicate_now
 
 pytestmark = [pytest.mark.spark, pytest.mark.peer]
@@ -24,7 +24,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.peer]
 PARTITIONS = 3
 STEPS = 3
 MESSAGES = 300
-KINDS: dict[str, Any] = {"id": str, "n": int, "price": float, "late": str}
 
 
 @pytest.fixture(scope="module")
@@ -36,23 +35,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
 def record(chance: random.Random, step: int) -> Record:
     """With the key of some order, which one without a value deletes."""
     return Record(value(chance, step), f"k{chance.randrange(40)}".encode())
-
-
-def value(chance: random.Random, step: int) -> bytes | None:
-    """An order; now and then none, or one with a field that is not as the others'."""
-    kind = chance.randrange(20)
-    if kind < 2:
-        return (None, b"{}x")[kind]
-    fields: dict[str, Any] = {
-        "id": f"k{chance.randrange(40)}",
-        "n": chance.randrange(-9, 9),
-        "price": chance.uniform(0, 9),
-    }
-    if step:
-        fields["late"] = chance.choice(("a", "ü", None))
-    if kind == 2:
-        fields["n"] = "many"
-    return json.dumps(fields, ensure_ascii=chance.random() < 0.5).encode()
 
 
 def test_a_topic_is_a_table_and_what_does_not_fit_is_apart(
@@ -83,7 +65,7 @@ def test_a_topic_is_a_table_and_what_does_not_fit_is_apart(
         row.asDict() for row in consumed_by_spark(spark, broker, ["orders"]).orderBy("partition", "offset").collect()
     ]
     assert len(given) == STEPS * (MESSAGES + 5)
-    expected, apart = model(given)
+    expected, apart = model(map(_placed, given))
     rows = read(spark, tmp_path, "tables/all_orders")
     assert {(row["log_id"], row["offset"]): fields(row) for row in rows} == expected
     unfit = [row for row in read(spark, tmp_path, "unfit") if row["table"] == "all_orders"]
@@ -111,30 +93,3 @@ def test_a_topic_is_a_table_and_what_does_not_fit_is_apart(
 
 def _placed(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "log_id": f"kafka/test/orders/{row['partition']}"}
-
-
-def model(given: list[dict[str, Any]]) -> tuple[dict[Any, dict[str, Any]], dict[Any, bytes | None]]:
-    """What plain Python makes of the values: rows by their place, and what does not fit."""
-    rows: dict[Any, dict[str, Any]] = {}
-    apart: dict[Any, bytes | None] = {}
-    for row in map(_placed, given):
-        place, body = (row["log_id"], row["offset"]), row["value"]
-        try:
-            said = json.loads(bytes(body)) if body is not None else None
-        except ValueError:
-            said = None
-        if not isinstance(said, dict):
-            apart[(*place, None)] = body
-            continue
-        wrong = {name for name, one in said.items() if one is not None and type(one) is not KINDS[name]}
-        apart |= {(*place, name): body for name in wrong}
-        rows[place] = {name: one for name, one in said.items() if one is not None and name not in wrong}
-    return rows, apart
-
-
-def fields(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: row[name] for name in KINDS if row.get(name) is not None}
-
-
-def read(spark: SparkSession, lake: Path, table: str) -> list[dict[str, Any]]:
-    return [row.asDict() for row in spark.read.format("delta").load(f"{lake}/{table}").collect()]

@@ -20,7 +20,7 @@ from sources.master import RECORD_SCHEMA
 from sources.rocketmq import columns
 
 
-def job_config(warehouse: Path, **log: Any) -> Config:
+def job_config(warehouse: Path | str, **log: Any) -> Config:
     """A configuration of one log, ``rocketmq/test`` unless told otherwise."""
     return parse(
         {"warehouse": str(warehouse), "trigger_interval_s": 0.1, "logs": [{"id": "rocketmq/test", **log}]}, where="test"

@@ -97,7 +97,7 @@ def test_beside_its_log_and_by_its_verbs(
     assert [(one["name"], one["type"]) for one in orders["columns"]] == [("id", "string"), ("n", "double")]
     assert json.loads(says("status", "--json", of=())[1])["tables"] == [orders, strict]
     assert "strict: append, from orders" in says("status", of=())[1]
-    register_tables(spark, str(world.lake))
+    register_tables(spark, world.lake)
     assert spark.sql("SELECT sum(n) FROM orders").collect()[0][0] == 4.5
     assert says("rebuild", "orders") == (0, f"orders: made anew, generation 2; rocketmq/test at {world.master.end:,}\n")
     assert says("check", "orders")[0] == 0

@@ -159,7 +159,7 @@ def test_a_table_made_anew_is_what_was_streamed_and_takes_another_definition(wor
         world.replicate()
         bring(follower)
     before, unfit = world.rows(), world.unfit()
-    state = rebuild(world.spark, str(world.lake), definition())
+    state = rebuild(world.spark, world.lake, definition())
     assert state is not None
     assert world.rows() == before
     assert [{**row, "generation": 1} for row in world.unfit()] == unfit
@@ -168,7 +168,7 @@ def test_a_table_made_anew_is_what_was_streamed_and_takes_another_definition(wor
     other = {"schema": {"id": "string"}, "renamed": {"id": "order_id"}, "dropped": ("only_0",)}
     with pytest.raises(ConfigurationError, match="logtwin tables rebuild orders"):
         bring(world.follower(**other))
-    rebuild(world.spark, str(world.lake), definition(**other))
+    rebuild(world.spark, world.lake, definition(**other))
     assert fields(world.rows()) == [
         {},
         {"order_id": "text"},
@@ -177,9 +177,9 @@ def test_a_table_made_anew_is_what_was_streamed_and_takes_another_definition(wor
         {"_rest": '{"only_2":2}'},
         {"order_id": "text"},
     ]
-    assert not list((world.lake / "tables").glob("*.anew"))
-    assert drop(world.spark, str(world.lake), "orders")
-    assert not (world.lake / "tables" / "orders").exists()
+    assert not list(Path(world.lake, "tables").glob("*.anew"))
+    assert drop(world.spark, world.lake, "orders")
+    assert not Path(world.lake, "tables", "orders").exists()
     assert world.unfit() == []
     told = len(world.changes())
     bring(world.follower(name="orders"))
@@ -227,8 +227,8 @@ def test_columns_that_are_computed_of_the_others(world: World) -> None:
     ]  # fmt: skip
     assert [row["at"] for row in rows] == [row["stored_at"].date() for row in rows]  # the session's zone is UTC
     assert world.rows("by_key") == rows[2:]
-    files = {path.name for path in (world.lake / "tables" / "orders").glob("*.parquet")}
-    assert files == {Path(uri).name for uri in deltalake.DeltaTable(str(world.lake / "tables" / "orders")).file_uris()}
+    files = {path.name for path in Path(world.lake, "tables", "orders").glob("*.parquet")}
+    assert files == {Path(uri).name for uri in deltalake.DeltaTable(f"{world.lake}/tables/orders").file_uris()}
     for sql, said in (("no_such_column", "no_such_column"), ("rand()", "another value each time")):
         with pytest.raises(ConfigurationError, match=said):
             world.follow(name="wrong", **{**how, "computed": {"x": ("double", sql)}})
@@ -240,7 +240,7 @@ def test_other_engines_read_it(world: World) -> None:
     world.follow()
     world.send({"id": 2, "amount": 1.5, "new": [1]})
     world.follow()
-    path = str(world.lake / "tables" / "orders")
+    path = f"{world.lake}/tables/orders"
     expected = [(1, 1.0, None), (2, 1.5, "[1]")]
     table = deltalake.DeltaTable(path).to_pyarrow_table().sort_by("offset")
     assert [(row["id"], row["amount"], row["new"]) for row in table.to_pylist()] == expected
@@ -273,4 +273,4 @@ def test_a_table_that_is_somebody_elses_is_left_alone(world: World) -> None:
     with pytest.raises(ConfigurationError, match="not one that this version of logtwin made"):
         world.follow()
     assert [row["id"] for row in world.spark.read.format("delta").load(path).collect()] == ["mine"]
-    assert typed_specs(world.spark, str(world.lake)) == []
+    assert typed_specs(world.spark, world.lake) == []

@@ -20,9 +20,9 @@ from tests.pipeline.running import job_config, replicate_now
 class World:
     """A master with one log, ``rocketmq/test``, and the warehouse that it is replicated into."""
 
-    def __init__(self, spark: SparkSession, folder: Path, master: Served, producer: Producer) -> None:
+    def __init__(self, spark: SparkSession, lake: str, master: Served, producer: Producer) -> None:
         self.spark = spark
-        self.lake = folder / "lake"
+        self.lake = lake
         self.master = master
         self._producer = producer
 
@@ -37,7 +37,7 @@ class World:
         replicate_now(self.spark, job_config(self.lake, **self.master.options))
 
     def follower(self, **how: Any) -> TypedFollower:
-        return TypedFollower(self.spark, str(self.lake), definition(**how))
+        return TypedFollower(self.spark, self.lake, definition(**how))
 
     def follow(self, **how: Any) -> None:
         """Replicate, and bring the table to where its log stands, with a follower of its own."""
@@ -78,6 +78,7 @@ def fields(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def world_of(spark: SparkSession, folder: Path) -> Iterator[World]:
+def world_of(spark: SparkSession, folder: Path, lake: str | None = None) -> Iterator[World]:
+    """With its warehouse in `folder`, or in `lake`."""
     with embedded_master(folder / "store") as master, Producer(master.master.address) as producer:
-        yield World(spark, folder, master, producer)
+        yield World(spark, lake or str(folder / "lake"), master, producer)
