@@ -21,6 +21,7 @@ from sinks.spark_jobs import JobFacts, job_failure
 from sinks.tables import KAFKA_LOG, LOG, UNFIT
 from sinks.typed.columns import Column, column_name, with_found
 from sinks.typed.definition import Definition
+from sinks.typed.formats.reading import Reading
 from sinks.typed.logs import FollowedLogs
 from sinks.typed.messages import Messages, in_ranges
 from sinks.typed.parsing import REPORT_DDL, Looking, Report, reports
@@ -182,7 +183,7 @@ def _looked(spark: SparkSession, config: Config, wanted: Definition) -> Report:
         )
     most = _LOOKED_AT[wanted.source.name]
     newest = {log_id: [OffsetRange(Offset(max(0, one.offset - most)), one.offset)] for log_id, one in held.items()}
-    return _looking(spark, config, wanted, newest, wanted.format)
+    return _looking(spark, config, wanted, newest, wanted.reading)
 
 
 def _looking(
@@ -190,10 +191,10 @@ def _looking(
     config: Config,
     wanted: Definition,
     ranges: Mapping[LogId, Sequence[OffsetRange]],
-    form: str | None = None,
+    reading: Reading | None = None,
 ) -> Report:
     frame = Messages(spark, config.warehouse, wanted).read(ranges)
-    looking = Looking(form)
+    looking = Looking(reading)
     return reports(_collected(frame.mapInArrow(lambda batches: looking(batches), REPORT_DDL), wanted.name))
 
 

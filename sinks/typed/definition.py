@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 
 from sinks.tables import KAFKA_LOG, LOG, TableSpec
 from sinks.typed.columns import Column, column_name
+from sinks.typed.formats.reading import Reading
 from sources.offsets import LogId
 
 
@@ -27,7 +28,7 @@ class Definition:
     logs: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     where: str | None = None
-    format: str = "json"
+    reading: Reading = field(default_factory=Reading)
     schema: Mapping[str, str] | None = None
     key: tuple[str, ...] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)
@@ -59,7 +60,7 @@ class Definition:
 
     def declared(self) -> tuple[Column, ...]:
         """The columns that it begins with: none where they are found."""
-        if self.format == "text":
+        if self.reading.format == "text":
             return (Column("text", "", "string", self.masks.get("text")),)
         return tuple(
             Column(column_name(name, self.renamed) or name, name, kind, self.masks.get(name))
@@ -70,5 +71,8 @@ class Definition:
     @property
     def fingerprint(self) -> str:
         """Changes with what would make other rows of the same messages."""
-        said = {name: value for name, value in asdict(self).items() if name not in ("stops_at_unfit", "max_columns")}
+        said = asdict(self)
+        said |= {name: value for name, value in said.pop("reading").items() if value is not None}
+        for name in ("stops_at_unfit", "max_columns", "username", "password"):
+            said.pop(name, None)
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]

@@ -306,7 +306,7 @@ class TypedFollower:
         parsing = Parsing(
             self._wanted.name, columns, self._table.path, self._dead_letters.path,
             finds=self._wanted.schema is None, dropped=self._wanted.dropped, masks=dict(self._wanted.masks),
-            key=self._wanted.key_columns, unwidened=unwidened, format=self._wanted.format, generation=generation,
+            key=self._wanted.key_columns, unwidened=unwidened, reading=self._wanted.reading, generation=generation,
             epochs={str(log_id): ways[log_id].to.epoch for log_id in ranges},
         )  # fmt: skip
         facts = JobFacts(
@@ -379,7 +379,7 @@ class TypedFollower:
             f"a message does not fit into the typed table {self._wanted.name}",
             log=place.log_id,
             offset=place.offset,
-            expected=f"a value for column {column}" if column else f"a body in {self._wanted.format}",
+            expected=f"a value for column {column}" if column else f"a body in {self._wanted.reading.format}",
             found=found,
             hint='Mend its schema, or let on_bad = "quarantine" put what does not fit into the table unfit.',
         )
