@@ -24,6 +24,7 @@ from sources.secrets import Secret
 _PATIENCE_S: Final = 10.0
 _AGAIN_S: Final = 60.0
 _MOST_BYTES: Final = 64 << 20
+_SERIALIZED: Final = "?format=serialized"
 _NOT_FOUND: Final = (40401, 40402, 40403)
 """Subject, version, schema: what a registry says beside 404."""
 
@@ -45,7 +46,14 @@ class Registry:
 
     def serialized(self, number: int) -> Registered:
         """The same, of a .proto its file descriptor in base64."""
-        return self._registered(number, "?format=serialized")
+        found = self._registered(number, _SERIALIZED)
+        try:
+            if found.type == "PROTOBUF":
+                base64.b64decode(found.text, validate=True)
+        except ValueError:
+            path = f"/schemas/ids/{number}{_SERIALIZED}"
+            raise self._wrong(path, "a file descriptor in base64", found.text[:100]) from None
+        return found
 
     def _registered(self, number: int, how: str) -> Registered:
         unknown = NoObject("unknown_schema", f"the registry has no schema {number}")
@@ -113,6 +121,6 @@ class Registry:
 
     def _wrong(self, path: str, expected: str, found: object) -> ConfigurationError:
         return ConfigurationError(
-            f"the schema registry {self._url.geturl()} gives no schema", expected=f"{expected} from GET {path}",
+            f"the schema registry {self._url.geturl()} gives no schema", expected=f"{expected}, from GET {path}",
             found=found, hint="Is that its address, and may we read from it?",
         )  # fmt: skip

@@ -12,9 +12,9 @@
     google.protobuf.…Value (wrappers)       that of its value
     message, group, repeated, map           json                 Struct, Value, ListValue as the JSON that they are
 
-Fields are called as in the .proto. One that knows whether it is set (message, optional, oneof) is missing where it is
-not; any other has its default. What the type does not know is `UNKNOWN`, which no column can be called: base64 of the
-bytes.
+Fields are called as in the .proto, an extension `[its full name]`. A field that knows whether it is set (message,
+optional, oneof) is missing where it is not; any other has its default. What the type does not know is `UNKNOWN`, which
+no column can be called: base64 of the bytes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from google.protobuf import (
 )
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.descriptor_pool import DescriptorPool
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.unknown_fields import UnknownFieldSet
 
@@ -138,10 +138,7 @@ def _file(name: str, text: str) -> descriptor_pb2.FileDescriptorProto:
     try:
         found = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
     except (DecodeError, ValueError) as error:
-        raise ConfigurationError(
-            "the registry does not serialize its schemas", expected="a file descriptor in base64", found=error,
-            hint="It has to know format=serialized, as Confluent's does.",
-        ) from error  # fmt: skip
+        raise ConfigurationError("not a file descriptor", found=error) from error
     found.name = name or "the schema itself"
     return found
 
@@ -215,16 +212,21 @@ def _kind(field: FieldDescriptor) -> str:
     return "timestamp" if field.message_type.full_name == _TIMESTAMP else "json"
 
 
-def _object(message: Message) -> dict[str, Any]:
+def _object(message: Any) -> dict[str, Any]:
     """As JSON has it."""
     found = {
         one.name: _value(one, getattr(message, one.name))
         for one in message.DESCRIPTOR.fields
         if not one.has_presence or message.HasField(one.name)
     }
+    if message.DESCRIPTOR.is_extendable:
+        found |= {f"[{one.full_name}]": _value(one, value) for one, value in message.ListFields() if one.is_extension}
     if len(UnknownFieldSet(message)):
         for one, _ in message.ListFields():
-            message.ClearField(one.name)
+            if one.is_extension:
+                message.ClearExtension(one)
+            else:
+                message.ClearField(one.name)
         found[UNKNOWN] = text_of_bytes(message.SerializeToString())
     return found
 

@@ -26,8 +26,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.text
 )
 def test_a_record_is_what_pythons_csv_wrote(values: list[str], separator: str, end: str, quotes_all: bool) -> None:
     out = io.StringIO()
-    quoting = csv.QUOTE_ALL if quotes_all else csv.QUOTE_MINIMAL
-    csv.writer(out, delimiter=separator, quoting=quoting).writerow(values)
+    csv.writer(out, delimiter=separator, quoting=csv.QUOTE_ALL if quotes_all else csv.QUOTE_MINIMAL).writerow(values)
     text = out.getvalue().removesuffix("\r\n") + end
     if not quotes_all and values == [""]:
         text = end  # Python's writer quotes it
