@@ -165,7 +165,8 @@ class TypedTableConfig(BaseModel):
             key=self.key,
             renamed=self.rename,
             masks=dict(self.mask),
-            dropped=self.drop,
+            # what a field that is hidden is written as by another schema must not turn up
+            dropped=(*self.drop, UNKNOWN) if self.format == "protobuf" and (self.mask or self.drop) else self.drop,
             max_columns=self.max_columns,
             stops_at_unfit=self.on_bad == "stop",
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import itertools
 import json
 import struct
 from datetime import UTC, date, datetime
@@ -75,6 +76,7 @@ def test_the_records_of_the_specification() -> None:
     assert one(["null", "string"], bytes.fromhex("020261")) == ("a", None)
 
 
+NUMBERS = itertools.count()
 PLAIN: dict[str, st.SearchStrategy[Any]] = {
     "null": st.none(),
     "boolean": st.booleans(),
@@ -99,7 +101,7 @@ def typed(draw: st.DrawFn, depth: int = 2) -> tuple[object, st.SearchStrategy[An
         case "map":
             return {"type": "map", "values": inner}, st.dictionaries(TEXTS, values, max_size=3)
         case "record":
-            name = f"R{draw(st.integers(0, 1 << 60))}"
+            name = f"R{next(NUMBERS)}"
             return (
                 {"type": "record", "name": name, "fields": [{"name": "x", "type": inner}]},
                 st.fixed_dictionaries({"x": values}),
