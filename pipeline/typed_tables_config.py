@@ -25,7 +25,7 @@ _KAFKA: Final = "kafka/"
 _KAFKA_SLASHES: Final = 2
 _SCHEMATIC: Final = ("avro", "protobuf")
 _URLS: Final = ("http://", "https://")
-_REGISTRY: Final = re.compile(r"https?://[^/?#:@]+(:[0-9]{1,5})?(/[^?#]*)?")
+_REGISTRY: Final = re.compile(r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]+)?(/[A-Za-z0-9._~/-]*)?")
 _SEPARATOR: Final = re.compile(r'[^"\r\n]')
 
 
@@ -125,7 +125,8 @@ class TypedTableConfig(BaseModel):
             raise ValueError("registry_username and registry_password: both, or none")
         if self.registry_username is not None and not self._has_registry:
             raise ValueError("registry_username with the URL of a registry as schema")
-        if self._has_registry and _REGISTRY.fullmatch(str(self.schema_)) is None:
+        url = str(self.schema_)
+        if self._has_registry and (_REGISTRY.fullmatch(url) is None or urlsplit(url).port == 0):
             raise ValueError("schema: http://HOST:PORT, perhaps with a path")
 
     @property

@@ -288,7 +288,7 @@ def _record(fields: Sequence[tuple[str, _Read]]) -> _Read:
 
 
 def _block(data: bytes, at: int) -> tuple[int, int]:
-    """How many items it has: no more than bytes follow, also of items that take none."""
+    """How many items it has: no more than bytes follow."""
     count, start = long_at(data, at)
     if count < 0:
         count, (_, start) = -count, long_at(data, start)  # its size in bytes, for who skips it
@@ -302,8 +302,11 @@ def _array(item: _Read) -> _Read:
         found = []
         count, at = _block(data, at)
         while count:
+            start = at
             for _ in range(count):
                 one, at = item(data, at)
+                if at == start:
+                    raise ValueError("an array of items without bytes, of which a few bytes can have any number")
                 found.append(one)
             count, at = _block(data, at)
         return found, at

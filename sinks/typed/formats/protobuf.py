@@ -30,7 +30,6 @@ from google.protobuf import (
     duration_pb2,
     empty_pb2,
     field_mask_pb2,
-    json_format,
     source_context_pb2,
     struct_pb2,
     timestamp_pb2,
@@ -237,7 +236,7 @@ def _value(field: Any, value: Any) -> Any:
     if field.message_type is None or not field.message_type.GetOptions().map_entry:
         return [_one(field, one) for one in value]
     of = field.message_type.fields_by_name
-    return {_name(one): _one(of["value"], value[one]) for one in value}
+    return {_name(_one(of["key"], one)): _one(of["value"], value[one]) for one in value}
 
 
 def _name(key: Any) -> str:
@@ -252,6 +251,8 @@ def _one(field: Any, value: Any) -> Any:
             return number(value)
         case FieldDescriptor.TYPE_BYTES:
             return text_of_bytes(value)
+        case FieldDescriptor.TYPE_STRING if isinstance(value, bytes):  # of proto2
+            raise ValueError(f"{field.name}: a string that is not UTF-8")
         case FieldDescriptor.TYPE_ENUM:
             known = field.enum_type.values_by_number.get(value)
             return value if known is None else known.name
@@ -260,8 +261,24 @@ def _one(field: Any, value: Any) -> Any:
 
 def _message(message: Any) -> Any:
     name = message.DESCRIPTOR.full_name
-    if name == _TIMESTAMP:
+    if name == _TIMESTAMP and 0 <= message.nanos < 1_000_000_000:
         return instant(message.seconds * 1_000_000 + message.nanos // 1000)
     if name in _WRAPPERS:
         return _one(message.DESCRIPTOR.fields_by_name["value"], message.value)
-    return json_format.MessageToDict(message) if name in _AS_JSON else _object(message)
+    return _json(message) if name in _AS_JSON else _object(message)
+
+
+def _json(message: Any) -> Any:
+    """What a Struct, ListValue or Value says."""
+    if message.DESCRIPTOR.name == "Struct":
+        return {name: _json(one) for name, one in message.fields.items()}
+    if message.DESCRIPTOR.name == "ListValue":
+        return [_json(one) for one in message.values]
+    match kind := message.WhichOneof("kind"):
+        case None | "null_value":
+            return None
+        case "number_value":
+            return number(message.number_value)
+        case "struct_value" | "list_value":
+            return _json(getattr(message, kind))
+    return getattr(message, kind)

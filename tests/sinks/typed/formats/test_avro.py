@@ -227,6 +227,8 @@ def test_values(kind: object, data: bytes, value: object, reason: str | None) ->
         (["null", "int"], b"\x01\x02"),
         (["null", "int"], b"\x04\x02"),
         ({"type": "array", "items": "null"}, long_bytes(1 << 60) + b"\0"),
+        ({"type": "array", "items": "null"}, b"\x02\0"),
+        ({"type": "array", "items": {"type": "array", "items": "null"}}, b"\x04\x02\0\x02\0\0"),
         ({"type": "array", "items": "int"}, long_bytes(-(1 << 63)) + b"\0\0"),
     ],
 )

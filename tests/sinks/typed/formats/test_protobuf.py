@@ -190,6 +190,8 @@ def test_what_is_not_set_is_missing_where_that_can_be_known() -> None:
         ({"state": 9}, "state", "not_string"),
         ({"at": {"seconds": 253_402_300_800}}, "at", "not_timestamp"),
         ({"at": {"seconds": -(1 << 62)}}, "at", "not_timestamp"),
+        ({"at": {"nanos": 1_000_000_000}}, "at", "not_timestamp"),
+        ({"at": {"nanos": -1}}, "at", "not_timestamp"),
     ],
 )
 def test_a_value_that_no_column_takes(value: dict[str, Any], name: str, reason: str) -> None:
@@ -307,6 +309,20 @@ def test_bodies_of_a_registry_say_which_message() -> None:
         assert outcome(lambda body: read(body or b""), wrong) == reason
     with pytest.raises(ConfigurationError, match="not a file descriptor"):
         of_registered(base64.b64encode(b"syntax = 3").decode(), [])
+
+
+def test_what_json_cannot_say_inside_a_struct() -> None:
+    value = Order()
+    value.extra.fields["nan"].number_value = float("nan")
+    value.extra.fields["none"].SetInParent()
+    found, wrong = row(value.SerializeToString())
+    assert json.loads(found["extra"]) == {"nan": "NaN", "none": None}
+    assert not wrong
+
+
+def test_a_string_that_is_no_utf8_is_none_in_proto2_either() -> None:
+    file = descriptor_pb2.FileDescriptorProto(name="two.proto", message_type=[message("Two", field("s", 1, "string"))])
+    assert outcome(of(file, name="Two").fields, b"\x0a\x01\xff") == "not_protobuf"
 
 
 def test_floats_are_exactly_what_they_are() -> None:
