@@ -19,7 +19,8 @@ class Definition:
 
     Its messages are those of `topics` in logs of RocketMQ, all of them or `logs`, or those of `kafka_topics`
     (``kafka/<cluster>/<topic>``); with some of `tags`, and for which the SQL condition `where` holds.
-    `schema` are the columns by field, each with its kind; None where they are found.
+    `reading` says how bodies are read. `schema` are the columns by field, each with its kind; None where they are
+    found.
     """
 
     name: str
