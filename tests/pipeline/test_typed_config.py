@@ -162,9 +162,9 @@ def test_files_that_are_no_schemas(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff")
     with pytest.raises(ConfigurationError, match="cannot read the schema"):
         table(format="avro", schema=str(tmp_path / "binary")).definition()
-    with pytest.raises(ConfigurationError, match="binary is not a descriptor set"):
+    with pytest.raises(ConfigurationError, match="binary: not a descriptor set"):
         table(format="protobuf", schema=str(tmp_path / "binary"), message="a").definition()
-    with pytest.raises(ConfigurationError, match="is not an Avro schema"):
+    with pytest.raises(ConfigurationError, match="order.avsc: not an Avro schema"):
         table(format="avro", schema=avsc(tmp_path, type="nothing")).definition()
 
 

@@ -1,4 +1,7 @@
-"""How the bodies of a typed table are read: which reader, and of which schema."""
+"""How the bodies of a typed table are read: which reader, and of which schema.
+
+What reads Avro or protobuf is imported where a table needs it: most need neither.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from sinks.typed.formats.confluent import framed
+from sinks.typed.formats.csv_record import csv_reader
 from sinks.typed.json_fields import Reader, fields_of, text_of
 from sources.secrets import Secret
 
@@ -40,8 +45,6 @@ def reader(how: Reading) -> Reader:
         case "text":
             return text_of
         case "csv":
-            from sinks.typed.formats.csv_record import csv_reader
-
             return csv_reader(json.loads(how.schema_text or "{}"), how.separator or ",")
         case "avro" | "protobuf":
             return _of_registry(how) if how.registry is not None else _of_file(how)[0]
@@ -66,7 +69,6 @@ def _of_file(how: Reading) -> tuple[Reader, Mapping[str, str]]:
 
 
 def _of_registry(how: Reading) -> Reader:
-    from sinks.typed.formats.confluent import framed
     from sinks.typed.registry import Registry
 
     registry = Registry(how.registry or "", how.username, how.password)

@@ -263,7 +263,7 @@ def test_a_damaged_body_is_what_fastavro_reads_or_a_misfit(damage: list[tuple[in
     read = Avro(SAMPLE).body_fields
     if outcome(read, bytes(body)) is None:
         found = {name: json.loads(text) for name, text in texts(read(bytes(body))).items()}
-        said = fastavro.schemaless_reader(io.BytesIO(bytes(body)), fastavro.parse_schema(json.loads(SAMPLE)))
+        said: Any = fastavro.schemaless_reader(io.BytesIO(bytes(body)), fastavro.parse_schema(json.loads(SAMPLE)))
         assert found == {name: "NaN" if value != value else value for name, value in said.items()}
 
 
