@@ -197,7 +197,9 @@ class TypedTableConfig(BaseModel):
         wanted = {*self.key, *self.rename, *self.mask, *self.drop} - {*found, UNKNOWN}
         if wanted:
             raise ConfigurationError(
-                f"{where}: there is no such field", expected=f"some of {', '.join(found)}", found=", ".join(sorted(wanted))
+                f"{where}: there is no such field",
+                expected=f"some of {', '.join(found)}",
+                found=", ".join(sorted(wanted)),
             )
         names = [(column_name(one, self.rename) or one).casefold() for one in found if one not in self.drop]
         twice = sorted({one for one in names if names.count(one) > 1 or one == REST.name})
