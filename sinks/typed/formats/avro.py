@@ -288,12 +288,10 @@ def _record(fields: Sequence[tuple[str, _Read]]) -> _Read:
 
 
 def _block(data: bytes, at: int) -> tuple[int, int]:
-    """How many items it has: no more than bytes follow."""
+    """How many items it has."""
     count, start = long_at(data, at)
     if count < 0:
         count, (_, start) = -count, long_at(data, start)  # its size in bytes, for who skips it
-    if count > len(data) - start:
-        raise IndexError
     return count, start
 
 

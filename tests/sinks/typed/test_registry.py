@@ -42,10 +42,17 @@ def test_each_message_is_read_by_the_schema_that_it_was_written_with(served: Ser
     assert served.asked == [("/schemas/ids/1", None), ("/schemas/ids/258", None)]
 
 
+def test_a_null_asks_for_no_column(served: Served) -> None:
+    schema = record("int", ["null", "string"])
+    served.answers["/schemas/ids/1"] = 200, {"schema": schema}
+    assert found_kinds(served.reader()(frame(1, b"\x02\x00"))) == {"f0": "int"}
+    assert found_kinds(served.reader()(frame(1, b"\x02\x02\x00"))) == {"f0": "int", "f1": "string"}
+
+
 def test_what_is_the_messages_fault(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     served.answers |= {
         "/schemas/ids/1": (200, {"schema": OLD}),
-        "/schemas/ids/2": (200, {"schema": "{}", "schemaType": "JSON"}),
+        "/schemas/ids/2": (200, {"schema": OLD, "schemaType": "JSON"}),
         "/schemas/ids/3": (200, {"schema": '"string"'}),
     }
     read = served.reader()

@@ -221,6 +221,8 @@ def test_values(kind: object, data: bytes, value: object, reason: str | None) ->
         ("string", b"\x01"),  # of -1 bytes
         ("string", b"\x02\xff"),
         ("string", long_bytes(1 << 60) + b"a"),
+        ({"type": "fixed", "name": "F", "size": 4}, b"abc"),
+        ({"type": "map", "values": "null"}, long_bytes(1 << 60) + b"\0"),
         ({"type": "enum", "name": "E", "symbols": ["A"]}, b"\x01"),
         ({"type": "enum", "name": "E", "symbols": ["A"]}, b"\x02"),
         (["null", "int"], b"\x01\x02"),
