@@ -141,12 +141,24 @@ def status_lines(found: Sequence[TypedStatus]) -> Iterator[str]:
             yield f"  {place.log}: at {number(place.position)}, {state}"
 
 
-def proposed(spark: SparkSession | None, config: Config, source: Sequence[str], name: str | None) -> str:
-    """The ``[[tables]]`` of a typed table, as TOML; with a session its columns as the newest messages have them."""
+def proposed(
+    spark: SparkSession | None,
+    config: Config,
+    source: Sequence[str],
+    name: str | None,
+    how: Mapping[str, str] | None = None,
+) -> str:
+    """The ``[[tables]]`` of a typed table, as TOML; with a session its columns as the newest messages have them.
+
+    `how` has keys of a format with a schema. Raises ConfigurationError.
+    """
     chosen = name or _name_of(source[0])
-    plain = {"name": chosen, "from": list(source)}
+    plain = {"name": chosen, "from": list(source), **(how or {})}
     definition = parse_options(TypedTableConfig, plain, where="logtwin tables add").definition()
     lines = ["[[tables]]", f"name = {_toml(chosen)}", f"from = [{', '.join(map(_toml, source))}]"]
+    if how:
+        lines += [f"{key} = {_toml(value)}" for key, value in how.items()]
+        return "\n".join([*lines, *(f"# {one.name}: {one.kind}" for one in definition.declared())])
     if spark is None:
         return "\n".join([*lines, 'schema = "infer"'])
     report = _looked(spark, config, definition)

@@ -14,6 +14,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from pipeline.config import parse
 from pipeline.typed_tables_config import TypedTableConfig
+from pipeline.typed_verbs import proposed
 from sinks.typed.formats.reading import UNKNOWN, reader
 from sources.errors import ConfigurationError
 from sources.offsets import LogId
@@ -156,6 +157,14 @@ def test_keys_that_a_schema_file_knows_nothing_of(tmp_path: Path, more: dict[str
         table(format="avro", schema=avsc(tmp_path), **more).definition()
 
 
+def test_what_add_writes_is_what_it_was_given(tmp_path: Path) -> None:
+    how = {"format": "avro", "schema": avsc(tmp_path)}
+    text = proposed(None, parse({}, where="test"), ["kafka/prod/orders-new"], None, how)
+    (made,) = parse(tomllib.loads(text), where="test").tables
+    assert made == table(name="orders_new", **{"from": ["kafka/prod/orders-new"], **how})
+    assert text.splitlines()[-3:] == ["# id: string", "# at: timestamp", "# offset_: int"]
+
+
 def test_files_that_are_no_schemas(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot read the schema"):
         table(format="avro", schema=str(tmp_path / "none.avsc")).definition()
@@ -164,7 +173,7 @@ def test_files_that_are_no_schemas(tmp_path: Path) -> None:
         table(format="avro", schema=str(tmp_path / "binary")).definition()
     with pytest.raises(ConfigurationError, match="binary: not a descriptor set"):
         table(format="protobuf", schema=str(tmp_path / "binary"), message="a").definition()
-    with pytest.raises(ConfigurationError, match="order.avsc: not an Avro schema"):
+    with pytest.raises(ConfigurationError, match="avsc: not an Avro schema"):
         table(format="avro", schema=avsc(tmp_path, type="nothing")).definition()
 
 
