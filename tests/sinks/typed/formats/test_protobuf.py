@@ -100,8 +100,12 @@ def in_base64(found: Any) -> str:
     return base64.b64encode(found.SerializeToString()).decode()
 
 
+def of_set(*files: descriptor_pb2.FileDescriptorProto) -> descriptor_pb2.FileDescriptorSet:
+    return descriptor_pb2.FileDescriptorSet(file=files)
+
+
 def of(*files: descriptor_pb2.FileDescriptorProto, name: str = "shop.Order") -> Protobuf:
-    return of_descriptor_set(in_base64(descriptor_pb2.FileDescriptorSet(file=files)), name)
+    return of_descriptor_set(in_base64(of_set(*files)), name)
 
 
 ORDER = of(FILE)
