@@ -71,14 +71,23 @@ def add(
     infer: Annotated[
         bool, typer.Option("--infer", help="look at the newest messages, and write down the columns that they have")
     ] = False,
+    form: Annotated[str | None, typer.Option("--format", help="text, avro or protobuf; by default JSON")] = None,
+    schema: Annotated[
+        str | None, typer.Option(help="of avro and protobuf: a schema file, or the URL of a schema registry")
+    ] = None,
+    message: Annotated[str | None, typer.Option(help="of a descriptor set: which message the bodies are")] = None,
 ) -> None:
     """Write the [[tables]] of a typed table to standard output: append it to the configuration."""
     from pipeline.session import session_for
     from pipeline.typed_verbs import proposed
 
+    given = {"format": form, "schema": schema, "message": message}
+    how = {key: value for key, value in given.items() if value is not None}
+    if infer and how:
+        raise typer.BadParameter("the schema says the columns", param_hint="--infer")
     settings = configuration.load(config)
     spark = session_for(settings) if infer else None
-    out.print(proposed(spark, settings, source, name), markup=False, highlight=False, soft_wrap=True)
+    out.print(proposed(spark, settings, source, name, how), markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()

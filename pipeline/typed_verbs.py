@@ -21,6 +21,7 @@ from sinks.spark_jobs import JobFacts, job_failure
 from sinks.tables import KAFKA_LOG, LOG, UNFIT
 from sinks.typed.columns import Column, column_name, with_found
 from sinks.typed.definition import Definition
+from sinks.typed.formats.reading import Reading
 from sinks.typed.logs import FollowedLogs
 from sinks.typed.messages import Messages, in_ranges
 from sinks.typed.parsing import REPORT_DDL, Looking, Report, reports
@@ -144,12 +145,24 @@ def status_lines(found: Sequence[TypedStatus]) -> Iterator[str]:
             yield f"  {place.log}: at {number(place.position)}, {state}"
 
 
-def proposed(spark: SparkSession | None, config: Config, source: Sequence[str], name: str | None) -> str:
-    """The ``[[tables]]`` of a typed table, as TOML; with a session its columns as the newest messages have them."""
+def proposed(
+    spark: SparkSession | None,
+    config: Config,
+    source: Sequence[str],
+    name: str | None,
+    how: Mapping[str, str] | None = None,
+) -> str:
+    """The ``[[tables]]`` of a typed table, as TOML; with a session its columns as the newest messages have them.
+
+    `how` has keys of a format with a schema. Raises ConfigurationError.
+    """
     chosen = name or _name_of(source[0])
-    plain = {"name": chosen, "from": list(source)}
+    plain = {"name": chosen, "from": list(source), **(how or {})}
     definition = parse_options(TypedTableConfig, plain, where="logtwin tables add").definition()
     lines = ["[[tables]]", f"name = {_toml(chosen)}", f"from = [{', '.join(map(_toml, source))}]"]
+    if how:
+        lines += [f"{key} = {_toml(value)}" for key, value in how.items()]
+        return "\n".join([*lines, *(f"# {one.name}: {one.kind}" for one in definition.declared())])
     if spark is None:
         return "\n".join([*lines, 'schema = "infer"'])
     report = _looked(spark, config, definition)
@@ -186,7 +199,7 @@ def _looked(spark: SparkSession, config: Config, wanted: Definition) -> Report:
         )
     most = _LOOKED_AT[wanted.source.name]
     newest = {log_id: [OffsetRange(Offset(max(0, one.offset - most)), one.offset)] for log_id, one in held.items()}
-    return _looking(spark, config, wanted, newest, wanted.format)
+    return _looking(spark, config, wanted, newest, wanted.reading)
 
 
 def _looking(
@@ -194,10 +207,10 @@ def _looking(
     config: Config,
     wanted: Definition,
     ranges: Mapping[LogId, Sequence[OffsetRange]],
-    form: str | None = None,
+    reading: Reading | None = None,
 ) -> Report:
     frame = Messages(spark, config.warehouse, wanted).read(ranges)
-    looking = Looking(form)
+    looking = Looking(reading)
     return reports(_collected(frame.mapInArrow(lambda batches: looking(batches), REPORT_DDL), wanted.name))
 
 

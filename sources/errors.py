@@ -28,6 +28,7 @@
         ├── CoverageError           what the tasks read is not what the batch asked for
         ├── WorkerLost              Spark lost a Python process; a retry can help
         ├── StorageUnreachable      the tables' storage does not answer, or refuses for now; a retry can help
+        ├── RegistryUnreachable     the registry of schemas does not answer, or refuses for now; a retry can help
         ├── TakenOver               another job writes this log
         ├── AlreadyRunning          a job was to start while another one replicates its log; or a verb beside one
         ├── NotAlone                another connection of this replica may be counted; a retry can help
@@ -243,6 +244,13 @@ class WorkerLost(ReplicaError):
 
 class StorageUnreachable(ReplicaError):
     """The storage of the tables does not answer, or refuses for now. So does a full disk."""
+
+    exit_code = 6
+    is_transient = True
+
+
+class RegistryUnreachable(ReplicaError):
+    """The registry of schemas does not answer, or refuses for now."""
 
     exit_code = 6
     is_transient = True

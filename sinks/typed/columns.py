@@ -65,7 +65,7 @@ _PLAIN: Final[dict[str, pa.DataType]] = {
     "json": pa.string(),
 }
 KINDS: Final = (*_PLAIN, "decimal(p,s)")
-_MOST_DIGITS: Final = 38
+MOST_DIGITS: Final = 38
 # Delta takes none of these in a name without column mapping, which delta-rs and Polars do not read.
 _NO_NAME: Final = re.compile(r"[ ,;{}()\n\t=]|^$")
 # What statistics the Delta log keeps of a file, as queries skip files by it; at most so many columns, as Delta itself.
@@ -103,7 +103,7 @@ def arrow_type(kind: str) -> pa.DataType:
     if kind in _PLAIN:
         return _PLAIN[kind]
     found = _DECIMAL.fullmatch(kind)
-    if found is not None and 0 <= int(found[2]) <= int(found[1]) <= _MOST_DIGITS and int(found[1]):
+    if found is not None and 0 <= int(found[2]) <= int(found[1]) <= MOST_DIGITS and int(found[1]):
         return pa.decimal128(int(found[1]), int(found[2]))
     raise ConfigurationError("a column has no such type", expected=f"one of {', '.join(KINDS)}", found=kind)
 

@@ -6,14 +6,15 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from sinks.tables import KAFKA_LOG, LOG, TableSpec
 from sinks.typed.columns import DELETED, Column, column_name
 from sinks.typed.deletes import Deletes
+from sinks.typed.formats.reading import Reading
 from sources.offsets import LogId
 
-_OF_NO_ROW: Final = ("stops_at_unfit", "max_columns")
+_OF_NO_ROW: Final = ("stops_at_unfit", "max_columns", "username", "password")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,9 +23,9 @@ class Definition:
 
     Its messages are those of `topics` in logs of RocketMQ, all of them or `logs`, or those of `kafka_topics`
     (``kafka/<cluster>/<topic>``); with some of `tags`, and for which the SQL condition `where` holds.
-    `schema` are the columns by field, each with its kind; None where they are found. `deleted` has fields with the
-    values by which a message deletes the row of its key; with `tombstones` one without a body does so, too. `computed`
-    are columns by name: their kind, and the SQL expression over the others.
+    `reading` says how bodies are read. `schema` are the columns by field, each with its kind; None where they are
+    found. `deleted` has fields with the values by which a message deletes the row of its key; with `tombstones` one
+    without a body does so, too. `computed` are columns by name: their kind, and the SQL expression over the others.
     """
 
     name: str
@@ -33,7 +34,7 @@ class Definition:
     logs: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     where: str | None = None
-    format: str = "json"
+    reading: Reading = field(default_factory=Reading)
     schema: Mapping[str, str] | None = None
     key: tuple[str, ...] = ()
     deleted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -69,7 +70,7 @@ class Definition:
     def declared(self) -> tuple[Column, ...]:
         """The columns that it begins with: none where they are found."""
         computed = tuple(Column(name, "", kind, None, text) for name, (kind, text) in self.computed.items())
-        if self.format == "text":
+        if self.reading.format == "text":
             return (Column("text", "", "string", self.masks.get("text")), *computed)
         named = (
             Column(column_name(name, self.renamed) or name, name, kind, self.masks.get(name))
@@ -86,7 +87,13 @@ class Definition:
     @property
     def fingerprint(self) -> str:
         """Changes with what would make other rows of the same messages."""
-        plain = asdict(Definition(name=self.name))
-        said = {name: value for name, value in asdict(self).items() if value != plain[name]}
-        said = {"name": self.name, **{name: value for name, value in said.items() if name not in _OF_NO_ROW}}
-        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+        plain, said = _values(Definition(name="")), _values(self)
+        told = {name: value for name, value in said.items() if value != plain[name] and name not in _OF_NO_ROW}
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _values(one: Definition) -> dict[str, Any]:
+    """All that it says, and all that its `reading` says."""
+    said: dict[str, Any] = asdict(one)
+    of_reading = said.pop("reading")
+    return {**said, **of_reading}

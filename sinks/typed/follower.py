@@ -310,7 +310,7 @@ class TypedFollower:
             self._wanted.name, tuple(one for one in columns if one.sql is None), self._table.path,
             self._dead_letters.path,
             finds=self._wanted.schema is None, dropped=self._wanted.dropped, masks=dict(self._wanted.masks),
-            key=self._wanted.key_columns, unwidened=unwidened, format=self._wanted.format, generation=generation,
+            key=self._wanted.key_columns, unwidened=unwidened, reading=self._wanted.reading, generation=generation,
             epochs={str(log_id): ways[log_id].to.epoch for log_id in ranges}, deletes=self._wanted.deletes,
         )  # fmt: skip
         facts = JobFacts(
@@ -390,7 +390,7 @@ class TypedFollower:
             f"a message does not fit into the typed table {self._wanted.name}",
             log=place.log_id,
             offset=place.offset,
-            expected=f"a value for column {column}" if column else f"a body in {self._wanted.format}",
+            expected=f"a value for column {column}" if column else f"a body in {self._wanted.reading.format}",
             found=found,
             hint='Mend its schema, or let on_bad = "quarantine" put what does not fit into the table unfit.',
         )

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -26,6 +26,18 @@ from sinks.typed.columns import Column
 
 Fields: TypeAlias = dict[str, msgspec.Raw]
 """The text of each field, by its name."""
+
+
+class Described(dict[str, msgspec.Raw]):
+    """Fields of which a schema says the kind."""
+
+    def __init__(self, fields: Fields, kinds: Mapping[str, str]) -> None:
+        super().__init__(fields)
+        self.kinds = kinds
+
+
+Reader: TypeAlias = Callable[[bytes | None], Fields]
+"""Of a body, of one format. Raises NoObject."""
 
 _OBJECT: Final = msgspec.json.Decoder(Fields)
 _ANYTHING: Final = msgspec.json.Decoder(Any)
@@ -54,7 +66,7 @@ class Misfit:
 
 
 class NoObject(ValueError):
-    """A body that is no JSON object; `reason` is one word, the text says more."""
+    """A body that is none of its format, of JSON no object; `reason` is one word, the text says more."""
 
     def __init__(self, reason: str, found: str) -> None:
         super().__init__(found)
@@ -63,12 +75,8 @@ class NoObject(ValueError):
 
 def fields_of(body: bytes | None) -> Fields:
     """The fields of a body. Raises NoObject."""
-    if body is None:
-        raise NoObject(NO_BODY, "null")
-    try:
-        body.decode()
-    except UnicodeDecodeError as error:
-        raise _not_utf8(body, error) from None
+    body = given(body)
+    decoded(body)
     try:
         found = _OBJECT.decode(body)
     except RecursionError:
@@ -84,20 +92,22 @@ def fields_of(body: bytes | None) -> Fields:
 
 def text_of(body: bytes | None) -> Fields:
     """Of a body that is text the one field that it has, without a name. Raises NoObject."""
+    return {"": msgspec.Raw(msgspec.json.encode(decoded(body)))}
+
+
+def given(body: bytes | None) -> bytes:
+    """A body that is there. Raises NoObject."""
     if body is None:
         raise NoObject(NO_BODY, "null")
+    return body
+
+
+def decoded(body: bytes | None) -> str:
+    """The text of a body. Raises NoObject."""
     try:
-        return {"": msgspec.Raw(msgspec.json.encode(body.decode()))}
+        return given(body).decode()
     except UnicodeDecodeError as error:
-        raise _not_utf8(body, error) from None
-
-
-READERS: Final[Mapping[str, Callable[[bytes | None], Fields]]] = {"json": fields_of, "text": text_of}
-"""By format."""
-
-
-def _not_utf8(body: bytes, error: UnicodeDecodeError) -> NoObject:
-    return NoObject("not_utf8", f"byte {body[error.start]:#04x} at {error.start}")
+        raise NoObject("not_utf8", f"byte {error.object[error.start]:#04x} at {error.start}") from None
 
 
 def _may_be_deep(body: bytes) -> bool:
@@ -194,6 +204,7 @@ _READERS: Final[dict[str, msgspec.json.Decoder[list[Any]]]] = {
     "string": msgspec.json.Decoder(list[str | None]),
     "timestamp_ms": msgspec.json.Decoder(list[int | None]),
     "date": msgspec.json.Decoder(list[date | None]),
+    "timestamp": msgspec.json.Decoder(list[Annotated[datetime, msgspec.Meta(tz=True)] | None]),
 }
 """Of kinds that are read a column at a time."""
 
@@ -289,7 +300,7 @@ def concealed(mask: str, raw: msgspec.Raw) -> msgspec.Raw:
 
 
 def taken_apart(
-    bodies: Sequence[bytes | None], read: Callable[[bytes | None], Fields] = fields_of
+    bodies: Sequence[bytes | None], read: Reader = fields_of
 ) -> tuple[list[Fields], list[int], list[Misfit]]:
     """The fields of the bodies that have any, their rows, and why the others have none."""
     objects: list[Fields] = []
@@ -310,6 +321,11 @@ def texts_of(objects: Sequence[Fields], column: Column) -> list[msgspec.Raw]:
     return [one.pop(name, _NULL) for one in objects]
 
 
-def each_left(objects: Sequence[Fields]) -> Iterator[tuple[int, str, msgspec.Raw]]:
-    """Every field that is still there: row, name, text."""
-    return ((row, name, raw) for row, one in enumerate(objects) if one for name, raw in one.items())
+def each_left(objects: Sequence[Fields]) -> Iterator[tuple[int, str, str]]:
+    """Every field that is still there and not null: row, name, the kind of column that its value asks for."""
+    for row, one in enumerate(objects):
+        said = one.kinds if isinstance(one, Described) else {}
+        for name, raw in one.items():
+            kind = kind_of(raw) if name not in said or bytes(raw) == b"null" else said[name]
+            if kind is not None:
+                yield row, name, kind

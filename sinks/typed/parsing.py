@@ -21,9 +21,9 @@ from sinks.tables import EPOCH, UNFIT
 from sinks.typed.columns import DELETED, PLACE, Column, Place, Seen, table_spec
 from sinks.typed.deletes import Deletes
 from sinks.typed.file_of_rows import FileOfRows
+from sinks.typed.formats.reading import Reading, reader
 from sinks.typed.json_fields import (
     NO_BODY,
-    READERS,
     Fields,
     Misfit,
     column_values,
@@ -34,6 +34,7 @@ from sinks.typed.json_fields import (
     taken_apart,
     texts_of,
 )
+from sources.errors import across_processes
 
 MESSAGES: Final = pa.schema(
     [*PLACE, pa.field("record_key", pa.binary()), pa.field("body", pa.binary())]
@@ -94,13 +95,14 @@ class Parsing:
     masks: Mapping[str, str] = field(default_factory=dict)
     key: tuple[str, ...] = ()
     unwidened: tuple[str, ...] = ()
-    format: str = "json"
+    reading: Reading = field(default_factory=Reading)
     generation: int = 1
     epochs: Mapping[str, int] = field(default_factory=dict)
     deletes: Deletes = field(default_factory=Deletes)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        report = self.report(batches)
+        with across_processes():
+            report = self.report(batches)
         if report.messages:
             yield pa.record_batch([pa.array([pickle.dumps(report)])], schema=_REPORT)
 
@@ -125,7 +127,7 @@ class Parsing:
 
     def rows(self, messages: pa.RecordBatch, told: Told) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """The rows that messages make, and what of them is unfit."""
-        objects, numbers, misfits = taken_apart(messages["body"].to_pylist(), READERS[self.format])
+        objects, numbers, misfits = taken_apart(messages["body"].to_pylist(), reader(self.reading))
         places = _Places(messages)
         deleted = self.deletes.of(objects)
         if self.deletes.tombstones:
@@ -224,19 +226,19 @@ _SHOWN: Final = 80
 class Looking:
     """A task function, picklable, that only looks: which fields messages have, and how many are no objects.
 
-    Without a format it counts them.
+    Without a `reading` it counts them.
     """
 
-    format: str | None = None
+    reading: Reading | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         told, unfit = Told(), 0
         for batch in batches:
             messages = in_columns(batch, MESSAGES)
             told.messages += messages.num_rows
-            if self.format is None:
+            if self.reading is None:
                 continue
-            objects, numbers, misfits = taken_apart(messages["body"].to_pylist(), READERS[self.format])
+            objects, numbers, misfits = taken_apart(messages["body"].to_pylist(), reader(self.reading))
             told.see_left(objects, numbers, _Places(messages))
             unfit += len(misfits)
         report = Report(told.messages, told.messages - unfit, seen=told.seen)
@@ -255,13 +257,11 @@ class Told:
 
     def see_left(self, objects: Sequence[Fields], numbers: Sequence[int], places: _Places) -> None:
         """The fields that have no column, of messages with these rows in their batch."""
-        for row, name, raw in each_left(objects):
-            self._see(name, raw, places[numbers[row]])
+        for row, name, kind in each_left(objects):
+            # a later schema may have longer integers: a column that is found begins with room for them
+            self._see(name, "bigint" if kind == "int" else kind, places[numbers[row]])
 
-    def _see(self, name: str, raw: msgspec.Raw, place: Place) -> None:
-        kind = kind_of(raw)
-        if kind is None:
-            return
+    def _see(self, name: str, kind: str, place: Place) -> None:
         before = self.seen.get(name)
         if before is None:
             self.seen[name] = Seen(name, {kind: place})

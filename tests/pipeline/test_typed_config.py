@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import json
+import pickle
 import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from pipeline.config import parse
 from pipeline.typed_tables_config import TypedTableConfig
+from pipeline.typed_verbs import proposed
+from sinks.typed.formats.reading import UNKNOWN, reader
 from sources.errors import ConfigurationError
 from sources.offsets import LogId
+from tests.sinks.typed.formats.test_protobuf import FILE
 
 ORDERS: dict[str, Any] = {"name": "orders", "from": ["orders"]}
+KEYS = {"registry_username": "env:A", "registry_password": "file:/b"}
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "string"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "offset", "type": ["null", "int"]},
+    ],
+}
 
 
 def table(**more: Any) -> TypedTableConfig:
@@ -45,12 +61,31 @@ def table(**more: Any) -> TypedTableConfig:
         ({"schema": {"bad name": "string"}}, "rename it"),
         ({"rename": {"id": "bad name"}}, "rename it"),
         ({"format": "text", "schema": {"id": "string"}}, "of text there is one column"),
-        ({"format": "avro"}, "'json' or 'text'"),
         ({"compute": {"day": {"type": "date", "sql": "x"}}}, "compute with a schema that is declared"),
         ({"schema": {"n": "int"}, "compute": {"n": {"type": "date", "sql": "x"}}}, "cannot be called 'n'"),
         ({"schema": {"n": "int"}, "compute": {"offset": {"type": "int", "sql": "n"}}}, "cannot be called 'offset'"),
         ({"schema": {"n": "int"}, "compute": {"d": {"type": "day", "sql": "n"}}}, "no such type"),
         ({"schema": {"n": "int"}, "compute": {"d": {"type": "json", "sql": "n"}}}, "string or timestamp"),
+        ({"format": "xml"}, "'json', 'text', 'csv', 'avro' or 'protobuf'"),
+        ({"schema": "orders.avsc"}, 'with format = "json"'),
+        ({"format": "csv"}, "a table of all fields"),
+        ({"format": "csv", "schema": "orders.avsc"}, "a table of all fields"),
+        ({"format": "csv", "schema": {"a": "json"}}, "none of type json"),
+        ({"format": "avro"}, "the path of a schema file"),
+        ({"format": "protobuf", "schema": {"a": "int"}, "message": "A"}, "the path of a schema file"),
+        ({"format": "protobuf", "schema": "orders.binpb"}, "message with"),
+        ({"format": "protobuf", "schema": "http://r", "message": "A"}, "message with"),
+        ({"format": "avro", "schema": "orders.avsc", "message": "A"}, "message with"),
+        ({"separator": ";"}, "separator with"),
+        ({"format": "csv", "schema": {"a": "int"}, "separator": "::"}, "one character"),
+        ({"format": "csv", "schema": {"a": "int"}, "separator": '"'}, "one character"),
+        ({"format": "avro", "schema": "http://r?x=1"}, "http://HOST:PORT"),
+        ({"format": "avro", "schema": "http://"}, "http://HOST:PORT"),
+        ({"format": "avro", "schema": "http://r:0"}, "http://HOST:PORT"),
+        ({"format": "avro", "schema": "http://r:70000"}, "Port out of range"),
+        ({"format": "avro", "schema": "http://r/a b"}, "http://HOST:PORT"),
+        ({"format": "avro", "schema": "http://r", "registry_username": "env:A"}, "both, or none"),
+        ({**KEYS, "format": "avro", "schema": "orders.avsc"}, "the URL of a registry"),
         ({"mask": {"id": "rot13"}}, "'hash', 'null' or 'redact'"),
         ({"max_columns": 0}, "max_columns"),
         ({"schemas": "infer"}, "Did you mean 'schema'"),
@@ -59,6 +94,95 @@ def table(**more: Any) -> TypedTableConfig:
 def test_what_is_refused(more: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(said)):
         table(**more)
+
+
+@pytest.mark.parametrize(
+    "more", [{"schema": "https://me:hunter2@r:8081"}, {"schema": "http://r", **KEYS, "registry_password": "hunter2"}]
+)
+def test_a_secret_is_refused_and_not_repeated(more: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        table(format="avro", **more)
+    assert "hunter2" not in str(caught.value)
+
+
+def avsc(folder: Path, **more: Any) -> str:
+    path = folder / "order.avsc"
+    path.write_text(json.dumps({**ORDER, **more}))
+    return str(path)
+
+
+def test_a_schema_file_declares_the_columns(tmp_path: Path) -> None:
+    found = table(format="avro", schema=avsc(tmp_path), rename={"id": "order_id"}, mask={"at": "hash"}).definition()
+    assert [(one.name, one.field, one.kind, one.mask) for one in found.declared()] == [
+        ("order_id", "id", "string", None),
+        ("at", "at", "timestamp", "hash"),
+        ("offset_", "offset", "int", None),
+    ]
+    assert reader(found.reading)(b"\x02a\x00\x00").keys() == {"id", "at", "offset"}
+    assert pickle.loads(pickle.dumps(found.reading)) == found.reading  # noqa: S301
+
+
+def test_a_descriptor_set_declares_the_columns(tmp_path: Path) -> None:
+    path = tmp_path / "order.binpb"
+    path.write_bytes(FileDescriptorSet(file=[FILE]).SerializeToString())
+    found = table(format="protobuf", schema=str(path), message="shop.Other").definition()
+    assert found.dropped == ()
+    hidden = table(format="protobuf", schema=str(path), message="shop.Other", mask={"id": "hash"}).definition()
+    assert hidden.dropped == (UNKNOWN,)
+    assert [(one.name, one.kind) for one in found.declared()] == [("id", "int")]
+    with pytest.raises(ConfigurationError, match="no such message"):
+        table(format="protobuf", schema=str(path), message="Order").definition()
+
+
+def test_another_schema_is_another_definition(tmp_path: Path) -> None:
+    made = [
+        table(format="avro", schema=avsc(tmp_path)).definition(),
+        table(format="avro", schema=avsc(tmp_path, doc="more")).definition(),
+        table(format="avro", schema="http://r").definition(),
+        table(format="avro", schema="http://s").definition(),
+        table(format="csv", schema={"a": "int", "b": "int"}).definition(),
+        table(format="csv", schema={"b": "int", "a": "int"}).definition(),
+        table(format="csv", schema={"a": "int", "b": "int"}, separator=";").definition(),
+    ]
+    assert len({one.fingerprint for one in made}) == len(made)
+    assert table(format="avro", schema="http://r", **KEYS).definition().fingerprint == made[2].fingerprint
+    assert made[2].declared() == ()
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"mask": {"card": "hash"}}, "no such field"),  # a mask that masks nothing is none
+        ({"drop": ["card"]}, "no such field"),
+        ({"rename": {"card": "b"}}, "no such field"),
+        ({"mode": "upsert", "key": ["card"]}, "no such field"),
+        ({"rename": {"id": "AT"}}, "cannot be called so"),
+        ({"rename": {"id": "_rest"}}, "cannot be called so"),
+    ],
+)
+def test_keys_that_a_schema_file_knows_nothing_of(tmp_path: Path, more: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        table(format="avro", schema=avsc(tmp_path), **more).definition()
+
+
+def test_what_add_writes_is_what_it_was_given(tmp_path: Path) -> None:
+    how = {"format": "avro", "schema": avsc(tmp_path)}
+    text = proposed(None, parse({}, where="test"), ["kafka/prod/orders-new"], None, how)
+    (made,) = parse(tomllib.loads(text), where="test").tables
+    assert made == table(name="orders_new", **{"from": ["kafka/prod/orders-new"], **how})
+    assert text.splitlines()[-3:] == ["# id: string", "# at: timestamp", "# offset_: int"]
+
+
+def test_files_that_are_no_schemas(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="cannot read the schema"):
+        table(format="avro", schema=str(tmp_path / "none.avsc")).definition()
+    (tmp_path / "binary").write_bytes(b"\xff")
+    with pytest.raises(ConfigurationError, match="cannot read the schema"):
+        table(format="avro", schema=str(tmp_path / "binary")).definition()
+    with pytest.raises(ConfigurationError, match="binary: not a descriptor set"):
+        table(format="protobuf", schema=str(tmp_path / "binary"), message="a").definition()
+    with pytest.raises(ConfigurationError, match="avsc: not an Avro schema"):
+        table(format="avro", schema=avsc(tmp_path, type="nothing")).definition()
 
 
 def test_two_of_one_name_are_refused() -> None:

@@ -16,6 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sinks.typed.dead_letters import DeadLetters
+from sinks.typed.formats.reading import Reading
 from sinks.typed.rebuild import drop, rebuild
 from sinks.typed.schema_changes import SchemaChanges
 from sinks.typed.table import TypedTable, typed_specs
@@ -199,7 +200,7 @@ def test_a_condition_tags_and_text(world: World) -> None:
         world.send({"id": tag}, properties={"TAGS": tag})
     world.send(b"plain \xff", "plain", topic="notes")
     world.follow(name="tagged", tags=("a", "b"), where="tags <> 'b'")
-    world.follow(name="notes", topics=("notes",), format="text")
+    world.follow(name="notes", topics=("notes",), reading=Reading(format="text"))
     assert fields(world.rows("tagged")) == [{"id": "a"}]
     assert fields(world.rows("notes")) == [{"text": '"plain"'}]
     assert [row["reason"] for row in world.unfit()] == ["not_utf8"]

@@ -14,6 +14,7 @@ from pipeline.subjects import OneLog
 from pipeline.wanted import Wanted
 from sinks.position import LogTable
 from sinks.typed.follower import TypedFollower
+from sinks.typed.formats.reading import Reading
 from sources.datasource import register
 from sources.errors import ReplicaError
 from sources.offsets import Offset
@@ -84,7 +85,9 @@ def test_what_retention_deletes_goes_and_what_comes_back_comes(bench: Bench) -> 
 
 def test_with_a_key_a_log_that_went_back_is_for_a_rebuild(bench: Bench) -> None:
     follower = TypedFollower(
-        bench.spark, str(bench.lake), definition(name="by_key", format="text", key=("text",), topics=("orders",))
+        bench.spark,
+        str(bench.lake),
+        definition(name="by_key", reading=Reading(format="text"), key=("text",), topics=("orders",)),
     )
     bring(follower)
     bench.log.rewrite_from_the_middle()

@@ -1,0 +1,326 @@
+"""Avro bodies (specification 1.12). Pure.
+
+A body is the binary encoding of one record, or that in Avro's single-object encoding: C3 01, then the CRC-64-AVRO of
+the schema's canonical form, little-endian. What begins so is taken for it.
+
+    schema                                    kind of the column    what stands for a value
+    boolean, int, long, string                boolean, int, bigint, string
+    float, double                             double                a float as the double that it is exactly
+    bytes, fixed                              string                base64
+    enum                                      string                its symbol
+    date                                      date
+    timestamp-millis, timestamp-micros        timestamp
+    timestamp-nanos                           string                RFC 3339 with nine digits: a column has six
+    local-timestamp-…                         string                ISO 8601 without a zone
+    time-millis, time-micros                  string                microseconds or less: 12:34:56.789000
+    decimal                                   decimal(p,s)          a string; beyond 38 digits the column is one, too
+    uuid                                      string
+    record, array, map, union of several      json
+    null or one of these                      that one's
+
+The schema is read by fastavro; bodies are not: it takes a union's branch or an enum's symbol -1 for the last one, and
+a body of a recursive schema can end its process.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final, TypeAlias
+
+from fastavro.schema import SchemaParseException, UnknownType, fingerprint, parse_schema, to_parsing_canonical_form
+
+from sinks.typed.columns import MOST_DIGITS
+from sinks.typed.formats.values import day, described, instant, number, text_of_bytes
+from sinks.typed.formats.zigzag import long_at
+from sinks.typed.json_fields import Described, NoObject, given
+from sources.errors import ConfigurationError
+
+_Read: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
+"""Of the bytes and where a value begins: the value, as JSON has it, and where it ends."""
+
+_SINGLE: Final = b"\xc3\x01"
+_SINGLE_BYTES: Final = 10
+_UUID_BYTES: Final = 16
+
+
+class Avro:
+    """What bodies of one schema say; `kinds` are those of its fields."""
+
+    def __init__(self, schema: str, others: Sequence[str] = ()) -> None:
+        """Of the schema's JSON; `others` are schemas whose names it uses, each after those that it uses itself.
+
+        Raises ConfigurationError.
+        """
+        self._named: dict[str, Any] = {}
+        self._readers: dict[str, _Read] = {}
+        try:
+            for other in others:
+                parse_schema(json.loads(other), self._named)
+            parsed = parse_schema(json.loads(schema), self._named)
+            self.fingerprint = bytes.fromhex(fingerprint(to_parsing_canonical_form(parsed), "CRC-64-AVRO"))
+        except (SchemaParseException, UnknownType, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise ConfigurationError("not an Avro schema", found=f"{type(error).__name__}: {error}") from error
+        if not isinstance(parsed, dict) or parsed["type"] not in ("record", "error"):
+            raise ConfigurationError("an Avro schema of something without fields", expected="a record", found=schema)
+        self.kinds: Mapping[str, str] = {one["name"]: self._kind(one["type"]) for one in parsed["fields"]}
+        self._record = self._reader(parsed)
+
+    def fields(self, data: bytes) -> Described:
+        """Of the binary encoding. Raises NoObject."""
+        try:
+            value, end = self._record(data, 0)
+        except IndexError:
+            raise NoObject("not_avro", f"{len(data)} bytes, which end before the record does") from None
+        except RecursionError:
+            raise NoObject("too_deep", "records in each other") from None
+        except (ValueError, struct.error) as error:
+            raise NoObject("not_avro", str(error)) from None
+        if end != len(data):
+            raise NoObject("trailing_bytes", f"{len(data) - end} bytes after the record")
+        return described(value, self.kinds)
+
+    def body_fields(self, body: bytes | None) -> Described:
+        """Of a body, in either encoding. Raises NoObject."""
+        body = given(body)
+        if body[:2] != _SINGLE or len(body) < _SINGLE_BYTES:
+            return self.fields(body)
+        if body[2:_SINGLE_BYTES] != self.fingerprint:
+            raise NoObject("unknown_schema", f"fingerprint {body[2:_SINGLE_BYTES].hex()}")
+        return self.fields(body[_SINGLE_BYTES:])
+
+    def _kind(self, schema: Any) -> str:
+        schema = self._named.get(schema, schema) if isinstance(schema, str) else schema
+        if isinstance(schema, list):
+            others = [one for one in schema if one != "null"]
+            return self._kind(others[0]) if len(others) == 1 else "json"
+        if isinstance(schema, str):
+            return _PRIMITIVES[schema][0]
+        if (logical := _logical(schema)) is not None:
+            return logical[0]
+        name = schema["type"]
+        return "string" if name in ("enum", "fixed") else _PRIMITIVES[name][0] if name in _PRIMITIVES else "json"
+
+    def _reader(self, schema: Any) -> _Read:
+        if isinstance(schema, list):
+            return _union([self._reader(one) for one in schema])
+        if isinstance(schema, str):
+            return _PRIMITIVES[schema][1] if schema in _PRIMITIVES else self._by_name(schema)
+        logical = _logical(schema)
+        match schema["type"]:
+            case "record" | "error":
+                return _record([(one["name"], self._reader(one["type"])) for one in schema["fields"]])
+            case "array":
+                return _array(self._reader(schema["items"]))
+            case "map":
+                return _map(self._reader(schema["values"]))
+            case "enum":
+                return _enum(schema["symbols"])
+            case "fixed":
+                return _converted(_fixed(schema["size"]), text_of_bytes if logical is None else logical[1])
+            case "bytes" if logical is not None:
+                return _converted(_bytes, logical[1])
+            case other:
+                read = self._reader(other)
+                return read if logical is None else _converted(read, logical[1])
+
+    def _by_name(self, name: str) -> _Read:
+        """Made with the first value: a record may be inside itself."""
+
+        def read(data: bytes, at: int) -> tuple[Any, int]:
+            if name not in self._readers:
+                self._readers[name] = self._reader(self._named[name])
+            return self._readers[name](data, at)
+
+        return read
+
+
+def _logical(schema: dict[str, Any]) -> tuple[str, Callable[[Any], Any]] | None:
+    """The kind, and what makes the value of one as it is written; None without a logical type, or one that is known."""
+    name, written = schema.get("logicalType"), schema["type"]
+    if name == "decimal" and written in ("bytes", "fixed") and schema.get("precision"):
+        return _decimal(schema)
+    if name == "uuid" and written == "fixed" and schema["size"] == _UUID_BYTES:
+        return "string", lambda value: str(uuid.UUID(bytes=value))
+    return _LOGICAL.get((written, name)) if isinstance(name, str) else None
+
+
+def _decimal(schema: dict[str, Any]) -> tuple[str, Callable[[bytes], str]]:
+    digits, scale = schema["precision"], schema.get("scale") or 0
+    kind = f"decimal({digits},{scale})" if digits <= MOST_DIGITS else "string"
+
+    def text(value: bytes) -> str:
+        unscaled = int.from_bytes(value, "big", signed=True)
+        return f"{Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale)):f}"
+
+    return kind, text
+
+
+def _local(micros: int) -> str | int:
+    text = instant(micros)
+    return text if isinstance(text, int) else text.removesuffix("+00:00")
+
+
+def _nanos(nanos: int) -> str:
+    return f"{_local(nanos // 1_000_000_000 * 1_000_000)}.{nanos % 1_000_000_000:09}"
+
+
+def _time(micros: int) -> str | int:
+    if not 0 <= micros < 86_400_000_000:
+        return micros
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)).time().isoformat()
+
+
+_LOGICAL: Final[Mapping[tuple[str, str], tuple[str, Callable[[Any], Any]]]] = {
+    ("int", "date"): ("date", day),
+    ("int", "time-millis"): ("string", lambda value: _time(value * 1000)),
+    ("long", "time-micros"): ("string", _time),
+    ("long", "timestamp-millis"): ("timestamp", lambda value: instant(value * 1000)),
+    ("long", "timestamp-micros"): ("timestamp", instant),
+    ("long", "timestamp-nanos"): ("string", lambda value: f"{_nanos(value)}Z"),
+    ("long", "local-timestamp-millis"): ("string", lambda value: _local(value * 1000)),
+    ("long", "local-timestamp-micros"): ("string", _local),
+    ("long", "local-timestamp-nanos"): ("string", _nanos),
+}
+
+
+def _null(data: bytes, at: int) -> tuple[None, int]:
+    return None, at
+
+
+def _boolean(data: bytes, at: int) -> tuple[bool, int]:
+    if data[at] > 1:
+        raise ValueError(f"a boolean of {data[at]:#04x}")
+    return data[at] == 1, at + 1
+
+
+def _int(data: bytes, at: int) -> tuple[int, int]:
+    found, end = long_at(data, at)
+    if not -(1 << 31) <= found < 1 << 31:
+        raise ValueError(f"an int of more than 32 bits: {found}")
+    return found, end
+
+
+def _size(data: bytes, at: int) -> tuple[int, int]:
+    """Of something that has at least so many bytes: what follows must have them."""
+    size, start = long_at(data, at)
+    if size < 0:
+        raise ValueError(f"a length of {size}")
+    if start + size > len(data):
+        raise IndexError
+    return size, start
+
+
+def _bytes(data: bytes, at: int) -> tuple[bytes, int]:
+    size, start = _size(data, at)
+    return data[start : start + size], start + size
+
+
+def _string(data: bytes, at: int) -> tuple[str, int]:
+    size, start = _size(data, at)
+    return data[start : start + size].decode(), start + size
+
+
+def _floating(layout: struct.Struct) -> _Read:
+    unpack, size = layout.unpack_from, layout.size
+    return lambda data, at: (number(unpack(data, at)[0]), at + size)
+
+
+def _converted(read: _Read, convert: Callable[[Any], Any]) -> _Read:
+    def found(data: bytes, at: int) -> tuple[Any, int]:
+        value, end = read(data, at)
+        return convert(value), end
+
+    return found
+
+
+_PRIMITIVES: Final[Mapping[str, tuple[str, _Read]]] = {
+    "null": ("json", _null),
+    "boolean": ("boolean", _boolean),
+    "int": ("int", _int),
+    "long": ("bigint", long_at),
+    "float": ("double", _floating(struct.Struct("<f"))),
+    "double": ("double", _floating(struct.Struct("<d"))),
+    "bytes": ("string", _converted(_bytes, text_of_bytes)),
+    "string": ("string", _string),
+}
+
+
+def _fixed(size: int) -> _Read:
+    def read(data: bytes, at: int) -> tuple[bytes, int]:
+        if at + size > len(data):
+            raise IndexError
+        return data[at : at + size], at + size
+
+    return read
+
+
+def _enum(symbols: Sequence[str]) -> _Read:
+    return _converted(long_at, lambda index: symbols[_place(index, symbols)])
+
+
+def _union(branches: Sequence[_Read]) -> _Read:
+    def read(data: bytes, at: int) -> tuple[Any, int]:
+        index, start = long_at(data, at)
+        return branches[_place(index, branches)](data, start)
+
+    return read
+
+
+def _place(index: int, among: Sequence[Any]) -> int:
+    if not 0 <= index < len(among):
+        raise ValueError(f"number {index} of {len(among)}")
+    return index
+
+
+def _record(fields: Sequence[tuple[str, _Read]]) -> _Read:
+    def read(data: bytes, at: int) -> tuple[dict[str, Any], int]:
+        found = {}
+        for name, one in fields:
+            found[name], at = one(data, at)
+        return found, at
+
+    return read
+
+
+def _block(data: bytes, at: int) -> tuple[int, int]:
+    """How many items it has."""
+    count, start = long_at(data, at)
+    if count < 0:
+        count, (_, start) = -count, long_at(data, start)  # its size in bytes, for who skips it
+    return count, start
+
+
+def _array(item: _Read) -> _Read:
+    def read(data: bytes, at: int) -> tuple[list[Any], int]:
+        found = []
+        count, at = _block(data, at)
+        while count:
+            start = at
+            for _ in range(count):
+                one, at = item(data, at)
+                if at == start:
+                    raise ValueError("an array of items without bytes, of which a few bytes can have any number")
+                found.append(one)
+            count, at = _block(data, at)
+        return found, at
+
+    return read
+
+
+def _map(value: _Read) -> _Read:
+    def read(data: bytes, at: int) -> tuple[dict[str, Any], int]:
+        found = {}
+        count, at = _block(data, at)
+        while count:
+            for _ in range(count):
+                name, at = _string(data, at)
+                found[name], at = value(data, at)
+            count, at = _block(data, at)
+        return found, at
+
+    return read

@@ -1,0 +1,52 @@
+"""Values as JSON has them, of formats that have more types than JSON. Pure.
+
+bytes                   base64, with padding (RFC 4648)
+timestamp, date         RFC 3339; outside of the years 1 to 9999 the number that it is, which is a misfit
+NaN, infinite           "NaN", "Infinity", "-Infinity", as protobuf's JSON has them: a misfit of a double
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from sinks.typed.json_fields import Described, fields_of
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_DAY: Final = _EPOCH.toordinal()
+
+
+def described(value: Mapping[str, Any], kinds: Mapping[str, str]) -> Described:
+    """The fields of an object of JSON, and the kinds that its schema says. Raises NoObject."""
+    return Described(fields_of(msgspec.json.encode(value)), kinds)
+
+
+def text_of_bytes(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+def number(value: float) -> float | str:
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def instant(micros: int) -> str | int:
+    """Of microseconds since 1970, UTC."""
+    try:
+        return (_EPOCH + timedelta(microseconds=micros)).isoformat()
+    except OverflowError:
+        return micros
+
+
+def day(days: int) -> str | int:
+    """Of days since 1970."""
+    try:
+        return date.fromordinal(_EPOCH_DAY + days).isoformat()
+    except (OverflowError, ValueError):
+        return days

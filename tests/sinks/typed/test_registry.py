@@ -1,0 +1,162 @@
+"""A schema registry over HTTP: what is asked, how often, and what of its answers is whose fault."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from sinks.typed import registry as module
+from sources.errors import ConfigurationError, RegistryUnreachable
+from sources.secrets import Secret
+from tests.sinks.typed.formats.columns import found_kinds, outcome, texts
+from tests.sinks.typed.formats.test_avro import encoded, record
+from tests.sinks.typed.formats.test_protobuf import FILE, in_base64
+from tests.sinks.typed.served_schemas import Served, frame
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    made = Served()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+OLD, NEW = record("int"), record("long", {"type": "long", "logicalType": "timestamp-millis"})
+
+
+def test_each_message_is_read_by_the_schema_that_it_was_written_with(served: Served) -> None:
+    served.answers |= {"/schemas/ids/1": (200, {"schema": OLD}), "/schemas/ids/258": (200, {"schema": NEW})}
+    read = served.reader()
+    for _ in range(3):
+        old, new = read(frame(1, b"\x02")), read(frame(258, encoded(NEW, {"f0": 1 << 40, "f1": 0})))
+        assert texts(old) == {"f0": b"1"}
+        assert texts(new) == {"f0": b"1099511627776", "f1": b'"1970-01-01T00:00:00+00:00"'}
+        assert (found_kinds(old), found_kinds(new)) == ({"f0": "int"}, {"f0": "bigint", "f1": "timestamp"})
+    assert served.asked == [("/schemas/ids/1", None), ("/schemas/ids/258", None)]
+
+
+def test_a_null_asks_for_no_column(served: Served) -> None:
+    schema = record("int", ["null", "string"])
+    served.answers["/schemas/ids/1"] = 200, {"schema": schema}
+    assert found_kinds(served.reader()(frame(1, b"\x02\x00"))) == {"f0": "int"}
+    assert found_kinds(served.reader()(frame(1, b"\x02\x02\x00"))) == {"f0": "int", "f1": "string"}
+
+
+def test_what_is_the_messages_fault(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    served.answers |= {
+        "/schemas/ids/1": (200, {"schema": OLD}),
+        "/schemas/ids/2": (200, {"schema": OLD, "schemaType": "JSON"}),
+        "/schemas/ids/3": (200, {"schema": '"string"'}),
+    }
+    read = served.reader()
+    for body, reason in [
+        (None, "no_body"),
+        (b"", "no_schema_id"),
+        (b"\0\0\0\0", "no_schema_id"),
+        (b"\x01" + frame(1, b"\x02")[1:], "no_schema_id"),
+        (b"{}", "no_schema_id"),
+        (frame(9, b"\x02"), "unknown_schema"),
+        (frame((1 << 32) - 1, b"\x02"), "unknown_schema"),
+        (frame(2, b"\x02"), "unusable_schema"),
+        (frame(3, b"\x02"), "unusable_schema"),
+        (frame(1, b""), "not_avro"),
+        (frame(1, b"\x02\x02"), "trailing_bytes"),
+        (frame(9, b"\x02"), "unknown_schema"),
+        (frame(3, b"\x02"), "unusable_schema"),
+    ]:
+        assert outcome(read, body) == reason
+    paths = [path for path, _ in served.asked]
+    assert len(paths) == len(set(paths)) == 5
+    # what was not there is asked for again after a while
+    served.answers["/schemas/ids/9"] = 200, {"schema": OLD}
+    assert outcome(read, frame(9, b"\x02")) == "unknown_schema"
+    monkeypatch.setattr(module, "_AGAIN_S", 0.0)
+    assert outcome(read, frame(9, b"\x02")) is None
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 429])
+def test_a_registry_that_is_away_is_asked_again(served: Served, status: int) -> None:
+    served.answers["/schemas/ids/1"] = status, {"error_code": 50001, "message": "leader not available"}
+    read = served.reader()
+    for _ in range(2):
+        with pytest.raises(RegistryUnreachable, match="leader not available"):
+            read(frame(1, b"\x02"))
+    served.answers["/schemas/ids/1"] = 200, {"schema": OLD}
+    assert texts(read(frame(1, b"\x02"))) == {"f0": b"1"}
+
+
+def test_a_registry_that_is_not_there(served: Served) -> None:
+    served.close()
+    with pytest.raises(RegistryUnreachable, match="refused") as caught:
+        served.reader()(frame(1, b"\x02"))
+    assert caught.value.is_transient
+
+
+@pytest.mark.parametrize(
+    ("status", "answer"),
+    [
+        (404, b"<html>not here</html>"),
+        (404, {"message": "no such path"}),
+        (401, {"error_code": 401, "message": "who are you"}),
+        (403, {}),
+        (301, {}),
+        (200, b"<html>welcome</html>"),
+        (200, [1]),
+        (200, {"schema": 7}),
+    ],
+)
+def test_what_is_the_configurations_fault(served: Served, status: int, answer: object) -> None:
+    served.answers["/schemas/ids/1"] = status, answer
+    with pytest.raises(ConfigurationError, match="gives no schema"):
+        served.reader()(frame(1, b"\x02"))
+
+
+def test_a_path_and_who_asks(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    served.answers["/apis/ccompat/v7/schemas/ids/1"] = 200, {"schema": OLD}
+    monkeypatch.setenv("REGISTRY_USER", "who")
+    monkeypatch.setenv("REGISTRY_KEY", "says:so")
+    keys: dict[str, Any] = {"username": Secret("env:REGISTRY_USER"), "password": Secret("env:REGISTRY_KEY")}
+    served.reader(path="/apis/ccompat/v7/", **keys)(frame(1, b"\x02"))
+    # RFC 7617: what is before the first colon is the name
+    assert served.asked == [("/apis/ccompat/v7/schemas/ids/1", f"Basic {base64.b64encode(b'who:says:so').decode()}")]
+    monkeypatch.delenv("REGISTRY_KEY")
+    with pytest.raises(ConfigurationError, match="env:REGISTRY_KEY"):
+        served.reader(path="/apis/ccompat/v7/", **keys)(frame(1, b"\x02"))
+
+
+def test_schemas_that_refer_to_others(served: Served) -> None:
+    enum = json.dumps({"type": "enum", "name": "geo.Place", "symbols": ["KIEL", "BREMEN"]})
+    address = json.dumps({"type": "record", "name": "Address", "fields": [{"name": "at", "type": "geo.Place"}]})
+    place = {"name": "geo.Place", "subject": "geo/Place", "version": 3}
+    refers = [{"name": "Address", "subject": "address", "version": 1}, place]
+    served.answers |= {
+        "/schemas/ids/1": (200, {"schema": record("Address", "geo.Place"), "references": refers}),
+        "/subjects/address/versions/1": (200, {"schema": address, "references": [place]}),
+        "/subjects/geo%2FPlace/versions/3": (200, {"schema": enum}),
+    }
+    assert texts(served.reader()(frame(1, b"\x02\x00"))) == {"f0": b'{"at":"BREMEN"}', "f1": b'"KIEL"'}
+    assert len(served.asked) == 3
+    del served.answers["/subjects/geo%2FPlace/versions/3"]
+    with pytest.raises(ConfigurationError, match="refers to"):
+        served.reader()(frame(1, b"\x02\x00"))
+
+
+def test_protobuf_is_asked_for_as_a_descriptor(served: Served) -> None:
+    answer = {"schema": in_base64(FILE), "schemaType": "PROTOBUF"}
+    served.answers["/schemas/ids/7?format=serialized"] = 200, answer
+    served.answers["/schemas/ids/8?format=serialized"] = 200, {**answer, "schema": 'syntax = "proto3";'}
+    read = served.reader("protobuf")
+    assert texts(read(frame(7, b"\x00\x08\x05"))) == {"id": b"5"}
+    found = read(frame(7, b"\x02\x02" + b"\x79" + struct.pack("<d", 2.0)))  # field 15 of the second message
+    assert texts(found)["double"] == b"2.0"
+    assert found_kinds(found)["uint64"] == "decimal(20,0)"
+    with pytest.raises(ConfigurationError, match="format=serialized, found syntax"):
+        read(frame(8, b"\x00"))
+    assert len(served.asked) == 2
