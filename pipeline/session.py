@@ -59,6 +59,11 @@ NEEDED = {
     # Typed tables have a pool of their own: a batch of the log, for which producers wait, gets its cores beside them.
     "spark.scheduler.mode": "FAIR",
     "spark.ui.enabled": "false",
+    # Kept for a UI that nobody sees, each query with its plan as text: a job makes some each second.
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.ui.retainedJobs": "100",
+    "spark.ui.retainedStages": "100",
+    "spark.ui.retainedTasks": "1000",
     "spark.ui.showConsoleProgress": "false",
 }
 

@@ -24,6 +24,10 @@ def delta_session(folder: Path) -> SparkSession:
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     properties = {
         "spark.master": "local[2]",
+        # Delta keeps the state of ten thousand tables for an hour, and with each a session: tests have a few of their
+        # own at a time, and hundreds in an hour. When these had filled the heap a third of it went to the collector.
+        "spark.databricks.delta.delta.log.cacheSize": "20",
+        "spark.driver.memory": "3g",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "local"),

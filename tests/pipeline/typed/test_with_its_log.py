@@ -39,7 +39,7 @@ def body(number: int) -> bytes:
 
 
 def followers(bench: Bench) -> list[TypedFollower]:
-    how = ({"name": "notes", "format": "text"}, {"name": "objects"})
+    how = ({"name": "notes", "reading": Reading(format="text")}, {"name": "objects"})
     return [TypedFollower(bench.spark, str(bench.lake), definition(**one)) for one in how]
 
 
