@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from sinks.typed.formats.reading import Reading, kinds
-from sources.datasource import register
 from sources.errors import RegistryUnreachable
-from tests.pipeline.typed.world import World, bring, fields, world_of
+from tests.pipeline.typed.world import World, bring, fields
 from tests.sinks.typed.formats.test_avro import encoded, record
 from tests.sinks.typed.served_schemas import Served, frame
 
@@ -22,13 +18,6 @@ OLD = record("string", "int")
 NEW = record("string", "long", ["null", {"type": "long", "logicalType": "timestamp-millis"}])
 MOMENT = datetime(2026, 11, 25, 10, 30, tzinfo=UTC)
 LARGE = 1 << 40
-
-
-@pytest.fixture
-def world(spark: SparkSession, tmp_path: Path) -> Iterator[World]:
-    register(spark)
-    with world_of(spark, tmp_path) as made:
-        yield made
 
 
 def test_avro_by_a_file_and_by_a_registry(world: World) -> None:

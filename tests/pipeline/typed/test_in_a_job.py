@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,10 @@ from pipeline.config import Config, load
 from pipeline.maintain import Maintenance
 from pipeline.replicate import Job
 from sinks.views.registration import register as register_tables
-from sources.datasource import register
 from sources.errors import LogtwinError
 from tests.patience import wait_until
 from tests.pipeline.running import replicate_now
-from tests.pipeline.typed.world import World, fields, world_of
+from tests.pipeline.typed.world import World, fields
 
 pytestmark = pytest.mark.spark
 
@@ -50,13 +48,6 @@ class Verbs:
         if isinstance(result.exception, LogtwinError):
             return result.exception.exit_code, str(result.exception)
         return result.exit_code, result.stdout
-
-
-@pytest.fixture
-def world(spark: SparkSession, tmp_path: Path) -> Iterator[World]:
-    register(spark)
-    with world_of(spark, tmp_path) as made:
-        yield made
 
 
 def written(world: World, folder: Path, tables: str = TABLES) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,27 +12,18 @@ import deltalake
 import duckdb
 import polars
 import pytest
-from pyspark.sql import SparkSession
 
 from sinks.typed.dead_letters import DeadLetters
 from sinks.typed.formats.reading import Reading
 from sinks.typed.rebuild import drop, rebuild
 from sinks.typed.schema_changes import SchemaChanges
 from sinks.typed.table import TypedTable, typed_specs
-from sources.datasource import register
 from sources.errors import ConfigurationError, UnfitMessage
-from tests.pipeline.typed.world import World, bring, definition, fields, world_of
+from tests.pipeline.typed.world import World, bring, definition, fields
 
 pytestmark = pytest.mark.spark
 
 COMMON = ("log_id", "offset", "batch_index", "stored_at", "_rest")
-
-
-@pytest.fixture
-def world(spark: SparkSession, tmp_path: Path) -> Iterator[World]:
-    register(spark)
-    with world_of(spark, tmp_path) as made:
-        yield made
 
 
 def test_fields_become_columns_and_what_comes_later_more(world: World) -> None:
