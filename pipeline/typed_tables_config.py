@@ -133,8 +133,8 @@ class TypedTableConfig(BaseModel):
         is_found = self.schema_ == "infer"
         if self.format == "text" and not is_found:
             raise ValueError("schema with another format; of text there is one column, text")
-        if self.format == "json" and fields is None and not is_found:
-            raise ValueError('schema = "infer", or a table of fields, with format = "json"')
+        if self.format == "json" and fields is None and not (is_found or self._has_registry):
+            raise ValueError('schema = "infer", a table of fields, or a registry\'s URL, with format = "json"')
         if self.format == "csv" and (fields is None or "json" in fields.values()):
             raise ValueError('schema with format = "csv": a table of all fields in their order, none of type json')
         if self.format in _SCHEMATIC and (fields is not None or is_found):

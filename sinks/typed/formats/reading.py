@@ -46,9 +46,9 @@ def reader(how: Reading) -> Reader:
             return text_of
         case "csv":
             return csv_reader(json.loads(how.schema_text or "{}"), how.separator or ",")
-        case "avro" | "protobuf":
-            return _of_registry(how) if how.registry is not None else _of_file(how)[0]
-    return fields_of
+        case "json" if how.registry is None:
+            return fields_of
+    return _of_registry(how) if how.registry is not None else _of_file(how)[0]
 
 
 def kinds(how: Reading) -> Mapping[str, str]:
@@ -72,6 +72,8 @@ def _of_registry(how: Reading) -> Reader:
     from sinks.typed.registry import Registry
 
     registry = Registry(how.registry or "", how.username, how.password)
+    if how.format == "json":
+        return framed("JSON", registry.schema, lambda _: fields_of)
     if how.format == "avro":
         from sinks.typed.formats.avro import Avro
 

@@ -8,9 +8,11 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from sinks.typed import registry as module
+from sinks.typed.json_fields import NoObject
 from sources.errors import ConfigurationError, RegistryUnreachable
 from sources.secrets import Secret
 from tests.sinks.typed.formats.columns import found_kinds, outcome, texts
@@ -40,6 +42,21 @@ def test_each_message_is_read_by_the_schema_that_it_was_written_with(served: Ser
         assert texts(new) == {"f0": b"1099511627776", "f1": b'"1970-01-01T00:00:00+00:00"'}
         assert (found_kinds(old), found_kinds(new)) == ({"f0": "int"}, {"f0": "bigint", "f1": "timestamp"})
     assert served.asked == [("/schemas/ids/1", None), ("/schemas/ids/258", None)]
+
+
+def test_json_in_a_frame_is_json(served: Served) -> None:
+    served.answers["/schemas/ids/1"] = 200, {"schema": "{}", "schemaType": "JSON"}
+    served.answers["/schemas/ids/2"] = 200, {"schema": OLD}
+    read = served.reader("json")
+    assert read(frame(1, b'{"id": 7}')) == {"id": msgspec.Raw(b"7")}
+    for body, reason in (
+        (frame(2, b"{}"), "unusable_schema"),
+        (b'{"id": 7}', "no_schema_id"),
+        (frame(1, b"{"), "not_json"),
+    ):
+        with pytest.raises(NoObject) as caught:
+            read(body)
+        assert caught.value.reason == reason
 
 
 def test_a_null_asks_for_no_column(served: Served) -> None:
