@@ -104,19 +104,18 @@ def status(
     Which job runs, what it has received, committed and acknowledged, how far it lags, and what is left until the master
     deletes what is not replicated. Then how far its typed tables are.
     """
-    from pipeline.session import session_for
+    from pipeline.session import without_session
     from pipeline.status import log_statuses, status_blocks
     from pipeline.typed_verbs import status_lines, typed_statuses
 
-    settings = configuration.load(config).with_logs(str(config))
-    spark = session_for(settings)
-    statuses = log_statuses(spark, settings)
+    settings = without_session(configuration.load(config).with_logs(str(config)))
+    statuses = log_statuses(settings)
     if settings.topics:
         # Here, so that nobody without topics need import what speaks to Kafka.
         from pipeline.topic_status import topic_statuses
 
-        statuses += topic_statuses(spark, settings)
-    tables = typed_statuses(spark, settings)
+        statuses += topic_statuses(settings)
+    tables = typed_statuses(settings)
     if as_json:
         told = {"logs": [one.as_json() for one in statuses], "tables": [one.as_json() for one in tables]}
         out.print_json(json.dumps(told))

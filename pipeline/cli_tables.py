@@ -49,11 +49,10 @@ def show(
 @app.command("list")
 def list_typed(config: RequiredConfig, as_json: AsJson = False) -> None:
     """List the typed tables: rows, how far each has come, and what it could not take."""
-    from pipeline.session import session_for
+    from pipeline.session import without_session
     from pipeline.typed_verbs import status_lines, typed_statuses
 
-    settings = configuration.load(config)
-    found = typed_statuses(session_for(settings), settings)
+    found = typed_statuses(without_session(configuration.load(config)))
     if as_json:
         out.print_json(json.dumps({"tables": [one.as_json() for one in found]}))
     else:

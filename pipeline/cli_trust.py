@@ -30,8 +30,9 @@ def list_incidents(
 ) -> None:
     """List the open incidents."""
     from pipeline.incidents import Incidents, incident_lines
+    from pipeline.session import without_session
 
-    found = Incidents.opened(configuration.load(config).only(log, str(config)), str(config))
+    found = Incidents(without_session(configuration.load(config).only(log, str(config))), str(config))
     listed = found.all() if include_ended else found.open()
     if as_json:
         out.print_json(json.dumps({"incidents": [one.as_json() for one in listed]}))
@@ -45,8 +46,9 @@ def list_incidents(
 def explain_incident(name: IncidentId, config: RequiredConfig, log: OneLog = None) -> None:
     """Say of one incident what happened, what is missing and kept, and which command heals it."""
     from pipeline.incidents import Incidents, explanation_block
+    from pipeline.session import without_session
 
-    found = Incidents.opened(configuration.load(config).only(log, str(config)), str(config))
+    found = Incidents(without_session(configuration.load(config).only(log, str(config))), str(config))
     out.print(explanation_block(found.explain(name), str(config)))
 
 
@@ -59,9 +61,11 @@ def close_incident(
 ) -> None:
     """Accept a loss for good: the range stays missing, and is no open incident any more."""
     from pipeline.incidents import Incidents
+    from pipeline.session import session_for
 
-    found = Incidents.opened(configuration.load(config).only(log, str(config)), str(config))
-    row = found.close(name, note).row
+    settings = configuration.load(config).only(log, str(config))
+    spark = session_for(settings)
+    row = Incidents(settings, str(config)).close(spark, name, note).row
     out.print(f"{row.id}: {row.state.value}, {row.note}", markup=False, highlight=False, soft_wrap=True)
 
 

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 from rich.table import Table
 from rich.text import Text
 
 from pipeline.config import Config
 from pipeline.display import extent, moment, number
-from pipeline.session import session_for
-from sinks.incidents import IncidentRow, IncidentsTable, State, logs_with_incidents
-from sinks.position import LogTable
+from sinks.delta_log import Version, newest
+from sinks.incidents import IncidentRow, IncidentsTable, State, incidents_in, logs_with_incidents
+from sinks.owned import state_at
+from sinks.position import holes_at
 from sinks.quarantined import Quarantined, quarantined
-from sinks.tables import log_table
+from sinks.tables import INCIDENTS, log_table
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError
 from sources.loss import Condition, Way
@@ -64,25 +64,26 @@ class Incidents:
     `where` is the configuration's file, for the commands it names.
     """
 
-    def __init__(self, spark: SparkSession, config: Config, where: str) -> None:
-        self._spark = spark
+    def __init__(self, config: Config, where: str) -> None:
         self._config = config
         self._where = where
-
-    @classmethod
-    def opened(cls, config: Config, where: str) -> Incidents:
-        return cls(session_for(config), config, where)
+        self._warehouse = absolute(config.warehouse)
 
     def all(self) -> list[Listed]:
-        """Log by log, each in the order of its offsets."""
-        log_ids = [*(one.log_id for one in self._config.logs), *self._partitions()]
-        return [Listed(log_id, row) for log_id in log_ids for row in self._table(log_id).all()]
+        """Log by log, each in the order of its offsets. Raises ReplicaError."""
+        folder = INCIDENTS.path(self._warehouse)
+        version = newest(folder)
+        if version is None:
+            return []
+        log_ids = [*(one.log_id for one in self._config.logs), *self._partitions(version)]
+        files = version.files.values()
+        return [Listed(log_id, row) for log_id in log_ids for row in incidents_in(folder, files, log_id)]
 
-    def _partitions(self) -> list[LogId]:
+    def _partitions(self, version: Version) -> list[LogId]:
         """Those of the configuration's topics that have an incident."""
         if not self._config.topics:
             return []
-        logs = logs_with_incidents(self._spark, self._config.warehouse)
+        logs = logs_with_incidents(version)
         topics = {one: topic_and_number(one)[0] for one in logs if one.kind == "kafka"}
         configured = {options.id for options in self._config.topics_among(set(topics.values()))}
         return [one for one, topic in topics.items() if str(topic) in configured]
@@ -98,24 +99,23 @@ class Incidents:
         """Raises ConfigurationError, ReplicaError."""
         incident = self.one(name)
         place = incident.row.found.range
-        kept = quarantined(self._spark, self._config.warehouse, incident.log_id, place, _HEAD_BYTES)
+        kept = quarantined(self._warehouse, incident.log_id, place, _HEAD_BYTES)
         return Explanation(incident, self._missing(incident.log_id, place), tuple(kept))
 
-    def close(self, name: str, note: str) -> Listed:
+    def close(self, spark: SparkSession, name: str, note: str) -> Listed:
         """Accept an open incident for good, and say who did; an ended one is left as it is. Returns what it is now."""
         incident = self.one(name)
         now_us = time.time_ns() // 1000
-        self._table(incident.log_id).end([incident.row.id], State.CLOSED, f"{note} ({_operator()})", now_us)
+        IncidentsTable(spark, self._warehouse, incident.log_id).end(
+            [incident.row.id], State.CLOSED, f"{note} ({_operator()})", now_us
+        )
         return self.one(incident.row.id)
 
-    def _table(self, log_id: LogId) -> IncidentsTable:
-        return IncidentsTable(self._spark, self._config.warehouse, log_id)
-
     def _missing(self, log_id: LogId, place: OffsetRange) -> tuple[OffsetRange, ...]:
-        path = log_table(log_id).path(absolute(self._config.warehouse))
-        if not DeltaTable.isDeltaTable(self._spark, path):
+        version = newest(log_table(log_id).path(self._warehouse))
+        if version is None:
             return ()
-        return LogTable(self._spark, path, log_id).read().holes.within(place)
+        return holes_at(version, log_id, state_at(version, log_id)).within(place)
 
 
 def named(incidents: Sequence[Listed], name: str, where: str) -> Listed:

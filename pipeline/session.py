@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from pipeline.config import Config
 from pipeline.jars import cache_folder, delta_jars, storage_jars
 from pipeline.process_folder import process_folder
+from sinks.default_place import check_one_place_alone
 from sinks.hadoop_storage import reach
 from sinks.java_names import java_names
 from sinks.place import LOCAL, Place, placed
@@ -87,10 +88,24 @@ def session_for(config: Config, name: str = "logtwin") -> SparkSession:
 
     Raises ConfigurationError where the warehouse cannot be reached, StorageUnreachable where that may pass.
     """
+    return build_session(config.spark, warehouse=_reached(config), name=name, log_file=spark_log())
+
+
+def without_session(config: Config) -> Config:
+    """The configuration, for who only reads small tables: its storage is reached, and no JVM started, which takes long.
+
+    Raises ConfigurationError where the warehouse cannot be reached, StorageUnreachable where that may pass.
+    """
+    _reached(config)
+    check_one_place_alone(config.warehouse, config.spark)
+    return config
+
+
+def _reached(config: Config) -> Place:
     use(config.storage)
     place = placed(config.warehouse)
     check_storage(place)
-    return build_session(config.spark, warehouse=place, name=name, log_file=spark_log())
+    return place
 
 
 def build_session(

@@ -12,8 +12,6 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from delta.tables import DeltaTable
-from pyspark.sql import SparkSession
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
@@ -24,8 +22,9 @@ from pipeline.lag import reached
 from pipeline.master_watch import until_loss
 from pipeline.progress import ENDED, Phase
 from pipeline.run_state import RunFile, RunState
+from sinks.delta_log import Version, newest
 from sinks.log_state import LogState
-from sinks.position import LogTable
+from sinks.owned import state_at
 from sinks.tables import LOG
 from sinks.warehouse import absolute
 from sources.errors import LogError, MasterError
@@ -108,11 +107,12 @@ class LogStatus:
         return asdict(self)
 
 
-def log_statuses(spark: SparkSession, config: Config) -> list[LogStatus]:
+def log_statuses(config: Config) -> list[LogStatus]:
     """One status a log. A master that cannot be asked is an entry in its log's status, not an error."""
-    path = LOG.path(absolute(config.warehouse))
-    has_table = DeltaTable.isDeltaTable(spark, path)
-    return [_status(spark, config.warehouse, path if has_table else None, options) for options in config.logs]
+    # The jobs' words before the table's: so what they have promised by then is at most the position.
+    runs = {options.id: last_run(config.warehouse, options.id) for options in config.logs}
+    version = newest(LOG.path(absolute(config.warehouse)))
+    return [_status(options, runs[options.id], version) for options in config.logs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +124,9 @@ class Answer:
     error: str | None = None
 
 
-def _status(spark: SparkSession, warehouse: str, table: str | None, options: ReadOptions) -> LogStatus:
+def _status(options: ReadOptions, run: RunState | None, version: Version | None) -> LogStatus:
     master = open_log(options)
-    # The job's word before the table's: so what it has promised by then is at most the position.
-    run = last_run(warehouse, options.id)
-    state = None if table is None else LogTable(spark, table, options.log_id).read().state
+    state = None if version is None else state_at(version, options.log_id)
     return status_of(master, run, state, _ask(master), datetime.now(UTC))
 
 

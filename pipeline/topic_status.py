@@ -11,14 +11,15 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from pyspark.sql import SparkSession
-
 from pipeline.config import Config
 from pipeline.run_state import RunState
 from pipeline.status import LogStatus, PartitionStatus, lag_s, lags, last_run, told_by
 from pipeline.topics_held import HeldTopic
+from sinks.delta_log import newest
 from sinks.log_state import LogState
-from sinks.topic_states import topics_held
+from sinks.tables import KAFKA_LOG
+from sinks.topic_states import topics_at
+from sinks.warehouse import absolute
 from sources.errors import LogtwinError, MasterError
 from sources.kafka.isolation import Isolation
 from sources.kafka.metadata import fetched
@@ -41,15 +42,22 @@ class TopicAnswer:
     error: str | None = None
 
 
-def topic_statuses(spark: SparkSession, config: Config) -> list[LogStatus]:
+def topic_statuses(config: Config) -> list[LogStatus]:
     """One status a topic. Brokers that cannot be asked are an entry in it, not an error.
 
     Raises ConfigurationError where a topic is in two tables, ReplicaError where the table contradicts itself.
     """
     if not config.topics:
         return []
-    held = topics_held(spark, config.warehouse)
-    return [_status(config, one, held.get(LogId.parse(one.id), {})) for one in _topics(config, held)]
+    topics = list(_topics(config, _held(config)))
+    runs = {one.id: last_run(config.warehouse, one.id) for one in topics}
+    held = _held(config)
+    return [_status(one, runs[one.id], held.get(LogId.parse(one.id), {})) for one in topics]
+
+
+def _held(config: Config) -> dict[LogId, dict[int, LogState]]:
+    version = newest(KAFKA_LOG.path(absolute(config.warehouse)))
+    return {} if version is None else topics_at(version)
 
 
 def _topics(config: Config, held: Collection[LogId]) -> Iterable[ReplicatedTopicOptions]:
@@ -63,8 +71,7 @@ def _topics(config: Config, held: Collection[LogId]) -> Iterable[ReplicatedTopic
     return {options.id: options for options in (*replicated, *existing)}.values()
 
 
-def _status(config: Config, options: ReplicatedTopicOptions, states: Mapping[int, LogState]) -> LogStatus:
-    run = last_run(config.warehouse, options.id)
+def _status(options: ReplicatedTopicOptions, run: RunState | None, states: Mapping[int, LogState]) -> LogStatus:
     topic = replace(open_topic(options), patience_ms=_PATIENCE_MS)
     return topic_status_of(HeldTopic(options, states), run, _ask(topic), datetime.now(UTC))
 

@@ -15,18 +15,19 @@ from pyspark.sql import functions as sql
 from pipeline.config import Config
 from pipeline.display import number
 from pipeline.typed_tables_config import TypedTableConfig
+from sinks.delta_log import LoggedVersion, newest
 from sinks.kernel import KernelTable, Snapshot
-from sinks.position import Held
 from sinks.spark_jobs import JobFacts, job_failure
 from sinks.tables import KAFKA_LOG, LOG, UNFIT
 from sinks.typed.columns import Column, column_name, with_found
+from sinks.typed.dead_letters import unfit_rows
 from sinks.typed.definition import Definition
 from sinks.typed.formats.reading import Reading
-from sinks.typed.logs import FollowedLogs
+from sinks.typed.logs import FollowedLogs, positions_at
 from sinks.typed.messages import Messages, in_ranges
 from sinks.typed.parsing import REPORT_DDL, Looking, Report, reports
 from sinks.typed.state import Followed, TypedState, without
-from sinks.typed.table import TypedTable, TypedView
+from sinks.typed.table import TypedTable, path_of, said_at
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError
 from sources.offsets import LogId, Offset, OffsetRange
@@ -88,28 +89,32 @@ def _column_json(one: Column) -> dict[str, str | None]:
     return {"name": one.name, "field": one.field or None, "sql": one.sql, "type": one.kind}
 
 
-def typed_statuses(spark: SparkSession, config: Config) -> list[TypedStatus]:
+def typed_statuses(config: Config) -> list[TypedStatus]:
     """Of every typed table of the configuration. Raises ReplicaError."""
-    return [_status(spark, config, one) for one in config.tables]
+    # The tables before their logs, which they are never ahead of
+    versions = {one.name: newest(path_of(config.warehouse, one.name)) for one in config.tables}
+    sources = {source.name: source for source in (one.definition().source for one in config.tables)}
+    logs = {name: newest(source.path(absolute(config.warehouse))) for name, source in sources.items()}
+    return [_status(config, one, versions[one.name], logs) for one in config.tables]
 
 
-def _status(spark: SparkSession, config: Config, one: TypedTableConfig) -> TypedStatus:
+def _status(
+    config: Config, one: TypedTableConfig, version: LoggedVersion | None, logs: Mapping[str, LoggedVersion | None]
+) -> TypedStatus:
     wanted = one.definition()
-    table = TypedTable(spark, config.warehouse, one.name)
-    view = table.look()
-    logs = _places(view, FollowedLogs(spark, config.warehouse, wanted).newest())
-    if view is None or view.state is None:
-        return TypedStatus(one.name, one.from_, one.mode, None, None, wanted.declared(), logs)
-    rows = sum(file.statistics()["numRecords"] for file in table.files(view))
-    unfit = _unfit(spark, config.warehouse, one.name, view.state)
-    return TypedStatus(one.name, one.from_, one.mode, rows, unfit, view.columns, logs)
+    columns, state = ((), None) if version is None else said_at(version, one.name)
+    on = logs[wanted.source.name]
+    places = _places(state, {} if on is None else positions_at(on, wanted))
+    if version is None or state is None:
+        return TypedStatus(one.name, one.from_, one.mode, None, None, wanted.declared(), places)
+    rows = sum(file.statistics()["numRecords"] for file in version.files.values())
+    unfit = unfit_rows(config.warehouse, one.name, state.generation)
+    return TypedStatus(one.name, one.from_, one.mode, rows, unfit, columns, places)
 
 
-def _places(view: TypedView | None, held: Mapping[LogId, Held]) -> tuple[LogPlace, ...]:
-    followed = {} if view is None or view.state is None else view.state.logs
-    return tuple(
-        LogPlace(str(log_id), _offset(followed.get(log_id)), one.offset) for log_id, one in sorted(held.items())
-    )
+def _places(state: TypedState | None, held: Mapping[LogId, Offset]) -> tuple[LogPlace, ...]:
+    followed = {} if state is None else state.logs
+    return tuple(LogPlace(str(log_id), _offset(followed.get(log_id)), at) for log_id, at in sorted(held.items()))
 
 
 def _offset(one: Followed | None) -> int:
@@ -123,11 +128,6 @@ def _unfit_rows(spark: SparkSession, warehouse: str, name: str, state: TypedStat
         return None
     mine = (sql.col("table") == name) & (sql.col("generation") == state.generation)
     return spark.read.format("delta").load(path).where(mine)
-
-
-def _unfit(spark: SparkSession, warehouse: str, name: str, state: TypedState) -> int:
-    rows = _unfit_rows(spark, warehouse, name, state)
-    return 0 if rows is None else rows.count()
 
 
 def status_lines(found: Sequence[TypedStatus]) -> Iterator[str]:

@@ -22,8 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
+from sinks.delta_log import StoredFile, Version
 from sinks.files import DataFile, FileWriter, new_name, open_parquet
-from sinks.kernel import KernelConflict, KernelTable, Snapshot, StoredFile
+from sinks.kernel import KernelConflict, KernelTable, Snapshot
 from sinks.retries import ATTEMPTS, until_it_takes
 from sinks.storage_errors import failed_by
 from sinks.tables import INCIDENTS, LOG_ID, in_numbers
@@ -141,11 +142,43 @@ def _is_back(known: IncidentRow, row: IncidentRow) -> bool:
     return known.state is State.HEALED and known.ended_at is not None and row.found.detected_at > known.ended_at
 
 
-def logs_with_incidents(spark: SparkSession, warehouse: str) -> list[LogId]:
-    """Every log that has, or had, an incident. Raises ReplicaError."""
-    snapshot = KernelTable(spark, INCIDENTS.path(absolute(warehouse))).snapshot()
-    names = () if snapshot is None else snapshot.domains()
+def logs_with_incidents(version: Version) -> list[LogId]:
+    """Every log that has, or had, an incident."""
+    names = version.domains()
     return sorted(LogId.parse(name.removeprefix(_DOMAIN)) for name in names if name.startswith(_DOMAIN))
+
+
+def incidents_in(folder: str, files: Iterable[StoredFile], log_id: LogId) -> list[IncidentRow]:
+    """Of `log_id`, in the order of their epochs and offsets, as files of the table in `folder` have them.
+
+    Raises ReplicaError.
+    """
+    try:
+        rows, _ = _read(folder, files, log_id)
+    except (OSError, pa.ArrowException, KeyError, ValueError) as error:
+        raise _failure("the incidents cannot be read", folder, log_id, error) from error
+    return sorted(rows.values(), key=lambda row: (row.epoch, row.found.start, row.found.end, row.id))
+
+
+def _read(folder: str, files: Iterable[StoredFile], log_id: LogId) -> tuple[Rows, pa.Table]:
+    """The log's rows, and those of others, which OPTIMIZE may have put into the same files."""
+    tables = [_SCHEMA.empty_table()]
+    for file in files:
+        with open_parquet(folder, file.path) as opened:
+            tables.append(opened.read().select(_SCHEMA.names).cast(_SCHEMA))
+    table = pa.concat_tables(tables)
+    is_ours = pc.equal(table[LOG_ID.name], str(log_id))
+    ours = [IncidentRow.from_dict(values) for values in table.filter(is_ours).cast(_IN_NUMBERS).to_pylist()]
+    return {row.id: row for row in ours}, table.filter(pc.invert(is_ours))
+
+
+def _failure(problem: str, folder: str, log_id: LogId, found: object) -> ReplicaError:
+    return failed_by(found)(
+        problem,
+        log=log_id,
+        found=found,
+        hint=f"Check that the table {folder} can be read and written, then do it again.",
+    )
 
 
 class IncidentsTable:
@@ -158,13 +191,7 @@ class IncidentsTable:
     def all(self) -> list[IncidentRow]:
         """In the order of their epochs and offsets; none where there is no table. Raises ReplicaError."""
         snapshot = self._table.snapshot()
-        if snapshot is None:
-            return []
-        try:
-            rows, _ = self._read(self._files(snapshot))
-        except (OSError, pa.ArrowException, KeyError, ValueError) as error:
-            raise self._failure("the incidents cannot be read", error) from error
-        return sorted(rows.values(), key=lambda row: (row.epoch, row.found.start, row.found.end, row.id))
+        return [] if snapshot is None else incidents_in(self._table.path, self._files(snapshot), self._log_id)
 
     def open(self) -> list[IncidentRow]:
         """Those that are neither healed nor closed."""
@@ -205,7 +232,7 @@ class IncidentsTable:
         if snapshot is None:
             raise self._failure("the incidents cannot be written", "the table is gone")
         files = self._files(snapshot)
-        before, others = self._read(files)
+        before, others = _read(self._table.path, files, self._log_id)
         after = change(before)
         changed = sum(before.get(name) != row for name, row in after.items())
         if changed:
@@ -217,17 +244,6 @@ class IncidentsTable:
     def _files(self, snapshot: Snapshot) -> list[StoredFile]:
         return self._table.files(snapshot, {LOG_ID.name: str(self._log_id)})
 
-    def _read(self, files: Sequence[StoredFile]) -> tuple[Rows, pa.Table]:
-        """The log's rows, and those of others, which OPTIMIZE may have put into the same files."""
-        tables = [_SCHEMA.empty_table()]
-        for file in files:
-            with open_parquet(self._table.path, file.path) as opened:
-                tables.append(opened.read().select(_SCHEMA.names).cast(_SCHEMA))
-        table = pa.concat_tables(tables)
-        is_ours = pc.equal(table[LOG_ID.name], str(self._log_id))
-        ours = [IncidentRow.from_dict(values) for values in table.filter(is_ours).cast(_IN_NUMBERS).to_pylist()]
-        return {row.id: row for row in ours}, table.filter(pc.invert(is_ours))
-
     def _write(self, rows: Rows, others: pa.Table) -> DataFile:
         values = [{LOG_ID.name: str(self._log_id), **row.as_dict()} for row in rows.values()]
         ours = pa.Table.from_pylist(values, schema=_SCHEMA)
@@ -238,9 +254,4 @@ class IncidentsTable:
             return writer.finish()
 
     def _failure(self, problem: str, found: object) -> ReplicaError:
-        return failed_by(found)(
-            problem,
-            log=self._log_id,
-            found=found,
-            hint=f"Check that the table {self._table.path} can be read and written, then do it again.",
-        )
+        return _failure(problem, self._table.path, self._log_id, found)

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache, reduce
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
@@ -37,6 +37,7 @@ from pyspark.sql.types import StructType
 
 from sinks.conditional_commits import conditional_committer
 from sinks.default_place import check_one_place
+from sinks.delta_log import StoredFile
 from sinks.files import DataFile
 from sinks.hadoop_storage import renew_keys
 from sinks.java_names import java_names
@@ -91,36 +92,6 @@ class Overlap:
     range: OffsetRange
     start_column: str
     end_column: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StoredFile:
-    """A data file of a snapshot: its `add` action, as the Delta log has it."""
-
-    action: Mapping[str, Any]
-
-    @property
-    def path(self) -> str:
-        """Within the table's folder."""
-        return unquote(self.action["path"])
-
-    @property
-    def size_bytes(self) -> int:
-        return int(self.action["size"])
-
-    @property
-    def modified_ms(self) -> int:
-        """When it was written, ms since 1970."""
-        return int(self.action["modificationTime"])
-
-    def partition(self) -> dict[str, str]:
-        """Its value of each partition column, as text."""
-        return dict(self.action["partitionValues"])
-
-    def statistics(self) -> dict[str, Any]:
-        """What the Delta log says of its columns: ``numRecords``, ``minValues``, ``maxValues``, ``nullCount``."""
-        statistics: dict[str, Any] = json.loads(self.action.get("stats") or "{}")
-        return statistics
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
+from sinks.delta_log import StoredFile
 from sinks.files import DataFile, FileWriter, batches_of, open_parquet
-from sinks.kernel import KernelTable, Partition, Snapshot, StoredFile
+from sinks.kernel import KernelTable, Partition, Snapshot
 from sinks.key_map import ENTRIES_SCHEMA, bucket_of, by_bucket, merged
 from sinks.storage_errors import failed_by
 from sinks.tables import BUCKET, EPOCH, KEY_VALUES, LOG_ID

@@ -25,8 +25,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from sinks.delta_log import StoredFile
 from sinks.files import DataFile, FileWriter, open_parquet
-from sinks.kernel import KernelConflict, KernelTable, Partition, Snapshot, StoredFile
+from sinks.kernel import KernelConflict, KernelTable, Partition, Snapshot
 from sinks.metadata_versions import Change, Row, compare
 from sinks.retries import ATTEMPTS, until_it_takes
 from sinks.storage_errors import failed_by

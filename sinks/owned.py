@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, NoReturn, TypeVar
 
+from sinks.delta_log import Version
 from sinks.kernel import KernelConflict, KernelTable, Snapshot
 from sinks.log_state import LogState, Writer
 from sources.errors import ReplicaError, TakenOver
@@ -41,6 +42,41 @@ def state_texts(domains: Mapping[str, str]) -> dict[LogId, str]:
         except ValueError:
             continue  # of a log's holes, Delta's own, or of a later version
     return found
+
+
+def state_at(version: Version, log_id: LogId) -> LogState | None:
+    """What a version of the table says of the log. Raises ReplicaError where it contradicts itself."""
+    state = said_at(version, log_id, f"{DOMAIN}{log_id}", LogState.from_json)
+    epoch, offset = (0, None) if state is None else (state.epoch, state.offset)
+    transaction = version.transaction_version(Position(log_id, epoch, Offset(0)).app_id)
+    if transaction != offset:
+        raise _contradiction(
+            log_id,
+            "the table contradicts itself about the position",
+            f"the transaction version {transaction} as offset in the domain metadata",
+            offset,
+        )
+    return state
+
+
+def said_at(version: Version, log_id: LogId, domain: str, parse: Callable[[str], T]) -> T | None:
+    """What a domain of the table says, None where it says nothing. Raises ReplicaError for what no one wrote."""
+    text = version.domain(domain)
+    try:
+        return None if text is None else parse(text)
+    except (KeyError, TypeError, ValueError) as error:
+        problem = f"the domain metadata {domain} cannot be read"
+        raise _contradiction(log_id, problem, "what this version writes", text) from error
+
+
+def _contradiction(log_id: LogId, problem: str, expected: str, found: object) -> ReplicaError:
+    return ReplicaError(
+        problem,
+        log=log_id,
+        expected=expected,
+        found=found,
+        hint="Something else changed the table: look at its history (DESCRIBE HISTORY) before going on.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,29 +108,7 @@ class OwnedState:
 
     def found(self, snapshot: Snapshot) -> Found:
         """What that version says. Raises as `read` does."""
-        state = self.parsed(snapshot, self.domain, LogState.from_json)
-        app_id, expected = self._transaction(state)
-        version = snapshot.transaction_version(app_id)
-        if version != expected:
-            self.fail(
-                "the table contradicts itself about the position",
-                f"the transaction version {version} as offset in the domain metadata",
-                expected,
-            )
-        return Found(snapshot, state)
-
-    def _transaction(self, state: LogState | None) -> tuple[str, Offset | None]:
-        """The application whose transaction version must say the same, and which version that is."""
-        epoch, offset = (0, None) if state is None else (state.epoch, state.offset)
-        return Position(self._log_id, epoch, Offset(0)).app_id, offset
-
-    def parsed(self, snapshot: Snapshot, domain: str, parse: Callable[[str], T]) -> T | None:
-        """What a domain of the table says, None where it says nothing. Raises ReplicaError for what no one wrote."""
-        text = snapshot.domain(domain)
-        try:
-            return None if text is None else parse(text)
-        except (KeyError, TypeError, ValueError):
-            self.fail(f"the domain metadata {domain} cannot be read", "what this version writes", text)
+        return Found(snapshot, state_at(snapshot, self._log_id))
 
     def move(self, found: Found, state: LogState, attempt: Callable[[Snapshot], None]) -> None:
         """`attempt` a commit that leads from `found` to `state`, again where only the table itself has changed.
@@ -145,10 +159,4 @@ class OwnedState:
         self.fail("the table refuses the commit", f"a commit within {attempts} attempts", "a conflict each time")
 
     def fail(self, problem: str, expected: str, found: object) -> NoReturn:
-        raise ReplicaError(
-            problem,
-            log=self._log_id,
-            expected=expected,
-            found=found,
-            hint="Something else changed the table: look at its history (DESCRIBE HISTORY) before going on.",
-        )
+        raise _contradiction(self._log_id, problem, expected, found)

@@ -11,14 +11,15 @@ from typing import NoReturn
 
 from pyspark.sql import SparkSession
 
+from sinks.delta_log import StoredFile, Version
 from sinks.files import DataFile
 from sinks.healing.rewrite import Rows, TakingOut
 from sinks.holes import HOLES_DOMAIN, Holes, TakenOut
-from sinks.kernel import KernelConflict, KernelTable, Partition, Snapshot, StoredFile
+from sinks.kernel import KernelConflict, KernelTable, Partition, Snapshot
 from sinks.ledger import LedgerRow
 from sinks.log_state import LogState, Writer
 from sinks.own_chain import OwnChain
-from sinks.owned import ATTEMPTS, Found, OwnedState
+from sinks.owned import ATTEMPTS, Found, OwnedState, said_at
 from sinks.tables import log_table
 from sources.errors import RepairPending, TakenOver, WayBackPending
 from sources.loss import Condition
@@ -171,6 +172,15 @@ def _apart(moves: Sequence[Move], lost: Collection[LogId]) -> list[Move]:
         left = [move for move in left if move not in out]
 
 
+def holes_at(version: Version, log_id: LogId, state: LogState | None) -> Holes:
+    """What a log whose state is `state` lacks at that version. Raises ReplicaError for what no one wrote."""
+    holes = said_at(version, log_id, f"{HOLES_DOMAIN}{log_id}", Holes.from_json)
+    if holes is not None:
+        return holes
+    first = None if state is None else state.first
+    return Holes() if first is None else Holes.before(first)
+
+
 class LogTable:
     """The log table, as far as one log is concerned. Driver only."""
 
@@ -203,7 +213,7 @@ class LogTable:
 
     def state_in(self, snapshot: Snapshot) -> LogState | None:
         """What that version says of the log, and no more. Raises ReplicaError for what no one wrote."""
-        return self._owned.parsed(snapshot, self.domain, LogState.from_json)
+        return said_at(snapshot, self.log_id, self.domain, LogState.from_json)
 
     def taken_over(self, mine: LogState, found: LogState | None) -> TakenOver:
         """That this run, which left the log as `mine`, does not own it any more: it was `found` otherwise."""
@@ -395,8 +405,4 @@ class LogTable:
         return Held(found.snapshot, found.state, self._holes(found.snapshot, found.state))
 
     def _holes(self, snapshot: Snapshot, state: LogState | None) -> Holes:
-        holes = self._owned.parsed(snapshot, self._holes_domain, Holes.from_json)
-        if holes is not None:
-            return holes
-        first = None if state is None else state.first
-        return Holes() if first is None else Holes.before(first)
+        return holes_at(snapshot, self.log_id, state)

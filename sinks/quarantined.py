@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
 
+from sinks.delta_log import StoredFile, newest
 from sinks.files import open_parquet
-from sinks.kernel import KernelTable, Overlap
 from sinks.storage_errors import failed_by
 from sinks.tables import LOG_ID, QUARANTINE
 from sinks.warehouse import absolute
@@ -29,20 +28,21 @@ class Quarantined:
     head: bytes
 
 
-def quarantined(
-    spark: SparkSession, warehouse: str, log_id: LogId, wanted: OffsetRange, head_bytes: int
-) -> list[Quarantined]:
+def quarantined(warehouse: str, log_id: LogId, wanted: OffsetRange, head_bytes: int) -> list[Quarantined]:
     """The pieces that have bytes in `wanted`, by offset, with at most `head_bytes` of each.
 
-    None where there is no table. Driver only. Raises ReplicaError naming the file that cannot be read.
+    None where there is no table. Raises ReplicaError naming the file that cannot be read.
     """
-    table = KernelTable(spark, QUARANTINE.path(absolute(warehouse)))
-    snapshot = table.snapshot()
-    if snapshot is None:
-        return []
-    files = table.files(snapshot, {LOG_ID.name: str(log_id)}, Overlap(wanted, "offset", "end"))
-    found = [piece for file in files for piece in _read(table.path, file.path, log_id, wanted, head_bytes)]
+    folder = QUARANTINE.path(absolute(warehouse))
+    version = newest(folder)
+    files = (file for file in ({} if version is None else version.files).values() if _may_hold(file, log_id, wanted))
+    found = [piece for file in files for piece in _read(folder, file.path, log_id, wanted, head_bytes)]
     return sorted(found, key=lambda piece: piece.range)
+
+
+def _may_hold(file: StoredFile, log_id: LogId, wanted: OffsetRange) -> bool:
+    is_of_log = file.may_hold(LOG_ID.name, least=str(log_id), greatest=str(log_id))
+    return is_of_log and file.may_hold("offset", greatest=wanted.end) and file.may_hold("end", least=wanted.start)
 
 
 def _read(folder: str, name: str, log_id: LogId, wanted: OffsetRange, head_bytes: int) -> Iterator[Quarantined]:

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from sinks.delta_log import Version
 from sinks.holes import HOLES_DOMAIN, Holes
 from sinks.incidents import Incident, IncidentsTable
 from sinks.kernel import KernelConflict, KernelTable, Snapshot
@@ -33,7 +34,7 @@ _ATTEMPTS: Final = 5
 def topics_held(spark: SparkSession, warehouse: str) -> dict[LogId, dict[int, LogState]]:
     """Of every topic that a job has ever claimed the partitions that have a state, by number. Raises ReplicaError."""
     snapshot = KernelTable(spark, KAFKA_LOG.path(absolute(warehouse))).snapshot()
-    return {} if snapshot is None else _topics(snapshot)
+    return {} if snapshot is None else topics_at(snapshot)
 
 
 def take_apart(spark: SparkSession, warehouse: str, topic: LogId) -> None:
@@ -57,9 +58,10 @@ def take_apart(spark: SparkSession, warehouse: str, topic: LogId) -> None:
     )  # fmt: skip
 
 
-def _topics(snapshot: Snapshot) -> dict[LogId, dict[int, LogState]]:
+def topics_at(version: Version) -> dict[LogId, dict[int, LogState]]:
+    """As `topics_held`, of one version of the table."""
     found: dict[LogId, dict[int, LogState]] = {}
-    for name, text in snapshot.domains().items():
+    for name, text in version.domains().items():
         if not name.startswith(f"{DOMAIN}kafka/"):
             continue
         log_id = LogId.parse(name.removeprefix(DOMAIN))

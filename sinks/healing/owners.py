@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sinks.delta_log import StoredFile
 from sinks.file_statistics import bounds, holds_only, may_hold
 from sinks.holes import HOLES_DOMAIN, Holes
-from sinks.kernel import Snapshot, StoredFile
+from sinks.kernel import Snapshot
 from sinks.log_state import LogState
 from sinks.owned import state_texts
 from sinks.tables import LOG_ID

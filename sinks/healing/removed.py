@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
+from sinks.delta_log import StoredFile
 from sinks.files import DataFile, FileWriter, new_name
 from sinks.following import FollowingTable
 from sinks.healing.rewrite import rows_of
-from sinks.kernel import StoredFile
 from sinks.storage_errors import failed_by
 from sinks.tables import log_table, removed_table
 from sinks.warehouse import absolute

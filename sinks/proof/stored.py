@@ -19,9 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from sinks.delta_log import StoredFile
 from sinks.file_statistics import bounds
 from sinks.files import open_parquet
-from sinks.kernel import KernelTable, Overlap, Snapshot, StoredFile
+from sinks.kernel import KernelTable, Overlap, Snapshot
 from sinks.storage_errors import failed_by
 from sinks.tables import EPOCH, LOG_ID, log_table
 from sources.offsets import END, LogId, Offset, OffsetRange

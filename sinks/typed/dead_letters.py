@@ -12,19 +12,41 @@ from functools import reduce
 from operator import or_
 from typing import Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from sinks.files import DataFile
+from sinks.delta_log import StoredFile, newest
+from sinks.files import DataFile, open_parquet
 from sinks.healing.rewrite import Exchange, Rows, TakingOut
 from sinks.kernel import KernelConflict, KernelTable, Overlap, Snapshot
 from sinks.retries import until_it_takes
+from sinks.storage_errors import failed_by
 from sinks.tables import LOG_ID, UNFIT
 from sinks.typed.state import TypedState
 from sinks.warehouse import absolute, ensure_table
 from sources.offsets import END, LogId, Offset, OffsetRange
 
 _NEVER: Final = 1 << 31
+
+
+def unfit_rows(warehouse: str, name: str, generation: int) -> int:
+    """How many there are of a typed table as it is; 0 without the table of them. Raises ReplicaError."""
+    folder = UNFIT.path(absolute(warehouse))
+    version = newest(folder)
+    files = () if version is None else version.files.values()
+    wanted = (pc.field("table") == name) & (pc.field("generation") == generation)
+    try:
+        return sum(_count(folder, file, wanted) for file in files if file.may_hold("table", least=name, greatest=name))
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise failed_by(error)(
+            f"the dead letters in {folder} cannot be read", found=error, hint="Restore the file from a copy."
+        ) from error
+
+
+def _count(folder: str, file: StoredFile, wanted: pc.Expression) -> int:
+    with open_parquet(folder, file.path) as opened:
+        return int(opened.read(columns=["table", "generation"]).filter(wanted).num_rows)
 
 
 class DeadLetters:

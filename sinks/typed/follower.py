@@ -22,10 +22,11 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from sinks.delta_log import StoredFile
 from sinks.files import DataFile, discard
 from sinks.healing.rewrite import Exchange, Rows, TakingOut
 from sinks.holes import TakenOut
-from sinks.kernel import KernelConflict, StoredFile
+from sinks.kernel import KernelConflict
 from sinks.position import Held
 from sinks.retries import ATTEMPTS, until_it_takes
 from sinks.spark_jobs import JobFacts, job_failure, run_tasks

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
+from sinks.delta_log import Version
 from sinks.kernel import KernelTable, Snapshot
-from sinks.owned import state_texts
+from sinks.owned import state_at, state_texts
 from sinks.position import Held, LogTable
 from sinks.typed.definition import Definition
 from sinks.warehouse import absolute
-from sources.offsets import LogId
+from sources.offsets import LogId, Offset
+
+
+def positions_at(version: Version, wanted: Definition) -> dict[LogId, Offset]:
+    """Of the logs that a definition follows, and that have data at that version of their table. Raises ReplicaError."""
+    states = {one: state_at(version, one) for one in state_texts(version.domains()) if wanted.follows(one)}
+    return {log_id: one.offset for log_id, one in states.items() if one is not None and one.offset}
 
 
 class FollowedLogs:

@@ -12,8 +12,8 @@ from dataclasses import replace
 import pyarrow.fs as pafs
 from pyspark.sql import SparkSession
 
+from sinks.delta_log import StoredFile
 from sinks.files import DataFile
-from sinks.kernel import StoredFile
 from sinks.place import open_folder
 from sinks.retries import until_it_takes
 from sinks.storage_errors import failed_by

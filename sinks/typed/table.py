@@ -9,8 +9,9 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from sinks.delta_log import StoredFile, Version
 from sinks.files import DataFile
-from sinks.kernel import KernelTable, Snapshot, StoredFile
+from sinks.kernel import KernelTable, Snapshot
 from sinks.tables import TableSpec, spark_schema
 from sinks.typed.columns import FOLDER, Column, columns_of, table_spec
 from sinks.typed.state import DOMAIN, TypedState
@@ -29,13 +30,32 @@ class TypedView:
     state: TypedState | None
 
 
+def path_of(warehouse: str, name: str) -> str:
+    """The folder of the typed table `name`."""
+    return table_spec(name, ()).path(absolute(warehouse))
+
+
+def said_at(version: Version, name: str) -> tuple[tuple[Column, ...], TypedState | None]:
+    """The columns of the typed table `name` at that version, and where it stands. Raises ReplicaError."""
+    try:
+        text = version.domain(DOMAIN)
+        state = None if text is None else TypedState.from_json(text)
+        return columns_of(json.loads(version.schema_json())), state
+    except (KeyError, TypeError, ValueError) as error:
+        raise ReplicaError(
+            f"what the typed table {name} says of itself cannot be read",
+            found=error,
+            hint=f"logtwin tables rebuild {name} makes it anew from the log.",
+        ) from error
+
+
 class TypedTable:
     """The typed table `name` of a warehouse. Driver only; one thread at a time. Raises ReplicaError."""
 
     def __init__(self, spark: SparkSession, warehouse: str, name: str, *, anew: bool = False) -> None:
         """One that is made `anew` is in a folder beside it, until it takes its place."""
         self.name = name
-        self.path = f"{table_spec(name, ()).path(absolute(warehouse))}{ANEW if anew else ''}"
+        self.path = f"{path_of(warehouse, name)}{ANEW if anew else ''}"
         self._table = KernelTable(spark, self.path)
 
     def look(self) -> TypedView | None:
@@ -44,16 +64,7 @@ class TypedTable:
         return None if on is None else self.view(on)
 
     def view(self, on: Snapshot) -> TypedView:
-        try:
-            text = on.domain(DOMAIN)
-            state = None if text is None else TypedState.from_json(text)
-            return TypedView(on, columns_of(json.loads(on.schema_json())), state)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ReplicaError(
-                f"what the table {self.path} says of itself cannot be read",
-                found=error,
-                hint=f"logtwin tables rebuild {self.name} makes it anew from the log.",
-            ) from error
+        return TypedView(on, *said_at(on, self.name))
 
     def make(self, columns: Sequence[Column]) -> TypedView:
         """Create it, unless somebody has just done so. Raises ConfigurationError where another table is there."""

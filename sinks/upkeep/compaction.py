@@ -21,9 +21,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from sinks.delta_log import StoredFile
 from sinks.file_statistics import lower_bound, upper_bound
 from sinks.files import DataFile
-from sinks.kernel import KernelConflict, KernelTable, Partition, Snapshot, StoredFile
+from sinks.kernel import KernelConflict, KernelTable, Partition, Snapshot
 from sinks.spark_jobs import JobFacts, run_tasks
 from sinks.tables import IS_CURRENT, LOG_ID, TableSpec
 from sinks.upkeep.merge import Merge, Merging, unpack

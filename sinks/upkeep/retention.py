@@ -18,9 +18,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 from pyspark.sql import SparkSession
 
+from sinks.delta_log import StoredFile
 from sinks.files import DataFile, FileWriter, new_name
 from sinks.healing.rewrite import rows_of
-from sinks.kernel import KernelConflict, KernelTable, Overlap, Partition, Snapshot, StoredFile
+from sinks.kernel import KernelConflict, KernelTable, Overlap, Partition, Snapshot
 from sinks.position import Held, LogTable
 from sinks.retries import until_it_takes
 from sinks.tables import LEDGER, LOG_ID, log_table

@@ -38,7 +38,7 @@ def twin(spark: SparkSession, azure: Azurite, tmp_path_factory: pytest.TempPathF
 
 
 def test_every_byte_is_there(twin: Twin) -> None:
-    (status,) = log_statuses(twin.spark, twin.config())
+    (status,) = log_statuses(twin.config())
     assert (status.position, status.lag_bytes, status.phase) == (twin.log.end, 0, "done")
     summary = twin.verify()
     assert (summary.problem, summary.bytes) == (None, twin.log.end)

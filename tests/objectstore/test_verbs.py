@@ -85,16 +85,16 @@ def test_a_hole_is_seen_and_filled(twin: LinkedTwin) -> None:
     (seen,) = coverages(twin.spark, twin.config())
     assert seen.complete is not None
     (missing,) = seen.complete.missing
-    (found,) = Incidents(twin.spark, twin.config(), "").open()
+    (found,) = Incidents(twin.config(), "").open()
     assert missing.incident is not None
     assert missing.incident.id == found.row.id
     config = twin.config()
     run_backfill(twin.spark, config, OneLog(config.logs[0]), Wanted.parse(None, None), path=None)
     (seen,) = coverages(twin.spark, twin.config())
     assert (seen.problem, seen.complete and seen.complete.missing) == (None, ())
-    assert Incidents(twin.spark, twin.config(), "").open() == []
+    assert Incidents(twin.config(), "").open() == []
     with twin.link.counted() as asked:
-        (status,) = log_statuses(twin.spark, twin.config())
+        (status,) = log_statuses(twin.config())
     assert (status.position, status.lag_bytes, status.phase) == (twin.log.end, 0, "done")
     assert len(asked) <= STATUS, asked.table()
 
@@ -137,7 +137,7 @@ def test_an_object_that_is_damaged_is_found_and_then_is_whole_again(twin: Linked
             file.write(content)
         summary = twin.verify()
         assert [one.verdict for one in summary.differences] == [Verdict.UNREADABLE] * verdicts
-    assert [one.row.state for one in Incidents(twin.spark, twin.config(), "").all()].count(State.OPEN) <= 1
+    assert [one.row.state for one in Incidents(twin.config(), "").all()].count(State.OPEN) <= 1
 
 
 def test_questions_as_of_now_an_offset_and_a_time(twin: LinkedTwin, capsys: pytest.CaptureFixture[str]) -> None:
@@ -185,7 +185,7 @@ def test_back_to_what_another_master_shares(twin: LinkedTwin) -> None:
     assert done.back is not None
     assert (done.back.found.common, done.back.bytes) == (common, end - common)
     replicate_now(twin.spark, config)
-    assert (twin.verify().problem, log_statuses(twin.spark, config)[0].epoch) == (None, 1)
+    assert (twin.verify().problem, log_statuses(config)[0].epoch) == (None, 1)
 
 
 def test_tidied_up_and_whole(twin: LinkedTwin) -> None:

@@ -333,7 +333,7 @@ def test_topics_of_a_pattern_by_a_user_with_a_password(
     config = parse({"warehouse": str(lake), "topics": [table]}, where="test")
     with caplog.at_level("DEBUG"):
         replicate_now(spark, config)
-        said = [caplog.text, *(str(one.as_json()) for one in topic_statuses(spark, config))]
+        said = [caplog.text, *(str(one.as_json()) for one in topic_statuses(config))]
     assert_equal(replicated(spark, lake), consumed_by_spark(spark, broker, ["secure-a", "secure-b"]))
     assert len(said) == 3
     written = [file.read_bytes() for file in lake.rglob("*") if file.is_file()]

@@ -207,7 +207,7 @@ def test_its_progress_says_all_there_is_to_know(spark: SparkSession, tmp_path: P
         end = master.end
         file = RunFile(str(tmp_path / "lake"), "rocketmq/test")
         assert eventually(lambda: file.read() is not None and file.read().facts["acknowledged"] == end)  # type: ignore[union-attr]
-        (told,) = log_statuses(spark, job_config(tmp_path / "lake", **master.options))
+        (told,) = log_statuses(job_config(tmp_path / "lake", **master.options))
         job.close()
     assert (caught_up.role, caught_up.master) == ("slave", master.options["master"])
     assert caught_up.master_role == "ASYNC_MASTER"

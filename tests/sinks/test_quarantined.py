@@ -38,8 +38,8 @@ def put(spark: SparkSession, warehouse: Path, log_id: LogId, *pieces: tuple[int,
     table.commit(snapshot, [file])
 
 
-def found(spark: SparkSession, warehouse: Path, start: int, end: int) -> list[Quarantined]:
-    return quarantined(spark, str(warehouse), BROKER_A, OffsetRange(Offset(start), Offset(end)), head_bytes=4)
+def found(warehouse: Path, start: int, end: int) -> list[Quarantined]:
+    return quarantined(str(warehouse), BROKER_A, OffsetRange(Offset(start), Offset(end)), head_bytes=4)
 
 
 def test_the_pieces_that_reach_into_the_range_are_found(spark: SparkSession, tmp_path: Path) -> None:
@@ -48,12 +48,12 @@ def test_the_pieces_that_reach_into_the_range_are_found(spark: SparkSession, tmp
     put(spark, tmp_path, BROKER_B, (100, b"another log"))
     first = Quarantined(OffsetRange(Offset(100), Offset(111)), "no record at 100", b"firs")
     later = Quarantined(OffsetRange(Offset(300), Offset(305)), "no record at 300", b"late")
-    assert found(spark, tmp_path, 110, 301) == [first, later]
-    assert found(spark, tmp_path, 111, 300) == []
+    assert found(tmp_path, 110, 301) == [first, later]
+    assert found(tmp_path, 111, 300) == []
 
 
-def test_without_a_quarantine_nothing_is_found(spark: SparkSession, tmp_path: Path) -> None:
-    assert found(spark, tmp_path, 0, 100) == []
+def test_without_a_quarantine_nothing_is_found(tmp_path: Path) -> None:
+    assert found(tmp_path, 0, 100) == []
 
 
 def test_a_file_that_cannot_be_read_is_named(spark: SparkSession, tmp_path: Path) -> None:
@@ -61,4 +61,4 @@ def test_a_file_that_cannot_be_read_is_named(spark: SparkSession, tmp_path: Path
     (file,) = (tmp_path / "quarantine").glob("*.parquet")
     file.write_bytes(b"not Parquet")
     with pytest.raises(ReplicaError, match=file.name):
-        found(spark, tmp_path, 0, 200)
+        found(tmp_path, 0, 200)
