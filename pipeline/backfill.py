@@ -91,7 +91,7 @@ def run_backfill(
     """
     log_id = subject.log_id
     table = LogTable(spark, log_table(log_id).path(absolute(config.warehouse)), log_id)
-    holes = _wanted_holes(spark, config.warehouse, log_id, table.read(), wanted)
+    holes = _wanted_holes(config.warehouse, log_id, table.read(), wanted)
     if dry_run:
         return BackfillResult(log_id=str(log_id), holes=holes, remaining=holes)
     # what a retention has deleted has to say so before its range has rows again
@@ -132,16 +132,14 @@ def result_lines(result: BackfillResult, *, dry_run: bool) -> Iterator[str]:
         yield f"  incident {name} is healed"
 
 
-def _wanted_holes(
-    spark: SparkSession, warehouse: str, log_id: LogId, held: Held, wanted: Wanted
-) -> tuple[OffsetRange, ...]:
+def _wanted_holes(warehouse: str, log_id: LogId, held: Held, wanted: Wanted) -> tuple[OffsetRange, ...]:
     """The wanted parts of the holes, in order.
 
     What the replica's own retention deleted nobody misses: it comes back only where a start is asked for.
     """
     holes = held.holes.ranges
     needs_accounts = holes and (wanted.needs_times or wanted.start is None)
-    accounts = read_accounts(spark, warehouse, log_id) if needs_accounts else None
+    accounts = read_accounts(warehouse, log_id) if needs_accounts else None
     if accounts is not None:
         complete = Completeness.of(accounts)
         if wanted.start is None:

@@ -175,10 +175,9 @@ def coverage(
     Fails where ranges overlap, or are missing and nothing says why.
     """
     from pipeline.coverage import coverage_blocks, coverages
-    from pipeline.session import session_for
+    from pipeline.session import without_session
 
-    settings = configuration.load(config).only(log, str(config))
-    found = coverages(session_for(settings), settings)
+    found = coverages(without_session(configuration.load(config).only(log, str(config))))
     if as_json:
         out.print_json(json.dumps({"logs": [one.as_json() for one in found]}))
     else:
@@ -217,7 +216,7 @@ def backfill(
     settings = configuration.load(config).only(log, str(config))
     spark = session_for(settings)
     results = [
-        run_backfill(spark, settings, one, wanted, path=path, dry_run=dry_run) for one in subjects(spark, settings, log)
+        run_backfill(spark, settings, one, wanted, path=path, dry_run=dry_run) for one in subjects(settings, log)
     ]
     if as_json:
         found = [one.as_json() for one in results]

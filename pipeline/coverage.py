@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from delta.tables import DeltaTable
-from pyspark.sql import SparkSession
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
@@ -21,12 +19,16 @@ from rich.text import Text
 from pipeline.config import Config
 from pipeline.display import extent, moment, number
 from pipeline.topics_held import HeldTopic, held_topics
-from sinks.incidents import Incident, IncidentRow, IncidentsTable
+from sinks.delta_log import newest
+from sinks.holes import Holes
+from sinks.incidents import Incident, IncidentRow, incidents_of
 from sinks.ledger import app_id, fill_app_id
-from sinks.position import Held, LogTable
+from sinks.log_state import LogState
+from sinks.owned import state_at
+from sinks.position import holes_at
 from sinks.proof.completeness import Accounts, Completeness, Missing, Reason, Stretch
 from sinks.proof.whole_ledger import Owed, read_ledger
-from sinks.tables import LOG, log_table
+from sinks.tables import log_table
 from sinks.warehouse import absolute
 from sources.epochs import Epoch, Epochs
 from sources.errors import CoverageError, ReplicaError
@@ -63,25 +65,23 @@ class LogCoverage:
         }
 
 
-def coverages(spark: SparkSession, config: Config) -> list[LogCoverage]:
+def coverages(config: Config) -> list[LogCoverage]:
     """One a log, or partition of a topic; a topic that was not begun has one. Raises ReplicaError where a table cannot
     be read."""
-    has_table = DeltaTable.isDeltaTable(spark, LOG.path(absolute(config.warehouse)))
-    logs = [_coverage(spark, config.warehouse, options.log_id, has_table=has_table) for options in config.logs]
-    topics = held_topics(spark, config)
-    return logs + [one for topic in topics for one in _topic_coverages(spark, config.warehouse, topic)]
+    logs = [_coverage(config.warehouse, options.log_id) for options in config.logs]
+    return logs + [one for topic in held_topics(config) for one in _topic_coverages(config.warehouse, topic)]
 
 
-def _coverage(spark: SparkSession, warehouse: str, log_id: LogId, *, has_table: bool) -> LogCoverage:
-    accounts = read_accounts(spark, warehouse, log_id) if has_table else None
+def _coverage(warehouse: str, log_id: LogId) -> LogCoverage:
+    accounts = read_accounts(warehouse, log_id)
     if accounts is None:
         return LogCoverage(log_id=log_id, epoch=0, complete=None)
     complete = Completeness.of(accounts)
     return LogCoverage(log_id=log_id, epoch=accounts.epoch, complete=complete, elections=accounts.elections)
 
 
-def _topic_coverages(spark: SparkSession, warehouse: str, topic: HeldTopic) -> list[LogCoverage]:
-    found = [_coverage(spark, warehouse, log_id, has_table=True) for log_id, _ in topic.partitions()]
+def _topic_coverages(warehouse: str, topic: HeldTopic) -> list[LogCoverage]:
+    found = [_coverage(warehouse, log_id) for log_id, _ in topic.partitions()]
     if any(one.complete is None for one in found):
         raise ReplicaError(
             "the table kafka_log is of an older version",
@@ -93,31 +93,28 @@ def _topic_coverages(spark: SparkSession, warehouse: str, topic: HeldTopic) -> l
     return found or [LogCoverage(log_id=topic.log_id, epoch=0, complete=None)]
 
 
-def _incidents(
-    spark: SparkSession, warehouse: str, log_id: LogId, epoch: int, owed: Iterable[Incident]
-) -> list[IncidentRow]:
+def _incidents(warehouse: str, log_id: LogId, epoch: int, owed: Iterable[Incident]) -> list[IncidentRow]:
     """Those of the table, and what the newest commit still owes it."""
-    listed = {row.id: row for row in IncidentsTable(spark, warehouse, log_id).all()}
+    listed = {row.id: row for row in incidents_of(warehouse, [log_id])[log_id]}
     passed = [IncidentRow(id=one.id_in(log_id, epoch), epoch=epoch, found=one) for one in owed]
     return list(({row.id: row for row in passed} | listed).values())
 
 
-def read_accounts(spark: SparkSession, warehouse: str, log_id: LogId) -> Accounts | None:
+def read_accounts(warehouse: str, log_id: LogId) -> Accounts | None:
     """What the tables say of the log at one moment; None before its first record.
 
     They are read until the holes were the same before and after: what the stream adds meanwhile lies above the position
     that was read first. Raises ReplicaError.
     """
-    table = LogTable(spark, log_table(log_id).path(absolute(warehouse)), log_id)
-    held = table.read()
+    state, holes = _held(warehouse, log_id)
     for _ in range(_LOOKS):
-        if held.state is None or held.state.offset is None:
+        if state is None or state.offset is None:
             return None
-        found = _accounts(spark, warehouse, log_id, held)
-        again = table.read()
-        if (again.epoch, again.holes) == (held.epoch, held.holes):
+        found = _accounts(warehouse, log_id, state, state.offset, holes)
+        again, holes_again = _held(warehouse, log_id)
+        if again is not None and (again.epoch, holes_again) == (state.epoch, holes):
             return found
-        held = again
+        state, holes = again, holes_again
     raise ReplicaError(
         "the holes of the log change all the time",
         log=log_id,
@@ -126,22 +123,27 @@ def read_accounts(spark: SparkSession, warehouse: str, log_id: LogId) -> Account
     )
 
 
-def _accounts(spark: SparkSession, warehouse: str, log_id: LogId, held: Held) -> Accounts:
-    state = held.state
-    if state is None or state.offset is None:
-        raise ValueError("a log without a position")
-    newest = Position(log_id, state.epoch, state.offset)
+def _held(warehouse: str, log_id: LogId) -> tuple[LogState | None, Holes]:
+    """Where the log stands now, and what it lacks."""
+    version = newest(log_table(log_id).path(absolute(warehouse)))
+    if version is None:
+        return None, Holes()
+    state = state_at(version, log_id)
+    return state, holes_at(version, log_id, state)
+
+
+def _accounts(warehouse: str, log_id: LogId, state: LogState, offset: Offset, holes: Holes) -> Accounts:
     owed = [
-        Owed(app_id(newest), newest.offset, state.ledger),
-        Owed(fill_app_id(log_id), held.holes.fills, held.holes.ledger),
+        Owed(app_id(Position(log_id, state.epoch, offset)), offset, state.ledger),
+        Owed(fill_app_id(log_id), holes.fills, holes.ledger),
     ]
     return Accounts(
         epoch=state.epoch,
-        position=state.offset,
+        position=offset,
         first=Offset(0) if state.first is None else state.first,
-        holes=held.holes,
-        ledger=read_ledger(spark, warehouse, log_id, owed),
-        incidents=_incidents(spark, warehouse, log_id, state.epoch, state.incidents),
+        holes=holes,
+        ledger=read_ledger(warehouse, log_id, owed),
+        incidents=_incidents(warehouse, log_id, state.epoch, state.incidents),
         elections=state.epochs,
     )
 

@@ -179,7 +179,7 @@ def show_queries(console: Console, spark: SparkSession, warehouse: str, queries:
 def show_proof(console: Console, spark: SparkSession, config: Config) -> None:
     """While the master still serves: is anything missing or double, and is every byte its own?"""
     console.print("\n[bold]is anything missing? logtwin coverage[/]", highlight=False)
-    console.print(coverage_blocks(coverages(spark, config)))
+    console.print(coverage_blocks(coverages(config)))
     console.print("[bold]is it what the master holds, byte for byte? logtwin verify[/]", highlight=False)
     found = verify_log(spark, config.warehouse, OneLog(config.logs[0]), Scope(restart=True))
     for line, style in lines(found):

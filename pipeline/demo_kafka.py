@@ -171,12 +171,12 @@ def _summary(console: Console, progress: Progress, outcome: Outcome) -> None:
 def _show_proof(console: Console, spark: SparkSession, config: Config, options: ReplicatedTopicOptions) -> None:
     """While the broker still serves: is anything missing or double?"""
     console.print("\n[bold]is anything missing? logtwin coverage[/]", highlight=False)
-    found = coverages(spark, config)
+    found = coverages(config)
     console.print(coverage_blocks(found))
     problem = next((one.problem for one in found if one.problem is not None), None)
     if problem is not None:
         raise problem
-    for held in held_topics(spark, config):
+    for held in held_topics(config):
         if held.positions:
             counts = partition_counts(
                 spark, config.warehouse, options.servers, held.log_id, held.positions, group=options.group

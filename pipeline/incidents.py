@@ -18,12 +18,12 @@ from rich.text import Text
 
 from pipeline.config import Config
 from pipeline.display import extent, moment, number
-from sinks.delta_log import Version, newest
-from sinks.incidents import IncidentRow, IncidentsTable, State, incidents_in, logs_with_incidents
+from sinks.delta_log import newest
+from sinks.incidents import IncidentRow, IncidentsTable, State, incidents_of, logs_with_incidents
 from sinks.owned import state_at
 from sinks.position import holes_at
 from sinks.quarantined import Quarantined, quarantined
-from sinks.tables import INCIDENTS, log_table
+from sinks.tables import log_table
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError
 from sources.loss import Condition, Way
@@ -71,19 +71,15 @@ class Incidents:
 
     def all(self) -> list[Listed]:
         """Log by log, each in the order of its offsets. Raises ReplicaError."""
-        folder = INCIDENTS.path(self._warehouse)
-        version = newest(folder)
-        if version is None:
-            return []
-        log_ids = [*(one.log_id for one in self._config.logs), *self._partitions(version)]
-        files = version.files.values()
-        return [Listed(log_id, row) for log_id in log_ids for row in incidents_in(folder, files, log_id)]
+        log_ids = [*(one.log_id for one in self._config.logs), *self._partitions()]
+        found = incidents_of(self._warehouse, log_ids)
+        return [Listed(log_id, row) for log_id, rows in found.items() for row in rows]
 
-    def _partitions(self, version: Version) -> list[LogId]:
+    def _partitions(self) -> list[LogId]:
         """Those of the configuration's topics that have an incident."""
         if not self._config.topics:
             return []
-        logs = logs_with_incidents(version)
+        logs = logs_with_incidents(self._warehouse)
         topics = {one: topic_and_number(one)[0] for one in logs if one.kind == "kafka"}
         configured = {options.id for options in self._config.topics_among(set(topics.values()))}
         return [one for one, topic in topics.items() if str(topic) in configured]

@@ -26,7 +26,7 @@ def opened(spark: SparkSession, config: Config, log: str, *, with_epochs: bool =
         return CommitLogRebuild(spark, config.warehouse, config.logs[0])
     from pipeline.rebuild_topic import TopicRebuild
 
-    partitions = [one.log_id for one in subjects(spark, config, log)]
+    partitions = [one.log_id for one in subjects(config, log)]
     if not partitions:
         log_id = LogId.parse(log)
         raise nothing(log_id, log_table(log_id).path(config.warehouse))

@@ -38,7 +38,7 @@ def repair_logs(
     ConfigurationError where several masters would be accepted at once.
     """
     spark = session_for(config)
-    found = list(subjects(spark, config, log_id))
+    found = list(subjects(config, log_id))
     if accept_master and len({one.run_id for one in found}) > 1:
         raise ConfigurationError(
             f"{where}: --accept-master for {len(found)} logs at once",

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from pyspark.sql import SparkSession
-
 from pipeline.config import Config
 from sources.errors import ConfigurationError
 from sources.loss import OnLoss
@@ -120,20 +118,20 @@ class Partition:
         )
 
 
-def subjects(spark: SparkSession, config: Config, log: str | None = None) -> Iterator[Subject]:
+def subjects(config: Config, log: str | None = None) -> Iterator[Subject]:
     """All logs of a configuration; those of `log` alone, the id of one, or of a topic.
 
     Raises ReplicaError where the table of topics cannot be read.
     """
-    return (one for one in _all(spark, config) if log in (None, str(one.log_id), one.run_id))
+    return (one for one in _all(config) if log in (None, str(one.log_id), one.run_id))
 
 
-def _all(spark: SparkSession, config: Config) -> Iterator[Subject]:
+def _all(config: Config) -> Iterator[Subject]:
     for options in config.logs:
         yield OneLog(options)
     if config.topics:
         from pipeline.topics_held import held_topics
 
-        for topic in held_topics(spark, config):
+        for topic in held_topics(config):
             for log_id, state in topic.partitions():
                 yield Partition(topic.options, log_id, state.identity)

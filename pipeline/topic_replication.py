@@ -104,7 +104,7 @@ class TopicReplication(Replication):
         if self._replicas:
             self._opening.open(*self._replicas.values())
         else:
-            held = topics_held(self._spark, self._config.warehouse).get(self._log_id, {})
+            held = topics_held(self._config.warehouse).get(self._log_id, {})
             # One that was claimed and has not begun is as good as one that nobody knows: `_add` lets it begin.
             self._replicas = self._opened(number for number, one in held.items() if one.offset is not None)
         self._watched.topic_id = self._identity()

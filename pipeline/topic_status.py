@@ -15,11 +15,8 @@ from pipeline.config import Config
 from pipeline.run_state import RunState
 from pipeline.status import LogStatus, PartitionStatus, lag_s, lags, last_run, told_by
 from pipeline.topics_held import HeldTopic
-from sinks.delta_log import newest
 from sinks.log_state import LogState
-from sinks.tables import KAFKA_LOG
-from sinks.topic_states import topics_at
-from sinks.warehouse import absolute
+from sinks.topic_states import topics_held
 from sources.errors import LogtwinError, MasterError
 from sources.kafka.isolation import Isolation
 from sources.kafka.metadata import fetched
@@ -49,15 +46,10 @@ def topic_statuses(config: Config) -> list[LogStatus]:
     """
     if not config.topics:
         return []
-    topics = list(_topics(config, _held(config)))
+    topics = list(_topics(config, topics_held(config.warehouse)))
     runs = {one.id: last_run(config.warehouse, one.id) for one in topics}
-    held = _held(config)
+    held = topics_held(config.warehouse)
     return [_status(one, runs[one.id], held.get(LogId.parse(one.id), {})) for one in topics]
-
-
-def _held(config: Config) -> dict[LogId, dict[int, LogState]]:
-    version = newest(KAFKA_LOG.path(absolute(config.warehouse)))
-    return {} if version is None else topics_at(version)
 
 
 def _topics(config: Config, held: Collection[LogId]) -> Iterable[ReplicatedTopicOptions]:

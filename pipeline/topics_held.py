@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pyspark.sql import SparkSession
-
 from pipeline.config import Config
 from sinks.log_state import LogState
 from sinks.topic_states import topics_held
@@ -45,9 +43,9 @@ class HeldTopic:
             yield partition_log(self.log_id, number), self.states[number]
 
 
-def held_topics(spark: SparkSession, config: Config) -> list[HeldTopic]:
+def held_topics(config: Config) -> list[HeldTopic]:
     """The topics of a configuration; where a pattern names them, those that the replica has. Raises ReplicaError."""
     if not config.topics:
         return []
-    held = topics_held(spark, config.warehouse)
+    held = topics_held(config.warehouse)
     return [HeldTopic(options, held.get(LogId.parse(options.id), {})) for options in config.topics_among(held)]

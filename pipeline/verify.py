@@ -83,7 +83,7 @@ def verify_logs(config: Config, scope: Scope, log: str | None = None) -> list[Su
     with Progress(TextColumn("{task.description}"), BarColumn(), *figures, console=err, transient=True) as shown:
         return [
             verify_log(spark, config.warehouse, one, scope, _bar(shown, str(one.log_id)))
-            for one in subjects(spark, config, log)
+            for one in subjects(config, log)
         ]
 
 

@@ -29,6 +29,11 @@ from sources.errors import ReplicaError
 _COMMIT: Final = re.compile(r"(\d{20})\.json")
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
 _READER_FEATURES: Final = frozenset({"timestampNtz", "vacuumProtocolCheck"})
+_READ: Final = [
+    *("txn", "metaData", "protocol", "domainMetadata"),
+    *(f"add.{name}" for name in ("path", "partitionValues", "size", "modificationTime", "stats")),
+]
+"""Of a checkpoint. What was removed from the table is in it only for who cleans up."""
 _ATTEMPTS: Final = 3
 """Between the listing and the reading a clean-up of the log may come by."""
 
@@ -61,13 +66,6 @@ class StoredFile:
         """What the Delta log says of its columns: ``numRecords``, ``minValues``, ``maxValues``, ``nullCount``."""
         statistics: dict[str, Any] = json.loads(self.action.get("stats") or "{}")
         return statistics
-
-    def may_hold(self, column: str, *, least: Any = None, greatest: Any = None) -> bool:
-        """Whether the statistics leave room in `column` for a value from `least` to `greatest`; None is any."""
-        said = self.statistics()
-        low, high = said.get("minValues", {}).get(column), said.get("maxValues", {}).get(column)
-        is_low = greatest is None or low is None or low <= greatest
-        return is_low and (least is None or high is None or high >= least)
 
 
 class Version(Protocol):
@@ -189,7 +187,7 @@ def _newest_checkpoint(names: Iterable[str]) -> tuple[int, list[str]]:
 
 def _actions_of(filesystem: pafs.FileSystem, parts: Sequence[str]) -> Iterator[Mapping[str, Any]]:
     for part in parts:
-        for batch in pq.ParquetFile(filesystem.open_input_file(part)).iter_batches():
+        for batch in pq.ParquetFile(filesystem.open_input_file(part)).iter_batches(columns=_READ):
             yield from batch.to_pylist()
 
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from sinks.delta_log import StoredFile, Version
+from sinks.delta_log import StoredFile, newest
 from sinks.files import DataFile, FileWriter, new_name, open_parquet
 from sinks.kernel import KernelConflict, KernelTable, Snapshot
 from sinks.retries import ATTEMPTS, until_it_takes
@@ -142,13 +142,14 @@ def _is_back(known: IncidentRow, row: IncidentRow) -> bool:
     return known.state is State.HEALED and known.ended_at is not None and row.found.detected_at > known.ended_at
 
 
-def logs_with_incidents(version: Version) -> list[LogId]:
-    """Every log that has, or had, an incident."""
-    names = version.domains()
+def logs_with_incidents(warehouse: str) -> list[LogId]:
+    """Every log that has, or had, an incident. Raises ReplicaError."""
+    version = newest(INCIDENTS.path(absolute(warehouse)))
+    names = () if version is None else version.domains()
     return sorted(LogId.parse(name.removeprefix(_DOMAIN)) for name in names if name.startswith(_DOMAIN))
 
 
-def incidents_in(folder: str, files: Iterable[StoredFile], log_id: LogId) -> list[IncidentRow]:
+def _incidents_in(folder: str, files: Iterable[StoredFile], log_id: LogId) -> list[IncidentRow]:
     """Of `log_id`, in the order of their epochs and offsets, as files of the table in `folder` have them.
 
     Raises ReplicaError.
@@ -158,6 +159,14 @@ def incidents_in(folder: str, files: Iterable[StoredFile], log_id: LogId) -> lis
     except (OSError, pa.ArrowException, KeyError, ValueError) as error:
         raise _failure("the incidents cannot be read", folder, log_id, error) from error
     return sorted(rows.values(), key=lambda row: (row.epoch, row.found.start, row.found.end, row.id))
+
+
+def incidents_of(warehouse: str, log_ids: Iterable[LogId]) -> dict[LogId, list[IncidentRow]]:
+    """Of each of these logs, at one version; none where there is no table. Raises ReplicaError."""
+    folder = INCIDENTS.path(absolute(warehouse))
+    version = newest(folder)
+    files = {} if version is None else version.files
+    return {log_id: _incidents_in(folder, files.values(), log_id) for log_id in log_ids}
 
 
 def _read(folder: str, files: Iterable[StoredFile], log_id: LogId) -> tuple[Rows, pa.Table]:
@@ -191,7 +200,7 @@ class IncidentsTable:
     def all(self) -> list[IncidentRow]:
         """In the order of their epochs and offsets; none where there is no table. Raises ReplicaError."""
         snapshot = self._table.snapshot()
-        return [] if snapshot is None else incidents_in(self._table.path, self._files(snapshot), self._log_id)
+        return [] if snapshot is None else _incidents_in(self._table.path, self._files(snapshot), self._log_id)
 
     def open(self) -> list[IncidentRow]:
         """Those that are neither healed nor closed."""

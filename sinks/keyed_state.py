@@ -125,7 +125,7 @@ class KeyedStateFollower:
         first = Offset(0) if held.state is None or held.state.first is None else held.state.first
         if held.holes.front <= max(first, needed.start):
             return
-        ledger = read_ledger(self._spark, self._warehouse, self._log_id, ())
+        ledger = read_ledger(self._warehouse, self._log_id, ())
         ranges = zip(ledger["start"].to_pylist(), ledger["end"].to_pylist(), strict=True)
         gone = [part for start, end in ranges for part in held.holes.within(OffsetRange(start, end))]
         if gone:

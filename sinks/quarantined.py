@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinks.delta_log import StoredFile, newest
+from sinks.file_statistics import bounds, may_hold
 from sinks.files import open_parquet
 from sinks.storage_errors import failed_by
 from sinks.tables import LOG_ID, QUARANTINE
@@ -41,8 +42,10 @@ def quarantined(warehouse: str, log_id: LogId, wanted: OffsetRange, head_bytes: 
 
 
 def _may_hold(file: StoredFile, log_id: LogId, wanted: OffsetRange) -> bool:
-    is_of_log = file.may_hold(LOG_ID.name, least=str(log_id), greatest=str(log_id))
-    return is_of_log and file.may_hold("offset", greatest=wanted.end) and file.may_hold("end", least=wanted.start)
+    statistics = file.statistics()
+    (first, _), (_, last) = bounds(statistics, "offset"), bounds(statistics, "end")
+    is_before, is_behind = last is not None and last <= wanted.start, first is not None and first >= wanted.end
+    return may_hold(statistics, LOG_ID.name, str(log_id)) and not is_before and not is_behind
 
 
 def _read(folder: str, name: str, log_id: LogId, wanted: OffsetRange, head_bytes: int) -> Iterator[Quarantined]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from sinks.delta_log import Version
+from sinks.delta_log import Version, newest
 from sinks.holes import HOLES_DOMAIN, Holes
 from sinks.incidents import Incident, IncidentsTable
 from sinks.kernel import KernelConflict, KernelTable, Snapshot
@@ -31,10 +31,10 @@ from sources.offsets import LogId, Offset, OffsetRange, Position
 _ATTEMPTS: Final = 5
 
 
-def topics_held(spark: SparkSession, warehouse: str) -> dict[LogId, dict[int, LogState]]:
+def topics_held(warehouse: str) -> dict[LogId, dict[int, LogState]]:
     """Of every topic that a job has ever claimed the partitions that have a state, by number. Raises ReplicaError."""
-    snapshot = KernelTable(spark, KAFKA_LOG.path(absolute(warehouse))).snapshot()
-    return {} if snapshot is None else topics_at(snapshot)
+    version = newest(KAFKA_LOG.path(absolute(warehouse)))
+    return {} if version is None else _topics(version)
 
 
 def take_apart(spark: SparkSession, warehouse: str, topic: LogId) -> None:
@@ -58,8 +58,7 @@ def take_apart(spark: SparkSession, warehouse: str, topic: LogId) -> None:
     )  # fmt: skip
 
 
-def topics_at(version: Version) -> dict[LogId, dict[int, LogState]]:
-    """As `topics_held`, of one version of the table."""
+def _topics(version: Version) -> dict[LogId, dict[int, LogState]]:
     found: dict[LogId, dict[int, LogState]] = {}
     for name, text in version.domains().items():
         if not name.startswith(f"{DOMAIN}kafka/"):

@@ -16,7 +16,7 @@ from sources.errors import ConfigurationError
 
 def write_report(spark: SparkSession, config: Config, output: Path) -> None:
     """Raises ReplicaError where there is no replica to read, ConfigurationError where `output` cannot be written."""
-    made = page(read_facts(spark, config.warehouse, _configured(spark, config)))
+    made = page(read_facts(spark, config.warehouse, _configured(config)))
     try:
         with replacing(output) as file:
             file.write(made.encode())
@@ -24,9 +24,9 @@ def write_report(spark: SparkSession, config: Config, output: Path) -> None:
         raise _not_written(output, error.strerror) from error
 
 
-def _configured(spark: SparkSession, config: Config) -> list[str]:
+def _configured(config: Config) -> list[str]:
     """Every log, every partition of a topic, and every topic that was not begun."""
-    topics = [[str(log_id) for log_id, _ in one.partitions()] or [one.options.id] for one in held_topics(spark, config)]
+    topics = [[str(log_id) for log_id, _ in one.partitions()] or [one.options.id] for one in held_topics(config)]
     return [*(log.id for log in config.logs), *(name for names in topics for name in names)]
 
 

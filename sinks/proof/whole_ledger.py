@@ -1,31 +1,26 @@
 """The ledger of one log, read whole and quickly. Driver only.
 
 The stream adds a file a commit, 86,400 a day until maintenance merges them. A file of one row is known by its
-statistics alone, and those are all in the Delta log, which Spark reads at once: through Kernel each of them would cost
-a millisecond, and opening the file another. Only files of several rows are opened. Times are good to the millisecond,
-as statistics have them.
+statistics alone, and those are all in the Delta log, which is read at once (`sinks/delta_log.py`): through Kernel each
+of them would cost a millisecond, and opening the file another. Only files of several rows are opened. Times are good to
+the millisecond, as statistics have them.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
-from urllib.parse import unquote
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
 
+from sinks.delta_log import StoredFile, newest
 from sinks.file_statistics import holds_only, may_hold
 from sinks.ledger import LedgerRow
 from sinks.place import open_folder
 from sinks.proof.completeness import COLUMNS
-from sinks.spark_jobs import first_line
 from sinks.storage_errors import failed_by
 from sinks.tables import LEDGER, LEDGER_SCHEMA, LOG_ID
 from sinks.warehouse import absolute
@@ -47,46 +42,37 @@ class Owed:
     rows: Sequence[LedgerRow]
 
 
-def read_ledger(spark: SparkSession, warehouse: str, log_id: LogId, owed: Iterable[Owed]) -> pa.Table:
+def read_ledger(warehouse: str, log_id: LogId, owed: Iterable[Owed]) -> pa.Table:
     """The rows of `log_id` (`completeness.COLUMNS`), in any order, and those that the ledger is still `owed`.
 
     Raises ReplicaError.
     """
     path = LEDGER.path(absolute(warehouse))
     try:
-        snapshot = _snapshot(spark, path)
-        files = DataFrame(snapshot.allFiles().toDF(), spark).select("path", "stats").toArrow()
-        late = [one for one in owed if _transaction(snapshot, one.app_id) < one.version]
-        return pa.concat_tables([*_rows(path, files, log_id), *(_table(one.rows) for one in late)])
-    except (PySparkException, Py4JError, OSError, pa.ArrowException) as error:
+        version = newest(path)
+        if version is None:
+            raise FileNotFoundError("there is no such table")
+        late = [one for one in owed if (version.transaction_version(one.app_id) or 0) < one.version]
+        rows = _rows(path, version.files.values(), log_id)
+        return pa.concat_tables([*rows, *(_table(one.rows) for one in late)])
+    except (OSError, pa.ArrowException) as error:
         raise failed_by(error)(
             f"the table {path} cannot be read",
             log=log_id,
-            found=first_line(error),
+            found=error,
             hint="Check that the table's storage can be reached; a file that is gone has to be restored.",
         ) from error
 
 
-def _snapshot(spark: SparkSession, path: str) -> Any:
-    """The newest version, as delta-spark holds it."""
-    jvm = cast(Any, spark._jvm)
-    return jvm.org.apache.spark.sql.delta.DeltaLog.forTableWithSnapshot(spark._jsparkSession, path)._2()
-
-
-def _transaction(snapshot: Any, app_id: str) -> int:
-    found = snapshot.transactions().get(app_id)
-    return int(found.get()) if found.isDefined() else 0
-
-
-def _rows(path: str, files: pa.Table, log_id: LogId) -> list[pa.Table]:
+def _rows(path: str, files: Iterable[StoredFile], log_id: LogId) -> list[pa.Table]:
     known: list[dict[str, Any]] = []
     others: list[str] = []
-    for name, text in zip(files["path"].to_pylist(), files["stats"].to_pylist(), strict=True):
-        statistics = json.loads(text or "{}")
+    for file in files:
+        statistics = file.statistics()
         if _is_one_row(statistics, log_id):
             known.append({column: statistics["minValues"].get(column) for column in COLUMNS})
         elif may_hold(statistics, LOG_ID.name, str(log_id)):
-            others.append(unquote(name))
+            others.append(file.path)
     return [pa.Table.from_pylist(known, schema=_AS_STATISTICS).cast(_ROWS), _read(path, others, log_id)]
 
 

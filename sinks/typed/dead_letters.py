@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from sinks.delta_log import StoredFile, newest
+from sinks.file_statistics import may_hold
 from sinks.files import DataFile, open_parquet
 from sinks.healing.rewrite import Exchange, Rows, TakingOut
 from sinks.kernel import KernelConflict, KernelTable, Overlap, Snapshot
@@ -37,7 +38,7 @@ def unfit_rows(warehouse: str, name: str, generation: int) -> int:
     files = () if version is None else version.files.values()
     wanted = (pc.field("table") == name) & (pc.field("generation") == generation)
     try:
-        return sum(_count(folder, file, wanted) for file in files if file.may_hold("table", least=name, greatest=name))
+        return sum(_count(folder, file, wanted) for file in files if may_hold(file.statistics(), "table", name))
     except (OSError, ValueError, pa.ArrowException) as error:
         raise failed_by(error)(
             f"the dead letters in {folder} cannot be read", found=error, hint="Restore the file from a copy."

@@ -82,7 +82,7 @@ def twin(
 
 
 def test_a_hole_is_seen_and_filled(twin: LinkedTwin) -> None:
-    (seen,) = coverages(twin.spark, twin.config())
+    (seen,) = coverages(twin.config())
     assert seen.complete is not None
     (missing,) = seen.complete.missing
     (found,) = Incidents(twin.config(), "").open()
@@ -90,7 +90,7 @@ def test_a_hole_is_seen_and_filled(twin: LinkedTwin) -> None:
     assert missing.incident.id == found.row.id
     config = twin.config()
     run_backfill(twin.spark, config, OneLog(config.logs[0]), Wanted.parse(None, None), path=None)
-    (seen,) = coverages(twin.spark, twin.config())
+    (seen,) = coverages(twin.config())
     assert (seen.problem, seen.complete and seen.complete.missing) == (None, ())
     assert Incidents(twin.config(), "").open() == []
     with twin.link.counted() as asked:

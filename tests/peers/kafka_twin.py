@@ -41,7 +41,7 @@ class TopicTwin:
 
 def state_of(spark: SparkSession, lake: Path, topic: str) -> TopicTwin:
     log_id = LogId("kafka", f"test/{topic}")
-    numbers = topics_held(spark, str(lake))[log_id]
+    numbers = topics_held(str(lake))[log_id]
     held = {at: LogTable(spark, KAFKA_LOG.path(str(lake)), partition_log(log_id, at)).read() for at in sorted(numbers)}
     partitions = {}
     for number, one in held.items():

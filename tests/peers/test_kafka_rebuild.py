@@ -101,7 +101,7 @@ def _records(number: int) -> Iterator[Record]:
 
 def rebuild(spark: SparkSession, lake: Path, config: Config, to: Path) -> list[RebuiltTopicLog]:
     """All partitions, in files of 30 kB."""
-    log_ids = [one.log_id for one in subjects(spark, config)]
+    log_ids = [one.log_id for one in subjects(config)]
     return list(TopicRebuild(spark, str(lake), log_ids, with_epochs=True).write(to, 30_000, zero_holes=False))
 
 

@@ -307,7 +307,7 @@ def test_partitions_that_were_claimed_when_the_job_was_killed_begin_as_any_other
         patched.setattr(topic_replication, "begin_together", killed)
         with pytest.raises(LogtwinError, match="killed"):
             replicate_now(spark, config)
-    assert not topics_held(spark, str(tmp_path))[LogId("kafka", "test/claimed")][0].offset
+    assert not topics_held(str(tmp_path))[LogId("kafka", "test/claimed")][0].offset
     replicate_now(spark, config)
     state = state_of(spark, tmp_path, "claimed")
     assert {number: (one.first, one.offset) for number, one in state.partitions.items()} == {0: (10, 10), 1: (0, 0)}

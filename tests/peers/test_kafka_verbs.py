@@ -71,10 +71,7 @@ def sent(broker: KafkaBroker, topic: str, count: int, partitions: int = 2) -> No
 
 
 def verified(spark: SparkSession, config: Config) -> dict[str, Summary]:
-    return {
-        str(one.log_id): verify_log(spark, config.warehouse, one, Scope(restart=True))
-        for one in subjects(spark, config)
-    }
+    return {str(one.log_id): verify_log(spark, config.warehouse, one, Scope(restart=True)) for one in subjects(config)}
 
 
 def test_every_record_is_compared_with_the_brokers(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
@@ -86,7 +83,7 @@ def test_every_record_is_compared_with_the_brokers(spark: SparkSession, broker: 
     assert found.keys() == {"kafka/test/proven/0", "kafka/test/proven/1"}
     assert all(one.problem is None and one.without_master_bytes == 0 for one in found.values())
     assert all(one.claims > 1 and one.bytes > 300 * 30 for one in found.values())
-    assert all(one.problem is None for one in coverages(spark, config))
+    assert all(one.problem is None for one in coverages(config))
 
     (damaged, *_) = sorted((tmp_path / "kafka_log").glob("*.parquet"))
     rows = pq.read_table(damaged)
@@ -114,13 +111,13 @@ def test_what_lies_before_the_beginning_comes_by_a_backfill(
     replicate_now(spark, config)
     firsts = {number: one.first for number, one in state_of(spark, tmp_path, "late").partitions.items()}
     assert all(first > 200 for first in firsts.values())
-    results = [run_backfill(spark, config, one, EVERYTHING) for one in subjects(spark, config)]
+    results = [run_backfill(spark, config, one, EVERYTHING) for one in subjects(config)]
     assert [one.holes for one in results] == [(OffsetRange(Offset(0), first),) for first in firsts.values()]
     assert [(one.records, one.remaining) for one in results] == [(200, ())] * 2
     assert assert_equal(replicated(spark, tmp_path), consumed_by_spark(spark, broker, ["late"])) == 500
     assert all(one.problem is None for one in verified(spark, config).values())
-    assert all(one.problem is None for one in coverages(spark, config))
-    again = [run_backfill(spark, config, one, EVERYTHING) for one in subjects(spark, config)]
+    assert all(one.problem is None for one in coverages(config))
+    again = [run_backfill(spark, config, one, EVERYTHING) for one in subjects(config)]
     assert [one.holes for one in again] == [(), ()]
 
 
@@ -149,7 +146,7 @@ def test_a_topic_that_was_created_anew_begins_a_new_epoch(
     assert removed.count() == 80
     assert {row["removed_by_epoch"] for row in removed.select("removed_by_epoch").collect()} == {1}
     assert all(one.problem is None for one in verified(spark, config).values())
-    assert all(one.problem is None for one in coverages(spark, config))
+    assert all(one.problem is None for one in coverages(config))
 
 
 def test_an_empty_partition_of_a_topic_that_was_created_anew_goes_on_with_the_others(
@@ -187,7 +184,7 @@ def test_the_oldest_records_go_when_told_how_much_to_keep(
     assert {(one.table, one.log) for one in steps} == {("kafka_log", f"kafka/test/kept/{at}") for at in range(2)}
     assert all(one.records > 0 and one.bytes_after < one.bytes_before for one in steps)
     assert spark.read.format("delta").load(f"{tmp_path}/kafka_log").count() == 600 - sum(one.records for one in steps)
-    assert all(one.problem is None for one in coverages(spark, config))
+    assert all(one.problem is None for one in coverages(config))
     sent(broker, "kept", 10)
     replicate_now(spark, config)
     assert all(one.problem is None for one in verified(spark, config).values())

@@ -322,7 +322,7 @@ class World:
         for master in self.masters:
             master.judge(self)
         if self.asks_all:
-            assert [one.problem for one in coverages(self.spark, self._config())] == [None] * len(self.masters)
+            assert [one.problem for one in coverages(self._config())] == [None] * len(self.masters)
 
     def assert_whole(self, log_id: str, log: bytes) -> None:
         """The table is `log`, once, and so say the position, the holes and the ledger."""

@@ -131,7 +131,7 @@ class Schedule:
 
     def _judge(self) -> None:
         assert_complete(self.spark, self._lake, self._log.everything())
-        assert [one.problem for one in coverages(self.spark, self._config())] == [None]
+        assert [one.problem for one in coverages(self._config())] == [None]
 
     def _config(self) -> Config:
         return job_config(

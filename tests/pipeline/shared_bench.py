@@ -98,7 +98,7 @@ class Shared:
 
     def assert_explained(self) -> None:
         """The accounts of each log agree: what is whole has its records, what is missing an incident tells of."""
-        for one in coverages(self.spark, self.config):
+        for one in coverages(self.config):
             member = self.of(one.log_id.name)
             assert one.complete is not None
             assert one.problem is None

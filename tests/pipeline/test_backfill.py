@@ -131,7 +131,7 @@ def version(lake: Path) -> int:
 
 def assert_accounted(spark: SparkSession, config: Config, missing: tuple[OffsetRange, ...] = ()) -> None:
     """Coverage agrees, and lacks just this."""
-    (found,) = coverages(spark, config)
+    (found,) = coverages(config)
     assert found.problem is None
     assert found.complete is not None
     assert tuple(one.range for one in found.complete.missing) == missing
@@ -361,8 +361,8 @@ def test_a_repair_comes_first(spark: SparkSession, replicated: Replicated, lake:
 
 def test_nothing_is_replicated_yet(spark: SparkSession, replicated: Replicated, tmp_path: Path) -> None:
     config = config_of(tmp_path / "lake", replicated.fixture)
-    assert coverages(spark, config)[0].complete is None
+    assert coverages(config)[0].complete is None
     replicated.opened(spark, tmp_path / "lake")
     assert backfill(spark, config) == BackfillResult(log_id=str(LOG), holes=())
-    (found,) = coverages(spark, config)
+    (found,) = coverages(config)
     assert (found.complete, found.problem) == (None, None)

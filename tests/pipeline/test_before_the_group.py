@@ -147,7 +147,7 @@ def files_below(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.peer
 def test_a_topic_goes_on_beside_them(spark: SparkSession, found: Found) -> None:
-    before = topics_held(spark, str(found.lake))[LogId("kafka", "test/orders")]  # all in one piece
+    before = topics_held(str(found.lake))[LogId("kafka", "test/orders")]  # all in one piece
     for_ever = {"log.retention.ms": -1}
     with KafkaBroker(VERSIONS[-1], found.folder / "kafka", for_ever) as broker:
         found.configure(f'[[topics]]\ncluster = "test"\ntopics = ["orders"]\nservers = "{broker.server}"\n')

@@ -193,7 +193,7 @@ def test_a_batch_file_that_was_missing_comes_from_a_copy(
     assert (result.filled, result.remaining, result.records) == ((hole,), (), PER_FILE)
     assert result.bytes == len(files(leader)["0/1"])
     assert result.healed == (incident.id,)
-    (one,) = coverages(spark, config)
+    (one,) = coverages(config)
     assert one.complete is not None
     assert [part.range for part in one.complete.whole] == [OffsetRange(Offset(0), Offset(ids[-1] + 1))]
     assert one.problem is None

@@ -78,7 +78,7 @@ def test_coverage_names_the_elections(bench: Bench) -> None:
     """The last one for people, all of them for programs."""
     known = (OURS[0], replace(OURS[1], master="10.0.0.5:10912", since_us=1_700_000_000_123_000))
     following(bench, known)
-    (found,) = coverages(bench.spark, bench.config)
+    (found,) = coverages(bench.config)
     assert found.as_json()["elections"] == [
         {"number": 1, "start": 0, "master": None, "since": None},
         {"number": 2, "start": 300, "master": "10.0.0.5:10912", "since": "2023-11-14T22:13:20.123+00:00"},

@@ -103,7 +103,7 @@ def held(states: Mapping[int, LogState]) -> dict[int, tuple[int, int | None, int
 def test_a_state_in_one_piece_is_read_as_it_is_and_taken_apart_once(lake: Lake) -> None:
     lake.says(OLD)
     lake.says(CLAIMED, PAYMENTS)
-    found = topics_held(lake.spark, lake.path)
+    found = topics_held(lake.path)
     assert {topic: held(states) for topic, states in found.items()} == {
         ORDERS: {0: (0, 35, 5, 3), 1: (0, 10, 0, 0)}, PAYMENTS: {},
     }  # fmt: skip
@@ -115,14 +115,14 @@ def test_a_state_in_one_piece_is_read_as_it_is_and_taken_apart_once(lake: Lake) 
     assert snapshot.transaction_version(f"logtwin/{ORDERS}/0@0") == 35
     assert snapshot.transaction_version(f"logtwin/{ORDERS}/1@0") == 10
     assert snapshot.domain(f"logtwin.{PAYMENTS}") == CLAIMED
-    assert {topic: held(states) for topic, states in topics_held(lake.spark, lake.path).items()} == {
+    assert {topic: held(states) for topic, states in topics_held(lake.path).items()} == {
         ORDERS: {0: (0, 35, 5, 3), 1: (0, 10, 0, 0)}, PAYMENTS: {},
     }  # fmt: skip
     take_apart(lake.spark, lake.path, ORDERS)
     assert lake.version() == before + 1
     take_apart(lake.spark, lake.path, PAYMENTS)  # nobody has begun it
     assert lake.table.existing().domain(f"logtwin.{PAYMENTS}") is None
-    assert topics_held(lake.spark, lake.path).keys() == {ORDERS}
+    assert topics_held(lake.path).keys() == {ORDERS}
     lake.settled()
 
 
@@ -195,21 +195,21 @@ def test_a_job_of_the_older_version_that_goes_on_meanwhile_is_seen(lake: Lake, m
 
 
 def test_of_a_table_or_a_topic_that_is_not_there_nothing_is_known(spark: SparkSession, tmp_path: Path) -> None:
-    assert topics_held(spark, str(tmp_path)) == {}
+    assert topics_held(str(tmp_path)) == {}
     take_apart(spark, str(tmp_path), ORDERS)
     lake = Lake(spark, tmp_path)
-    assert topics_held(spark, lake.path) == {}
+    assert topics_held(lake.path) == {}
     before = lake.version()
     take_apart(spark, lake.path, ORDERS)
     assert lake.version() == before
     state = LogState.fresh(Writer.of_this_process()).claimed_by(Writer.of_this_process())
     LogTable(spark, KAFKA_LOG.path(lake.path), TOPIC[2].log_id).claim(state.writer)
-    assert held(topics_held(spark, lake.path)[ORDERS]) == {2: (0, None, None, None)}
+    assert held(topics_held(lake.path)[ORDERS]) == {2: (0, None, None, None)}
 
 
 @pytest.mark.parametrize("name", [f"{ORDERS}", f"{ORDERS}/0"], ids=["in one piece", "of a partition"])
 def test_what_no_version_wrote_is_an_error_that_names_it(lake: Lake, name: str) -> None:
     lake.table.commit(lake.table.existing(), domains={f"logtwin.{name}": f'{{"of": "{uuid.UUID(int=1)}"}}'})
     with pytest.raises(ReplicaError, match="cannot be read") as caught:
-        topics_held(lake.spark, lake.path)
+        topics_held(lake.path)
     assert caught.value.log == name

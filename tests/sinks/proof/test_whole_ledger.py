@@ -46,8 +46,8 @@ def as_tuple(one: LedgerRow) -> tuple[int | None, ...]:
     return tuple(values[name] for name in COLUMNS)
 
 
-def found(spark: SparkSession, warehouse: Path, owed: Sequence[Owed] = (), log: LogId = LOG) -> list[tuple[int, ...]]:
-    table = read_ledger(spark, str(warehouse), log, owed)
+def found(warehouse: Path, owed: Sequence[Owed] = (), log: LogId = LOG) -> list[tuple[int, ...]]:
+    table = read_ledger(str(warehouse), log, owed)
     assert table.schema == pa.schema([LEDGER_SCHEMA.field(name) for name in COLUMNS]).remove_metadata()
     return sorted(zip(*(column.cast(pa.int64()).to_pylist() for column in table.columns), strict=True))
 
@@ -67,24 +67,24 @@ def test_one_row_or_several_a_file_and_rows_that_are_deleted(spark: SparkSession
     ledger.append(Position(LOG, 0, mine[-1].end), mine[3:])
     ledger.append(Position(LONGER, 0, Offset(70)), [row(60, 70)])
     ledger.append(Position(LogId("rocketmq", "b"), 0, Offset(90)), [row(80, 90)])
-    assert found(spark, warehouse) == [as_tuple(one) for one in mine]
-    assert found(spark, warehouse, log=SHORT) == [as_tuple(one) for one in mine[:3]]
-    assert found(spark, warehouse, log=LONGER) == [as_tuple(row(60, 70))]
+    assert found(warehouse) == [as_tuple(one) for one in mine]
+    assert found(warehouse, log=SHORT) == [as_tuple(one) for one in mine[:3]]
+    assert found(warehouse, log=LONGER) == [as_tuple(row(60, 70))]
     # files of several logs, as maintenance leaves them
     spark.sql(f"OPTIMIZE delta.`{LEDGER.path(str(warehouse))}`")
-    assert found(spark, warehouse) == [as_tuple(one) for one in mine]
-    assert found(spark, warehouse, log=SHORT) == [as_tuple(one) for one in mine[:3]]
-    assert found(spark, warehouse, log=LONGER) == [as_tuple(row(60, 70))]
+    assert found(warehouse) == [as_tuple(one) for one in mine]
+    assert found(warehouse, log=SHORT) == [as_tuple(one) for one in mine[:3]]
+    assert found(warehouse, log=LONGER) == [as_tuple(row(60, 70))]
 
 
 def test_what_is_owed_counts_until_it_is_there(spark: SparkSession, warehouse: Path) -> None:
     position = Position(LOG, 0, Offset(10))
     owed = Owed(app_id(position), position.offset, [row(0, 5), row(5, 10)])
     expected = [as_tuple(one) for one in owed.rows]
-    assert found(spark, warehouse, [owed]) == expected
+    assert found(warehouse, [owed]) == expected
     Ledger(spark, LEDGER.path(str(warehouse))).append(position, owed.rows)
-    assert found(spark, warehouse, [owed]) == expected
-    assert found(spark, warehouse) == expected
+    assert found(warehouse, [owed]) == expected
+    assert found(warehouse) == expected
 
 
 def test_a_file_of_one_row_is_not_opened(spark: SparkSession, warehouse: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_file_of_one_row_is_not_opened(spark: SparkSession, warehouse: Path) -
     Ledger(spark, path).append(Position(SHORT, 0, Offset(10)), [row(0, 10)])
     for file in Path(path).glob("*.parquet"):
         file.unlink()
-    assert found(spark, warehouse, log=SHORT) == [as_tuple(row(0, 10))]
+    assert found(warehouse, log=SHORT) == [as_tuple(row(0, 10))]
 
 
 def test_a_file_that_is_gone_is_an_error(spark: SparkSession, warehouse: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_file_that_is_gone_is_an_error(spark: SparkSession, warehouse: Path) -
     for file in Path(path).glob("*.parquet"):
         file.unlink()
     with pytest.raises(ReplicaError, match="ledger cannot be read"):
-        found(spark, warehouse, log=SHORT)
+        found(warehouse, log=SHORT)
 
 
 def test_a_file_without_statistics_is_opened(spark: SparkSession, warehouse: Path) -> None:
@@ -114,4 +114,4 @@ def test_a_file_without_statistics_is_opened(spark: SparkSession, warehouse: Pat
     assert snapshot is not None
     bare = type(file)(file.name, file.size_bytes, file.modified_ms, file.records, '{"numRecords":1}')
     table.commit(snapshot, [bare])
-    assert found(spark, warehouse) == [as_tuple(row(0, 10))]
+    assert found(warehouse) == [as_tuple(row(0, 10))]

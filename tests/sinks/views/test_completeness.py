@@ -176,7 +176,7 @@ def test_a_replica_that_lost_deleted_and_was_repaired(spark: SparkSession, tmp_p
     retention.apply(retention.plan(Keep(size_bytes=1600), later), later)
     Repair(spark, str(tmp_path), Rewriting(sizes, since=2200)).run()
     opened(spark, tmp_path, Rewriting(sizes, since=2200))(ranges(2200, 3000))
-    accounts = read_accounts(spark, str(tmp_path), BROKER_A)
+    accounts = read_accounts(str(tmp_path), BROKER_A)
     assert accounts is not None
     assert accounts.epoch == 1
     session = spark.newSession()
