@@ -162,10 +162,9 @@ def get_all_keys(
 def _map(config: Path, log: str | None) -> ReplicaMap:
     """The map that is asked, once it has been said how old its answers are."""
     from pipeline.key_values import ReplicaMap
-    from pipeline.session import session_for
+    from pipeline.session import without_session
 
-    settings = configuration.load(config).only(log, str(config))
-    found = ReplicaMap.opened(session_for(settings), settings, str(config))
+    found = ReplicaMap.opened(without_session(configuration.load(config).only(log, str(config))), str(config))
     err.print(found.age, markup=False, highlight=False, soft_wrap=True)
     return found
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql import SparkSession
-
 from pipeline.config import Config
-from sinks.key_values import KeyValues, MapPosition, MapView
-from sinks.position import LogTable
-from sinks.tables import log_table
+from sinks.delta_log import newest
+from sinks.key_values import MapPosition, StoredMap, position_at
+from sinks.owned import state_at
+from sinks.tables import KEY_VALUES, LOG_ID, log_table
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError
 from sources.offsets import LogId, Offset
@@ -25,21 +24,21 @@ class ReplicaMap:
     """The map of one log, as it was when it was opened."""
 
     log_id: LogId
-    entries: KeyValues
-    view: MapView
+    entries: StoredMap
     position: MapPosition
     log_offset: Offset  # of the table log, at least that of the map
 
     @classmethod
-    def opened(cls, spark: SparkSession, config: Config, where: str) -> ReplicaMap:
+    def opened(cls, config: Config, where: str) -> ReplicaMap:
         """The one log of `config`, which was read from `where`, that makes a map.
 
         Raises ConfigurationError where there is none, more than one, or nothing is replicated yet; ReplicaError.
         """
         log_id = _log_with_map(config, where)
-        entries = KeyValues(spark, config.warehouse, log_id)
-        view = entries.look()
-        if view is None or view.position is None:
+        folder = KEY_VALUES.path(absolute(config.warehouse))
+        version = newest(folder)
+        position = None if version is None else position_at(version, log_id)
+        if version is None or position is None:
             raise ConfigurationError(
                 "nothing of this log is replicated yet",
                 log=log_id,
@@ -47,9 +46,11 @@ class ReplicaMap:
                 found="none",
                 hint="logtwin replicate brings it.",
             )
-        state = LogTable(spark, log_table(log_id).path(absolute(config.warehouse)), log_id).read().state
-        at = view.position.offset if state is None or state.offset is None else state.offset
-        return cls(log_id, entries, view, view.position, at)
+        files = [one for one in version.files.values() if one.partition()[LOG_ID.name] == str(log_id)]
+        log = newest(log_table(log_id).path(absolute(config.warehouse)))  # after the map, which it is never behind
+        state = None if log is None else state_at(log, log_id)
+        at = position.offset if state is None or state.offset is None else state.offset
+        return cls(log_id, StoredMap(folder, log_id, files), position, at)
 
     @property
     def age(self) -> str:
@@ -61,14 +62,14 @@ class ReplicaMap:
 
     def get(self, key: str) -> str | None:
         """The value of `key`; None where the map does not have it. Raises ReplicaError."""
-        return self.entries.value(self.view, key)
+        return self.entries.value(key)
 
     def get_all(self, most: int | None = MOST_KEYS) -> dict[str, str]:
         """Every key and its value, in the order of the keys.
 
         Raises ConfigurationError where there are more than `most`, ReplicaError.
         """
-        count = self.entries.count(self.view)
+        count = self.entries.count()
         if most is not None and count > most:
             raise ConfigurationError(
                 "the map is too large to be given as a whole",
@@ -77,7 +78,7 @@ class ReplicaMap:
                 found=count,
                 hint="--no-limit gives it all the same.",
             )
-        return self.entries.items(self.view)
+        return self.entries.items()
 
 
 def _log_with_map(config: Config, where: str) -> LogId:

@@ -16,14 +16,13 @@ import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from types import MappingProxyType
 from typing import cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from sinks.delta_log import StoredFile
+from sinks.delta_log import StoredFile, Version
 from sinks.files import DataFile, FileWriter, batches_of, open_parquet
 from sinks.kernel import KernelTable, Partition, Snapshot
 from sinks.key_map import ENTRIES_SCHEMA, bucket_of, by_bucket, merged
@@ -55,6 +54,71 @@ class MapView:
     position: MapPosition | None
 
 
+def position_at(version: Version, log_id: LogId) -> MapPosition | None:
+    """What that version of the table says of the map of a log. Raises ReplicaError."""
+    domain = f"logtwin.{log_id}"
+    text = version.domain(domain)
+    try:
+        return None if text is None else MapPosition(**json.loads(text))
+    except (TypeError, ValueError) as error:
+        raise _unreadable(f"the domain metadata {domain} of the table {KEY_VALUES.name}", log_id, text) from error
+
+
+class StoredMap:
+    """The map of a log, in files of the table in `folder`. Raises ReplicaError naming the one that cannot be read."""
+
+    def __init__(self, folder: str, log_id: LogId, files: Sequence[StoredFile]) -> None:
+        self._folder = folder
+        self._log_id = log_id
+        self._files = files
+
+    def value(self, key: str) -> str | None:
+        """What the map says of `key`; None where it does not have it."""
+        bucket = [file for file in self._files if file.partition()[BUCKET.name] == bucket_of(key)]
+        for entries in self._batches(("key", "value"), bucket):
+            found = entries.filter(pc.equal(entries["key"], key))
+            if found.num_rows:
+                return cast(str | None, found["value"][0].as_py())
+        return None
+
+    def count(self) -> int:
+        """How many keys the map has."""
+        return sum(_count(entries) for entries in self._batches(("deleted",)))
+
+    def items(self) -> dict[str, str]:
+        """The whole map, by key."""
+        found: dict[str, str] = {}
+        for entries in self._batches(("key", "value", "deleted")):
+            live = entries.filter(pc.invert(entries["deleted"]))
+            found.update(zip(live["key"].to_pylist(), live["value"].to_pylist(), strict=True))
+        return dict(sorted(found.items()))
+
+    def entries(self) -> pa.Table:
+        """All there are, those of deleted keys among them."""
+        return pa.Table.from_batches(self._batches(ENTRIES_SCHEMA.names), ENTRIES_SCHEMA)
+
+    def _batches(self, columns: Sequence[str], files: Sequence[StoredFile] | None = None) -> Iterator[pa.RecordBatch]:
+        """Some columns of the entries: never those of the partition, which files that Spark wrote lack."""
+        schema = pa.schema([ENTRIES_SCHEMA.field(name) for name in columns])
+        for file in self._files if files is None else files:
+            try:
+                with open_parquet(self._folder, file.path) as opened:
+                    for batch in batches_of(opened, _ROWS_AT_ONCE, columns):
+                        yield batch.select(columns).cast(schema)
+            except (OSError, ValueError, pa.ArrowException) as error:
+                raise _unreadable(f"the data file {self._folder}/{file.path}", self._log_id, error) from error
+
+
+def _unreadable(what: str, log_id: LogId, found: object) -> ReplicaError:
+    return failed_by(found)(
+        f"{what} cannot be read",
+        log=log_id,
+        expected="what this version writes",
+        found=found,
+        hint=f"Move the table {KEY_VALUES.name} away: the next start makes it anew from the table log.",
+    )
+
+
 class KeyValues:
     """The map of one log. Driver only; one thread at a time. Raises ReplicaError naming what cannot be read."""
 
@@ -70,28 +134,7 @@ class KeyValues:
     def look(self) -> MapView | None:
         """The newest version; None where there is no table."""
         snapshot = self._table.snapshot()
-        return None if snapshot is None else MapView(snapshot, self._position(snapshot))
-
-    def value(self, view: MapView, key: str) -> str | None:
-        """What the map says of `key`; None where it does not have it."""
-        bucket = self._files(view, {BUCKET.name: bucket_of(key)})
-        for entries in self._batches(bucket, ("key", "value")):
-            found = entries.filter(pc.equal(entries["key"], key))
-            if found.num_rows:
-                return cast(str | None, found["value"][0].as_py())
-        return None
-
-    def count(self, view: MapView) -> int:
-        """How many keys the map has."""
-        return sum(_count(entries) for entries in self._batches(self._files(view), ("deleted",)))
-
-    def items(self, view: MapView) -> dict[str, str]:
-        """The whole map, by key."""
-        found: dict[str, str] = {}
-        for entries in self._batches(self._files(view), ("key", "value", "deleted")):
-            live = entries.filter(pc.invert(entries["deleted"]))
-            found.update(zip(live["key"].to_pylist(), live["value"].to_pylist(), strict=True))
-        return dict(sorted(found.items()))
+        return None if snapshot is None else MapView(snapshot, position_at(snapshot, self._log_id))
 
     def exchange(self, view: MapView, changes: Changes, to: MapPosition, *, anew: bool) -> None:
         """Bring the map of `view`, or an empty one where it is made `anew`, to `to` by `changes`, in one commit.
@@ -103,7 +146,7 @@ class KeyValues:
         added: list[tuple[Partition, DataFile]] = []
         for bucket, part in by_bucket(changes).items():
             old = [] if anew else files.get(bucket, [])
-            entries = merged(self._entries(old), part)
+            entries = merged(StoredMap(self._table.path, self._log_id, old).entries(), part)
             if entries is not None:
                 removed += old
                 added.append(self._write(bucket, entries, to.epoch))
@@ -117,13 +160,6 @@ class KeyValues:
         )
         self._table.run_hooks()
 
-    def _position(self, snapshot: Snapshot) -> MapPosition | None:
-        text = snapshot.domain(self._domain)
-        try:
-            return None if text is None else MapPosition(**json.loads(text))
-        except (TypeError, ValueError) as error:
-            raise self._unreadable(f"the domain metadata {self._domain} of {self._table.path}", text) from error
-
     def _transaction(self, view: MapView, to: MapPosition) -> tuple[str, int] | None:
         """A transaction version has to grow: none where a backfill alone has changed the map."""
         was = view.position
@@ -131,28 +167,11 @@ class KeyValues:
             return None
         return Position(self._log_id, to.epoch, to.offset).app_id, to.offset
 
-    def _files(self, view: MapView, wanted: Partition = MappingProxyType({})) -> list[StoredFile]:
-        return self._table.files(view.snapshot, {LOG_ID.name: str(self._log_id), **wanted})
-
     def _by_bucket(self, view: MapView) -> dict[str, list[StoredFile]]:
         found: dict[str, list[StoredFile]] = {}
-        for file in self._files(view):
+        for file in self._table.files(view.snapshot, {LOG_ID.name: str(self._log_id)}):
             found.setdefault(file.partition()[BUCKET.name], []).append(file)
         return found
-
-    def _entries(self, files: Sequence[StoredFile]) -> pa.Table:
-        return pa.Table.from_batches(self._batches(files, ENTRIES_SCHEMA.names), ENTRIES_SCHEMA)
-
-    def _batches(self, files: Sequence[StoredFile], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Some columns of the entries in `files`: never those of the partition, which files that Spark wrote lack."""
-        schema = pa.schema([ENTRIES_SCHEMA.field(name) for name in columns])
-        for file in files:
-            try:
-                with open_parquet(self._table.path, file.path) as opened:
-                    for batch in batches_of(opened, _ROWS_AT_ONCE, columns):
-                        yield batch.select(columns).cast(schema)
-            except (OSError, ValueError, pa.ArrowException) as error:
-                raise self._unreadable(f"the data file {self._table.path}/{file.path}", error) from error
 
     def _write(self, bucket: str, entries: pa.Table, epoch: int) -> tuple[Partition, DataFile]:
         """One file. The partition columns are in it too: not every reader takes them from the Delta log alone."""
@@ -162,15 +181,6 @@ class KeyValues:
             for batch in entries.combine_chunks().to_batches(max_chunksize=_ROWS_AT_ONCE):
                 writer.write(_with_constants(batch, {**partition, EPOCH.name: epoch}))
             return partition, writer.finish()
-
-    def _unreadable(self, what: str, found: object) -> ReplicaError:
-        return failed_by(found)(
-            f"{what} cannot be read",
-            log=self._log_id,
-            expected="what this version writes",
-            found=found,
-            hint=f"Move the table {KEY_VALUES.name} away: the next start makes it anew from the table log.",
-        )
 
 
 def _count(entries: pa.RecordBatch) -> int:
