@@ -21,6 +21,8 @@ NAME_LENGTH: Final = 34
 _LINE_LENGTH: Final = 44
 """Characters that fit into a line on a phone."""
 _ROW_PX: Final = 42
+_AXIS_PX: Final = 44
+"""Of an axis of time, whose labels have two lines."""
 _BAR: Final = 0.3
 
 
@@ -101,7 +103,9 @@ def rows_figure(traces: Iterable[Any], labels: Sequence[tuple[str, str]], **xaxi
 
     Names stand above the bars, so that bars have the whole width on a phone.
     """
-    made = figure(traces, height=_ROW_PX * len(labels) + 44, barmode="overlay")
+    # Plotly makes no room for labels where that would leave a low picture too little
+    margin = {"l": 4, "r": 12, "t": 8, "b": _AXIS_PX}
+    made = figure(traces, height=_ROW_PX * len(labels) + _AXIS_PX + 8, barmode="overlay", margin=margin)
     made.update_yaxes(visible=False, range=[len(labels) - 0.5, -0.75])
     made.update_xaxes(**xaxis)
     for row, (name, words) in enumerate(labels):
