@@ -18,6 +18,7 @@ from pipeline.progress import Phase
 from pipeline.run_state import RunFile
 from sinks.position import LogTable
 from sources.offsets import LogId
+from tests.patience import wait_until
 from tests.pipeline.killing import STEPS, kill_after
 from tests.pipeline.masters import Served, embedded_master
 from tests.pipeline.running import assert_complete, ledger_table, log_table, replicate_now
@@ -60,8 +61,13 @@ def sockets_that_go_at_the_next_start(monkeypatch: pytest.MonkeyPatch) -> Iterat
         yield
         assert set(Path(short).rglob("*.sock"))
         again = "from pipeline.process_folder import process_folder; process_folder()"
-        subprocess.run([sys.executable, "-c", again], check=True)
-        assert not set(Path(short).rglob("*.sock"))
+
+        def are_gone() -> bool:
+            subprocess.run([sys.executable, "-c", again], check=True)
+            return not set(Path(short).rglob("*.sock"))
+
+        # a daemon of Python lives until it has noticed that its JVM is gone
+        wait_until(are_gone, "what a killed driver leaves to go at a start", within_s=30)
 
 
 @pytest.mark.parametrize(
