@@ -7,7 +7,7 @@ topic each partition is a log, and the table is ``kafka_log``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -21,13 +21,13 @@ from pipeline.display import extent, moment, number
 from pipeline.topics_held import HeldTopic, held_topics
 from sinks.delta_log import newest
 from sinks.holes import Holes
-from sinks.incidents import Incident, IncidentRow, incidents_of
+from sinks.incidents import IncidentRow, incidents_of
 from sinks.ledger import app_id, fill_app_id
 from sinks.log_state import LogState
 from sinks.owned import state_at
 from sinks.position import holes_at
 from sinks.proof.completeness import Accounts, Completeness, Missing, Reason, Stretch
-from sinks.proof.whole_ledger import Owed, read_ledger
+from sinks.proof.whole_ledger import Owed, read_ledgers
 from sinks.tables import log_table
 from sinks.warehouse import absolute
 from sources.epochs import Epoch, Epochs
@@ -68,20 +68,22 @@ class LogCoverage:
 def coverages(config: Config) -> list[LogCoverage]:
     """One a log, or partition of a topic; a topic that was not begun has one. Raises ReplicaError where a table cannot
     be read."""
-    logs = [_coverage(config.warehouse, options.log_id) for options in config.logs]
-    return logs + [one for topic in held_topics(config) for one in _topic_coverages(config.warehouse, topic)]
+    topics = held_topics(config)
+    logs, partitions = [one.log_id for one in config.logs], [one for topic in topics for one, _ in topic.partitions()]
+    found = _all_accounts(config.warehouse, [*logs, *partitions])
+    of_logs = [_coverage(log_id, found[log_id]) for log_id in logs]
+    return of_logs + [one for topic in topics for one in _topic_coverages(topic, found)]
 
 
-def _coverage(warehouse: str, log_id: LogId) -> LogCoverage:
-    accounts = read_accounts(warehouse, log_id)
+def _coverage(log_id: LogId, accounts: Accounts | None) -> LogCoverage:
     if accounts is None:
         return LogCoverage(log_id=log_id, epoch=0, complete=None)
     complete = Completeness.of(accounts)
     return LogCoverage(log_id=log_id, epoch=accounts.epoch, complete=complete, elections=accounts.elections)
 
 
-def _topic_coverages(warehouse: str, topic: HeldTopic) -> list[LogCoverage]:
-    found = [_coverage(warehouse, log_id) for log_id, _ in topic.partitions()]
+def _topic_coverages(topic: HeldTopic, accounts: Mapping[LogId, Accounts | None]) -> list[LogCoverage]:
+    found = [_coverage(log_id, accounts[log_id]) for log_id, _ in topic.partitions()]
     if any(one.complete is None for one in found):
         raise ReplicaError(
             "the table kafka_log is of an older version",
@@ -93,59 +95,91 @@ def _topic_coverages(warehouse: str, topic: HeldTopic) -> list[LogCoverage]:
     return found or [LogCoverage(log_id=topic.log_id, epoch=0, complete=None)]
 
 
-def _incidents(warehouse: str, log_id: LogId, epoch: int, owed: Iterable[Incident]) -> list[IncidentRow]:
-    """Those of the table, and what the newest commit still owes it."""
-    listed = {row.id: row for row in incidents_of(warehouse, [log_id])[log_id]}
-    passed = [IncidentRow(id=one.id_in(log_id, epoch), epoch=epoch, found=one) for one in owed]
-    return list(({row.id: row for row in passed} | listed).values())
-
-
 def read_accounts(warehouse: str, log_id: LogId) -> Accounts | None:
-    """What the tables say of the log at one moment; None before its first record.
+    """What the tables say of the log at one moment; None before its first record. Raises ReplicaError."""
+    return _all_accounts(warehouse, [log_id])[log_id]
+
+
+def _all_accounts(warehouse: str, log_ids: Iterable[LogId]) -> dict[LogId, Accounts | None]:
+    """The same of several logs; each table is read once for all.
 
     They are read until the holes were the same before and after: what the stream adds meanwhile lies above the position
-    that was read first. Raises ReplicaError.
+    that was read first.
     """
-    state, holes = _held(warehouse, log_id)
+    found: dict[LogId, Accounts | None] = dict.fromkeys(log_ids)
+    held = _held(warehouse, found)
     for _ in range(_LOOKS):
-        if state is None or state.offset is None:
-            return None
-        found = _accounts(warehouse, log_id, state, state.offset, holes)
-        again, holes_again = _held(warehouse, log_id)
-        if again is not None and (again.epoch, holes_again) == (state.epoch, holes):
+        looked = _accounts(warehouse, held)
+        again = _held(warehouse, looked)
+        settled = {log_id for log_id, one in again.items() if one.is_as(held[log_id])}
+        found |= {log_id: looked[log_id] for log_id in settled}
+        held = {log_id: one for log_id, one in again.items() if log_id not in settled}
+        if not held:
             return found
-        state, holes = again, holes_again
     raise ReplicaError(
         "the holes of the log change all the time",
-        log=log_id,
+        log=next(iter(held)),
         found=f"others at each of {_LOOKS} looks",
         hint="Ask again when the backfill or repair that is under way has ended.",
     )
 
 
-def _held(warehouse: str, log_id: LogId) -> tuple[LogState | None, Holes]:
-    """Where the log stands now, and what it lacks."""
-    version = newest(log_table(log_id).path(absolute(warehouse)))
-    if version is None:
-        return None, Holes()
-    state = state_at(version, log_id)
-    return state, holes_at(version, log_id, state)
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Where a log stands, and what it lacks."""
+
+    state: LogState
+    offset: Offset
+    holes: Holes
+
+    def is_as(self, before: _Held) -> bool:
+        """Whether nothing but the stream has changed it."""
+        return (self.state.epoch, self.holes) == (before.state.epoch, before.holes)
+
+    def owed(self, log_id: LogId) -> list[Owed]:
+        """What the newest commits still have to write into the ledger."""
+        return [
+            Owed(app_id(Position(log_id, self.state.epoch, self.offset)), self.offset, self.state.ledger),
+            Owed(fill_app_id(log_id), self.holes.fills, self.holes.ledger),
+        ]
+
+    def incidents(self, log_id: LogId, listed: Sequence[IncidentRow]) -> list[IncidentRow]:
+        """Those of the table, and what the newest commit still owes it."""
+        epoch = self.state.epoch
+        passed = [IncidentRow(id=one.id_in(log_id, epoch), epoch=epoch, found=one) for one in self.state.incidents]
+        return list({row.id: row for row in (*passed, *listed)}.values())
 
 
-def _accounts(warehouse: str, log_id: LogId, state: LogState, offset: Offset, holes: Holes) -> Accounts:
-    owed = [
-        Owed(app_id(Position(log_id, state.epoch, offset)), offset, state.ledger),
-        Owed(fill_app_id(log_id), holes.fills, holes.ledger),
-    ]
-    return Accounts(
-        epoch=state.epoch,
-        position=offset,
-        first=Offset(0) if state.first is None else state.first,
-        holes=holes,
-        ledger=read_ledger(warehouse, log_id, owed),
-        incidents=_incidents(warehouse, log_id, state.epoch, state.incidents),
-        elections=state.epochs,
-    )
+def _held(warehouse: str, log_ids: Iterable[LogId]) -> dict[LogId, _Held]:
+    """Of these logs those that have a first record."""
+    of_table = {log_id: log_table(log_id).path(absolute(warehouse)) for log_id in log_ids}
+    versions = {path: newest(path) for path in set(of_table.values())}
+    found = {}
+    for log_id, path in of_table.items():
+        version = versions[path]
+        state = None if version is None else state_at(version, log_id)
+        if version is not None and state is not None and state.offset is not None:
+            found[log_id] = _Held(state, state.offset, holes_at(version, log_id, state))
+    return found
+
+
+def _accounts(warehouse: str, held: Mapping[LogId, _Held]) -> dict[LogId, Accounts]:
+    if not held:
+        return {}
+    ledgers = read_ledgers(warehouse, {log_id: one.owed(log_id) for log_id, one in held.items()})
+    listed = incidents_of(warehouse, held)
+    return {
+        log_id: Accounts(
+            epoch=one.state.epoch,
+            position=one.offset,
+            first=Offset(0) if one.state.first is None else one.state.first,
+            holes=one.holes,
+            ledger=ledgers[log_id],
+            incidents=one.incidents(log_id, listed[log_id]),
+            elections=one.state.epochs,
+        )
+        for log_id, one in held.items()
+    }
 
 
 def _range_json(one: OffsetRange) -> dict[str, Any]:

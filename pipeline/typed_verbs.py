@@ -20,14 +20,14 @@ from sinks.kernel import KernelTable, Snapshot
 from sinks.spark_jobs import JobFacts, job_failure
 from sinks.tables import KAFKA_LOG, LOG, UNFIT
 from sinks.typed.columns import Column, column_name, with_found
-from sinks.typed.dead_letters import unfit_rows
+from sinks.typed.dead_letters import unfit_count
 from sinks.typed.definition import Definition
 from sinks.typed.formats.reading import Reading
 from sinks.typed.logs import FollowedLogs, positions_at
 from sinks.typed.messages import Messages, in_ranges
 from sinks.typed.parsing import REPORT_DDL, Looking, Report, reports
 from sinks.typed.state import Followed, TypedState, without
-from sinks.typed.table import TypedTable, path_of, said_at
+from sinks.typed.table import TypedTable, path_of, standing_at
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError
 from sources.offsets import LogId, Offset, OffsetRange
@@ -92,23 +92,21 @@ def _column_json(one: Column) -> dict[str, str | None]:
 def typed_statuses(config: Config) -> list[TypedStatus]:
     """Of every typed table of the configuration. Raises ReplicaError."""
     # The tables before their logs, which they are never ahead of
-    versions = {one.name: newest(path_of(config.warehouse, one.name)) for one in config.tables}
-    sources = {source.name: source for source in (one.definition().source for one in config.tables)}
-    logs = {name: newest(source.path(absolute(config.warehouse))) for name, source in sources.items()}
-    return [_status(config, one, versions[one.name], logs) for one in config.tables]
+    tables = [(one, one.definition(), newest(path_of(config.warehouse, one.name))) for one in config.tables]
+    sources = {wanted.source.name: wanted.source.path(absolute(config.warehouse)) for _, wanted, _ in tables}
+    logs = {name: newest(path) for name, path in sources.items()}
+    return [_status(config, one, wanted, version, logs[wanted.source.name]) for one, wanted, version in tables]
 
 
 def _status(
-    config: Config, one: TypedTableConfig, version: LoggedVersion | None, logs: Mapping[str, LoggedVersion | None]
+    config: Config, one: TypedTableConfig, wanted: Definition, version: LoggedVersion | None, on: LoggedVersion | None
 ) -> TypedStatus:
-    wanted = one.definition()
-    columns, state = ((), None) if version is None else said_at(version, one.name)
-    on = logs[wanted.source.name]
+    columns, state = ((), None) if version is None else standing_at(version, one.name)
     places = _places(state, {} if on is None else positions_at(on, wanted))
     if version is None or state is None:
         return TypedStatus(one.name, one.from_, one.mode, None, None, wanted.declared(), places)
     rows = sum(file.statistics()["numRecords"] for file in version.files.values())
-    unfit = unfit_rows(config.warehouse, one.name, state.generation)
+    unfit = unfit_count(config.warehouse, one.name, state.generation)
     return TypedStatus(one.name, one.from_, one.mode, rows, unfit, columns, places)
 
 

@@ -1,4 +1,4 @@
-"""The ledger of one log, read whole and quickly. Driver only.
+"""The ledger of a log, read whole and quickly.
 
 The stream adds a file a commit, 86,400 a day until maintenance merges them. A file of one row is known by its
 statistics alone, and those are all in the Delta log, which is read at once (`sinks/delta_log.py`): through Kernel each
@@ -8,7 +8,7 @@ the millisecond, as statistics have them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from sinks.delta_log import StoredFile, newest
+from sinks.delta_log import LoggedVersion, newest
 from sinks.file_statistics import holds_only, may_hold
 from sinks.ledger import LedgerRow
 from sinks.place import open_folder
@@ -33,6 +33,10 @@ _AS_STATISTICS = pa.schema(
 )
 
 
+_Told = tuple[str, dict[str, Any]]
+"""A file, by its name, and its statistics."""
+
+
 @dataclass(frozen=True, slots=True)
 class Owed:
     """Rows that follow a commit of the log; they are in the ledger once `app_id`'s transaction is at `version`."""
@@ -47,14 +51,25 @@ def read_ledger(warehouse: str, log_id: LogId, owed: Iterable[Owed]) -> pa.Table
 
     Raises ReplicaError.
     """
+    return read_ledgers(warehouse, {log_id: owed})[log_id]
+
+
+def read_ledgers(warehouse: str, owed: Mapping[LogId, Iterable[Owed]]) -> dict[LogId, pa.Table]:
+    """The same of several logs, with what the ledger is `owed` of each, at one version. Raises ReplicaError."""
     path = LEDGER.path(absolute(warehouse))
+    version = newest(path)
+    files = [] if version is None else [(one.path, one.statistics()) for one in version.files.values()]
+    return {log_id: _of_log(path, version, files, log_id, several) for log_id, several in owed.items()}
+
+
+def _of_log(
+    path: str, version: LoggedVersion | None, files: Sequence[_Told], log_id: LogId, owed: Iterable[Owed]
+) -> pa.Table:
     try:
-        version = newest(path)
         if version is None:
             raise FileNotFoundError("there is no such table")
         late = [one for one in owed if (version.transaction_version(one.app_id) or 0) < one.version]
-        rows = _rows(path, version.files.values(), log_id)
-        return pa.concat_tables([*rows, *(_table(one.rows) for one in late)])
+        return pa.concat_tables([*_rows(path, files, log_id), *(_table(one.rows) for one in late)])
     except (OSError, pa.ArrowException) as error:
         raise failed_by(error)(
             f"the table {path} cannot be read",
@@ -64,15 +79,14 @@ def read_ledger(warehouse: str, log_id: LogId, owed: Iterable[Owed]) -> pa.Table
         ) from error
 
 
-def _rows(path: str, files: Iterable[StoredFile], log_id: LogId) -> list[pa.Table]:
+def _rows(path: str, files: Sequence[_Told], log_id: LogId) -> list[pa.Table]:
     known: list[dict[str, Any]] = []
     others: list[str] = []
-    for file in files:
-        statistics = file.statistics()
+    for name, statistics in files:
         if _is_one_row(statistics, log_id):
             known.append({column: statistics["minValues"].get(column) for column in COLUMNS})
         elif may_hold(statistics, LOG_ID.name, str(log_id)):
-            others.append(file.path)
+            others.append(name)
     return [pa.Table.from_pylist(known, schema=_AS_STATISTICS).cast(_ROWS), _read(path, others, log_id)]
 
 

@@ -31,7 +31,7 @@ from sources.offsets import END, LogId, Offset, OffsetRange
 _NEVER: Final = 1 << 31
 
 
-def unfit_rows(warehouse: str, name: str, generation: int) -> int:
+def unfit_count(warehouse: str, name: str, generation: int) -> int:
     """How many there are of a typed table as it is; 0 without the table of them. Raises ReplicaError."""
     folder = UNFIT.path(absolute(warehouse))
     version = newest(folder)

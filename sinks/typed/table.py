@@ -35,7 +35,7 @@ def path_of(warehouse: str, name: str) -> str:
     return table_spec(name, ()).path(absolute(warehouse))
 
 
-def said_at(version: Version, name: str) -> tuple[tuple[Column, ...], TypedState | None]:
+def standing_at(version: Version, name: str) -> tuple[tuple[Column, ...], TypedState | None]:
     """The columns of the typed table `name` at that version, and where it stands. Raises ReplicaError."""
     try:
         text = version.domain(DOMAIN)
@@ -64,7 +64,7 @@ class TypedTable:
         return None if on is None else self.view(on)
 
     def view(self, on: Snapshot) -> TypedView:
-        return TypedView(on, *said_at(on, self.name))
+        return TypedView(on, *standing_at(on, self.name))
 
     def make(self, columns: Sequence[Column]) -> TypedView:
         """Create it, unless somebody has just done so. Raises ConfigurationError where another table is there."""

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 STEPS = ("files", "commit", "acknowledge", "ledger")
-ALWAYS = ("files", "commit", "ledger")  # of each state that a kill may leave, one: a start takes half a minute
 _PROJECT = Path(__file__).parents[2]
 
 
