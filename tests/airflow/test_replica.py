@@ -83,7 +83,7 @@ def twin(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
         (folder / name).write_text(key)
     with (
         embedded_master(folder / "store") as served,
-        s3_server(checks_access=True) as server,
+        s3_server("airflows", checks_access=True) as server,
         FaultProxy(server.port) as link,
         pytest.MonkeyPatch.context() as patch,
     ):

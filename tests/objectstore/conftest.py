@@ -20,7 +20,7 @@ from tests.objectstore.server import at, s3_server, with_own_bucket
 @pytest.fixture(scope="session")
 def s3_process() -> Iterator[Server]:
     """A real server, which lets everyone in."""
-    with s3_server() as server:
+    with s3_server("lakes") as server:
         yield server
 
 
@@ -47,7 +47,7 @@ def s3_link(s3: Server, s3_way: FaultProxy) -> Iterator[FaultProxy]:
 @pytest.fixture(scope="module")
 def s3_guarded() -> Iterator[Server]:
     """A server that lets in only OWNER and READER of `pipeline.s3_server`, each with a sound signature."""
-    with s3_server(checks_access=True) as server:
+    with s3_server("guarded", checks_access=True) as server:
         yield server
 
 

@@ -65,9 +65,13 @@ def at(endpoint: str, **more: object) -> Storage:
 
 
 @contextmanager
-def s3_server(*, checks_access: bool = False) -> Iterator[Server]:
-    """A server with a bucket; what it does not keep in memory lies in the system's folder for temporary files."""
-    with running_server("lake", checks_access=checks_access) as server:
+def s3_server(bucket: str, *, checks_access: bool = False) -> Iterator[Server]:
+    """A server with a bucket; what it does not keep in memory lies in the system's folder for temporary files.
+
+    Hadoop keeps its connection to a bucket as long as its JVM lives, whichever server has the name then: of those that
+    the session of the tests reaches each has a name of its own. The demo's is "lake".
+    """
+    with running_server(bucket, checks_access=checks_access) as server:
         yield server
 
 

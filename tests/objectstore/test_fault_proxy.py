@@ -113,10 +113,10 @@ def test_files_of_arrow_pass_in_parts(s3: Server, s3_link: FaultProxy) -> None:
 
 def test_a_signature_still_holds(s3_guarded: Server) -> None:
     with FaultProxy(s3_guarded.port) as proxy:
-        with arrow(proxy.address).open_output_stream("lake/a") as out:
+        with arrow(proxy.address).open_output_stream("guarded/a") as out:
             out.write(b"x")
         others = arrow(proxy.address, access_key=READER.access_key)
-        with pytest.raises(OSError, match="SIGNATURE_DOES_NOT_MATCH"), others.open_output_stream("lake/a") as out:
+        with pytest.raises(OSError, match="SIGNATURE_DOES_NOT_MATCH"), others.open_output_stream("guarded/a") as out:
             out.write(b"x")
 
 

@@ -132,10 +132,10 @@ def test_who_may_only_read_is_told_that_he_may_not_write(
     monkeypatch.setenv("READER_SECRET", READER.secret_key)
     keys = {"access_key": "env:READER_KEY", "secret_key": "env:READER_SECRET"}
     monkeypatch.setenv(VARIABLE, at(s3_guarded.endpoint, **keys).as_text())
-    place = placed("s3a://lake/readers")
+    place = placed("s3a://guarded/readers")
     check_storage(place)
     reach(spark, place, tempfile.gettempdir())
-    with pytest.raises(ReplicaError, match=r"s3a://lake/readers/log.*Access ?Denied.*reached and written") as caught:
+    with pytest.raises(ReplicaError, match=r"s3a://guarded/readers/log.*Access ?Denied.*reached and written") as caught:
         ensure_tables(spark, str(place))
     assert type(caught.value) is ReplicaError  # none that passes
     assert not [key for key in (READER.access_key, READER.secret_key) if key in str(caught.value)]
@@ -146,7 +146,7 @@ def test_who_may_only_read_is_told_that_he_may_not_write(
     ("verb", "keys", "warehouse", "words"),
     [
         ("replicate", OWNER, "s3a://nowhere/twin", "there is no bucket nowhere"),
-        ("verify", STRANGER, "s3a://lake/twin", "it does not know our access key"),
+        ("verify", STRANGER, "s3a://guarded/twin", "it does not know our access key"),
     ],
 )
 def test_a_wrong_bucket_and_a_wrong_key_end_a_verb_within_seconds(

@@ -144,12 +144,12 @@ def test_it_lets_go_of_bodies(s3_process: Server, s3: Server) -> None:
 
 
 def test_the_owner_may_write_and_a_reader_read(s3_guarded: Server) -> None:
-    with arrow(s3_guarded).open_output_stream("lake/a") as out:
+    with arrow(s3_guarded).open_output_stream("guarded/a") as out:
         out.write(b"x")
-    with arrow(s3_guarded, READER).open_input_file("lake/a") as file:
+    with arrow(s3_guarded, READER).open_input_file("guarded/a") as file:
         assert file.read() == b"x"
     with pytest.raises(OSError, match=r"ACCESS_DENIED|AccessDenied"), \
-         arrow(s3_guarded, READER).open_output_stream("lake/b") as out:  # fmt: skip
+         arrow(s3_guarded, READER).open_output_stream("guarded/b") as out:  # fmt: skip
         out.write(b"x")
 
 
@@ -161,7 +161,7 @@ def test_the_owner_may_write_and_a_reader_read(s3_guarded: Server) -> None:
     ],
 )
 def test_others_are_refused(s3_guarded: Server, keys: Keys, word: str) -> None:
-    with pytest.raises(OSError, match=word), arrow(s3_guarded, keys).open_output_stream("lake/b") as out:
+    with pytest.raises(OSError, match=word), arrow(s3_guarded, keys).open_output_stream("guarded/b") as out:
         out.write(b"x")
 
 

@@ -77,7 +77,7 @@ def refused(chosen: Storage, warehouse: str = "s3a://lake/twin") -> LogtwinError
 @pytest.mark.parametrize("who", ["OWNER", "READER"])
 def test_who_is_let_in_is_not_refused(s3_guarded: Server, who: str) -> None:
     use(at(s3_guarded.endpoint, access_key=f"env:{who}_KEY", secret_key=f"env:{who}_SECRET"))
-    check_storage(placed("s3://lake/twin"))
+    check_storage(placed("s3://guarded/twin"))
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_who_is_let_in_is_not_refused(s3_guarded: Server, who: str) -> None:
 def test_wrong_keys(s3_guarded: Server, wrong: dict[str, str], words: str) -> None:
     use(owner(s3_guarded.endpoint, **wrong))
     with pytest.raises(ConfigurationError, match=words) as caught:
-        check_storage(placed("s3a://lake/twin"))
+        check_storage(placed("s3a://guarded/twin"))
     assert OTHER_SECRET not in str(caught.value)
     assert "Request ID" not in str(caught.value)
 
