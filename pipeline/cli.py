@@ -106,7 +106,7 @@ def status(
     """
     from pipeline.session import without_session
     from pipeline.status import log_statuses, status_blocks
-    from pipeline.typed_verbs import status_lines, typed_statuses
+    from pipeline.typed_status import status_lines, typed_statuses
 
     settings = without_session(configuration.load(config).with_logs(str(config)))
     statuses = log_statuses(settings)

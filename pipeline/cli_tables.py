@@ -50,7 +50,7 @@ def show(
 def list_typed(config: RequiredConfig, as_json: AsJson = False) -> None:
     """List the typed tables: rows, how far each has come, and what it could not take."""
     from pipeline.session import without_session
-    from pipeline.typed_verbs import status_lines, typed_statuses
+    from pipeline.typed_status import status_lines, typed_statuses
 
     found = typed_statuses(without_session(configuration.load(config)))
     if as_json:
@@ -128,6 +128,23 @@ def rebuild(name: TableName, config: RequiredConfig) -> None:
     with err.status(f"making {name} anew …"):
         state = make_anew(spark, settings.warehouse, wanted)
     out.print(rebuilt_line(name, state), markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def retry(name: TableName, config: RequiredConfig) -> None:
+    """Take the messages that did not fit once more: their schema is in the registry now.
+
+    Another definition needs tables rebuild. Of a table with a key only messages that made no row are taken.
+    """
+    from pipeline.session import session_for
+    from pipeline.typed_verbs import one_of, retried, retried_line
+
+    settings = configuration.load(config)
+    wanted = one_of(settings, name)
+    spark = session_for(settings)
+    with err.status(f"taking what did not fit into {name} …"):
+        messages, left = retried(spark, settings, wanted)
+    out.print(retried_line(name, messages, left), markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()

@@ -172,16 +172,23 @@ def coverage(
 ) -> None:
     """Say what of each log the replica holds, by offset and by the master's time, and why the rest is missing.
 
-    Fails where ranges overlap, or are missing and nothing says why.
+    Then how far its typed tables are complete, without --log. Fails where ranges overlap, or are missing and nothing
+    says why.
     """
     from pipeline.coverage import coverage_blocks, coverages
     from pipeline.session import without_session
+    from pipeline.typed_status import status_lines, typed_statuses
 
-    found = coverages(without_session(configuration.load(config).only(log, str(config))))
+    settings = without_session(configuration.load(config).only(log, str(config)))
+    tables = typed_statuses(settings) if log is None else []  # before the logs, which they are never ahead of
+    found = coverages(settings)
     if as_json:
-        out.print_json(json.dumps({"logs": [one.as_json() for one in found]}))
+        told = {"logs": [one.as_json() for one in found], "tables": [one.as_json() for one in tables]}
+        out.print_json(json.dumps(told))
     else:
         out.print(coverage_blocks(found))
+        for line in status_lines(tables) if tables else ():
+            out.print(line, markup=False, highlight=False, soft_wrap=True)
     for one in found:
         if one.problem is not None:
             raise one.problem

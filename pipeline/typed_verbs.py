@@ -15,19 +15,19 @@ from pyspark.sql import functions as sql
 from pipeline.config import Config
 from pipeline.display import number
 from pipeline.typed_tables_config import TypedTableConfig
-from sinks.delta_log import LoggedVersion, newest
 from sinks.kernel import KernelTable, Snapshot
 from sinks.spark_jobs import JobFacts, job_failure
 from sinks.tables import KAFKA_LOG, LOG, UNFIT
-from sinks.typed.columns import Column, column_name, with_found
+from sinks.typed.columns import column_name, with_found
 from sinks.typed.dead_letters import unfit_count
 from sinks.typed.definition import Definition
+from sinks.typed.follower import TypedFollower
 from sinks.typed.formats.reading import Reading
-from sinks.typed.logs import FollowedLogs, positions_at
+from sinks.typed.logs import FollowedLogs
 from sinks.typed.messages import Messages, in_ranges
 from sinks.typed.parsing import REPORT_DDL, Looking, Report, reports
-from sinks.typed.state import Followed, TypedState, without
-from sinks.typed.table import TypedTable, path_of, standing_at
+from sinks.typed.state import TypedState, without
+from sinks.typed.table import TypedTable
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError
 from sources.offsets import LogId, Offset, OffsetRange
@@ -48,77 +48,6 @@ def one_of(config: Config, name: str) -> Definition:
     return found[name].definition()
 
 
-@dataclass(frozen=True, slots=True)
-class LogPlace:
-    """How far a typed table has come in one log. `behind` is in the log's own unit."""
-
-    log: str
-    position: int
-    log_position: int
-
-    @property
-    def behind(self) -> int:
-        return max(0, self.log_position - self.position)
-
-
-@dataclass(frozen=True, slots=True)
-class TypedStatus:
-    """A typed table; docs/json.md documents every key. `rows` and `unfit` are None where there is no table yet."""
-
-    name: str
-    source: tuple[str, ...]
-    mode: str
-    rows: int | None
-    unfit: int | None
-    columns: tuple[Column, ...]
-    logs: tuple[LogPlace, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "from": list(self.source),
-            "mode": self.mode,
-            "rows": self.rows,
-            "unfit": self.unfit,
-            "columns": [_column_json(one) for one in self.columns],
-            "logs": [{**asdict(one), "behind": one.behind} for one in self.logs],
-        }
-
-
-def _column_json(one: Column) -> dict[str, str | None]:
-    return {"name": one.name, "field": one.field or None, "sql": one.sql, "type": one.kind}
-
-
-def typed_statuses(config: Config) -> list[TypedStatus]:
-    """Of every typed table of the configuration. Raises ReplicaError."""
-    # The tables before their logs, which they are never ahead of
-    tables = [(one, one.definition(), newest(path_of(config.warehouse, one.name))) for one in config.tables]
-    sources = {wanted.source.name: wanted.source.path(absolute(config.warehouse)) for _, wanted, _ in tables}
-    logs = {name: newest(path) for name, path in sources.items()}
-    return [_status(config, one, wanted, version, logs[wanted.source.name]) for one, wanted, version in tables]
-
-
-def _status(
-    config: Config, one: TypedTableConfig, wanted: Definition, version: LoggedVersion | None, on: LoggedVersion | None
-) -> TypedStatus:
-    columns, state = ((), None) if version is None else standing_at(version, one.name)
-    places = _places(state, {} if on is None else positions_at(on, wanted))
-    if version is None or state is None:
-        return TypedStatus(one.name, one.from_, one.mode, None, None, wanted.declared(), places)
-    rows = sum(file.statistics()["numRecords"] for file in version.files.values())
-    unfit = unfit_count(config.warehouse, one.name, state.generation)
-    return TypedStatus(one.name, one.from_, one.mode, rows, unfit, columns, places)
-
-
-def _places(state: TypedState | None, held: Mapping[LogId, Offset]) -> tuple[LogPlace, ...]:
-    followed = {} if state is None else state.logs
-    return tuple(LogPlace(str(log_id), _offset(followed.get(log_id)), at) for log_id, at in sorted(held.items()))
-
-
-def _offset(one: Followed | None) -> int:
-    return 0 if one is None else one.offset
-
-
 def _unfit_rows(spark: SparkSession, warehouse: str, name: str, state: TypedState) -> DataFrame | None:
     """The dead letters of the table as it is; None without the table of them."""
     path = UNFIT.path(absolute(warehouse))
@@ -126,21 +55,6 @@ def _unfit_rows(spark: SparkSession, warehouse: str, name: str, state: TypedStat
         return None
     mine = (sql.col("table") == name) & (sql.col("generation") == state.generation)
     return spark.read.format("delta").load(path).where(mine)
-
-
-def status_lines(found: Sequence[TypedStatus]) -> Iterator[str]:
-    """For a person."""
-    if not found:
-        yield "no [[tables]] in the configuration; logtwin tables add --from TOPIC writes one"
-    for one in found:
-        yield f"{one.name}: {one.mode}, from {', '.join(one.source)}"
-        if one.rows is None:
-            yield "  not made yet: logtwin replicate makes it"
-            continue
-        yield f"  {number(one.rows)} rows, {len(one.columns)} columns, {number(one.unfit or 0)} unfit"
-        for place in one.logs:
-            state = "up to date" if not place.behind else f"{number(place.behind)} behind {number(place.log_position)}"
-            yield f"  {place.log}: at {number(place.position)}, {state}"
 
 
 def proposed(
@@ -271,6 +185,25 @@ def verdict_lines(found: Sequence[Verdict]) -> Iterator[str]:
         what = f"{number(one.messages)} messages: {number(one.rows)} rows, {number(one.unfit)} unfit"
         repeated = f", {number(one.repeated)} repeated" if one.repeated else ""
         yield f"{one.name}: {'equal' if one.is_equal else 'NOT EQUAL'}, {what}{repeated}"
+
+
+def retried(spark: SparkSession, config: Config, wanted: Definition) -> tuple[int, int]:
+    """Take the messages that did not fit once more; how many they were, and how many dead letters are left.
+
+    What comes meanwhile is taken, too. Raises ConfigurationError, ReplicaError, UnfitMessage.
+    """
+    follower = TypedFollower(spark, config.warehouse, wanted)
+    follower.bring_to_end()  # what a killed step has begun comes first
+    messages = follower.retry()
+    follower.bring_to_end()
+    view = TypedTable(spark, config.warehouse, wanted.name).look()
+    if view is None or view.state is None:
+        return messages, 0
+    return messages, unfit_count(config.warehouse, wanted.name, view.state.generation)
+
+
+def retried_line(name: str, messages: int, left: int) -> str:
+    return f"{name}: {number(messages)} messages taken once more, {number(left)} dead letters are left"
 
 
 def rebuilt_line(name: str, state: TypedState | None) -> str:

@@ -14,7 +14,7 @@ from pipeline.coverage import LogCoverage
 from pipeline.incidents import Listed
 from pipeline.maintain import Step
 from pipeline.tables import Column, Relation
-from pipeline.typed_verbs import LogPlace, TypedStatus
+from pipeline.typed_status import LogPlace, TypedStatus
 from pipeline.typed_verbs import Verdict as TypedVerdict
 from pipeline.verification.queues import Jump
 from pipeline.verification.summary import Summary
@@ -33,7 +33,13 @@ RANGE = OffsetRange(Offset(1), Offset(9))
 
 
 TYPED = TypedStatus(
-    "orders", ("orders",), "append", 1, 0, (TypedColumn("id", "id", "string"),), (LogPlace("rocketmq/a", 1, 2),)
+    "orders",
+    ("orders",),
+    "append",
+    1,
+    0,
+    (TypedColumn("id", "id", "string"),),
+    (LogPlace("rocketmq/a", 1, 2, 1, None),),
 )
 
 

@@ -194,6 +194,22 @@ class Election:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TypedFacts:
+    """A typed table: `rows` and `unfit` are None before it is made. `behind` of its `logs` hold more than it tells of.
+
+    Nothing that its logs hold is missing from it up to `complete_through`; None where nobody knows.
+    """
+
+    name: str
+    rows: int | None
+    unfit: int | None
+    columns: int
+    logs: int
+    behind: int
+    complete_through: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """A replica when it was asked. `unseen` are logs of the configuration that nothing was replicated of."""
 
@@ -210,3 +226,4 @@ class Facts:
     delays: Pending = Pending()
     incidents: Incidents = Incidents()
     elections: tuple[Election, ...] = ()
+    tables: tuple[TypedFacts, ...] = ()

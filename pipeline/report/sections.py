@@ -46,6 +46,7 @@ def sections(facts: Facts) -> list[Section]:
         _throughput(facts),
         _waits(facts),
         _topics(facts),
+        *_typed(facts),
         _groups(facts),
         _transactions(facts),
         _delays(facts),
@@ -103,6 +104,19 @@ def _topics(facts: Facts) -> Section:
         return replace(section, sentences=("No messages of business topics.",))
     said = f"{count(top.messages, 'message')}, {size(top.bytes)} of bodies in {count(top.of, 'topic')}."
     return replace(section, sentences=(said,), plots=(("The topics with the most messages", figures.top_topics(top)),))
+
+
+def _typed(facts: Facts) -> tuple[Section, ...]:
+    """Few replicas have them."""
+    if not facts.tables:
+        return ()
+    behind = [one.name for one in facts.tables if one.behind or one.rows is None]
+    unfit = sum(one.unfit or 0 for one in facts.tables)
+    said = [f"Behind their logs: {', '.join(behind)}." if behind else "All are where their logs are."]
+    if unfit:
+        said.append(f"{count(unfit, 'value')} did not fit: the table unfit has them.")
+    table = tables.typed(facts.tables)
+    return (Section(name="typed", title="Typed tables", sentences=tuple(said), tables=(table,), is_table_open=True),)
 
 
 def _groups(facts: Facts) -> Section:

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from pipeline.display import number, size
 from pipeline.report.coverage_figures import range_words
-from pipeline.report.facts import Election, Facts, Flaw, Incidents, Pending, SlowestGroups, TopTopics
+from pipeline.report.facts import Election, Facts, Flaw, Incidents, Pending, SlowestGroups, TopTopics, TypedFacts
 from pipeline.report.words import count, span, time
 
 _T = TypeVar("_T")
@@ -148,6 +148,23 @@ def topics(top: TopTopics) -> Table:
         },
         text=("topic",),
         of=top.of,
+    )
+
+
+def typed(found: Sequence[TypedFacts]) -> Table:
+    return _table(
+        "Typed tables",
+        found,
+        {
+            "table": lambda one: one.name,
+            "rows": lambda one: number(one.rows),
+            "did not fit": lambda one: number(one.unfit),
+            "columns": lambda one: number(one.columns),
+            "complete through": lambda one: time(one.complete_through),
+            "logs": lambda one: number(one.logs),
+            "of these behind": lambda one: number(one.behind),
+        },
+        text=("table", "complete through"),
     )
 
 

@@ -24,7 +24,7 @@ from sinks.proof.completeness import COLUMNS
 from sinks.storage_errors import failed_by
 from sinks.tables import LEDGER, LEDGER_SCHEMA, LOG_ID
 from sinks.warehouse import absolute
-from sources.offsets import LogId
+from sources.offsets import LogId, OffsetRange
 
 _ROWS = pa.schema([LEDGER_SCHEMA.field(name) for name in COLUMNS]).remove_metadata()
 _IN_NUMBERS = pa.schema([(name, pa.int64()) for name in COLUMNS])
@@ -60,6 +60,18 @@ def read_ledgers(warehouse: str, owed: Mapping[LogId, Iterable[Owed]]) -> dict[L
     version = newest(path)
     files = [] if version is None else [(one.path, one.statistics()) for one in version.files.values()]
     return {log_id: _of_log(path, version, files, log_id, several) for log_id, several in owed.items()}
+
+
+def stored_through_us(ledger: pa.Table, whole: OffsetRange) -> int | None:
+    """When the newest message of the ranges of a ledger that lie in `whole` was stored: microseconds since 1970, UTC.
+
+    None where there is no message, or no such range.
+    """
+    within = ledger.filter(
+        pc.and_(pc.greater_equal(ledger["start"], whole.start), pc.less_equal(ledger["end"], whole.end))
+    )
+    newest_us: int | None = pc.max(within["last_store_timestamp"].cast(pa.int64())).as_py()
+    return newest_us
 
 
 def _of_log(

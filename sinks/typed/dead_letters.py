@@ -7,7 +7,7 @@ next one goes to the very same positions, and finds its dead letters there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from typing import Final
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from sinks.delta_log import StoredFile, newest
+from sinks.delta_log import newest
 from sinks.file_statistics import may_hold
 from sinks.files import DataFile, open_parquet
 from sinks.healing.rewrite import Exchange, Rows, TakingOut
@@ -29,25 +29,44 @@ from sinks.warehouse import absolute, ensure_table
 from sources.offsets import END, LogId, Offset, OffsetRange
 
 _NEVER: Final = 1 << 31
+_PLACE: Final = (LOG_ID.name, "offset", "column")
+_NONE: Final = pa.schema([UNFIT.schema.field(name) for name in _PLACE]).remove_metadata().empty_table()
 
 
 def unfit_count(warehouse: str, name: str, generation: int) -> int:
     """How many there are of a typed table as it is; 0 without the table of them. Raises ReplicaError."""
+    return sum(found.num_rows for found in _letters(warehouse, name, generation))
+
+
+def unfit_offsets(warehouse: str, name: str, generation: int, *, of_no_row: bool) -> dict[LogId, list[Offset]]:
+    """Where their messages are, in order; with `of_no_row` only where nothing of a message became a row.
+
+    Raises ReplicaError.
+    """
+    letters = pa.concat_tables([_NONE, *_letters(warehouse, name, generation)])
+    rows = set(zip(*(letters[column].to_pylist() for column in _PLACE), strict=True))
+    partly = {(log_id, offset) for log_id, offset, column in rows if column is not None} if of_no_row else set()
+    found: dict[LogId, list[Offset]] = {}
+    for log_id, offset in sorted({(log_id, offset) for log_id, offset, _ in rows} - partly):
+        found.setdefault(LogId.parse(log_id), []).append(Offset(offset))
+    return found
+
+
+def _letters(warehouse: str, name: str, generation: int) -> Iterator[pa.Table]:
+    """Those of one typed table, file by file: `_PLACE`."""
     folder = UNFIT.path(absolute(warehouse))
     version = newest(folder)
-    files = () if version is None else version.files.values()
     wanted = (pc.field("table") == name) & (pc.field("generation") == generation)
     try:
-        return sum(_count(folder, file, wanted) for file in files if may_hold(file.statistics(), "table", name))
+        for file in () if version is None else version.files.values():
+            if may_hold(file.statistics(), "table", name):
+                with open_parquet(folder, file.path) as opened:
+                    found = opened.read(columns=["table", "generation", *_PLACE]).filter(wanted)
+                yield found.select(_PLACE).cast(_NONE.schema)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise failed_by(error)(
             f"the dead letters in {folder} cannot be read", found=error, hint="Restore the file from a copy."
         ) from error
-
-
-def _count(folder: str, file: StoredFile, wanted: pc.Expression) -> int:
-    with open_parquet(folder, file.path) as opened:
-        return int(opened.read(columns=["table", "generation"]).filter(wanted).num_rows)
 
 
 class DeadLetters:

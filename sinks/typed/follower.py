@@ -25,14 +25,14 @@ from pyspark.sql import SparkSession
 from sinks.delta_log import StoredFile
 from sinks.files import DataFile, discard
 from sinks.healing.rewrite import Exchange, Rows, TakingOut
-from sinks.holes import TakenOut
+from sinks.holes import TakenOut, joined
 from sinks.kernel import KernelConflict
 from sinks.position import Held
 from sinks.retries import ATTEMPTS, until_it_takes
 from sinks.spark_jobs import JobFacts, job_failure, run_tasks
 from sinks.typed.columns import Change, Column, Place, table_spec, widened, with_found
 from sinks.typed.computed import with_computed
-from sinks.typed.dead_letters import DeadLetters
+from sinks.typed.dead_letters import DeadLetters, unfit_offsets
 from sinks.typed.definition import Definition
 from sinks.typed.json_fields import EXACT
 from sinks.typed.logs import FollowedLogs
@@ -49,6 +49,8 @@ from sources.offsets import LogId, Offset, OffsetRange
 
 _STEP_BYTES = 1 << 30
 _STEP_MESSAGES = 1_000_000
+_MOST_RETRIED = 10_000
+"""Each of them is a hole until it is taken, in the state that a commit carries."""
 _IDLE_S = 10.0
 """A table that nothing came for says that oftener to nobody."""
 
@@ -124,6 +126,42 @@ class TypedFollower:
                 found=f"a conflict at each of {ATTEMPTS} attempts: {error}",
                 hint="Somebody else commits to it all the time: is there another job with this table?",
             ) from error
+
+    def bring_to_end(self) -> None:
+        """Steps until it has come to where the logs stood at the last one, which is committed. Raises as `step`."""
+        while (step := self.step()) is not None and not step.is_last:
+            pass
+        self.settle()
+
+    def retry(self) -> int:
+        """Take out what did not fit, so that the steps to come take it anew; how many messages that are.
+
+        Of a table with a key those that made no row: what a row replaced is not known. Raises as `step`.
+        """
+        return until_it_takes(self._retry)
+
+    def _retry(self) -> int:
+        view = self._table.look()
+        if view is None or view.state is None:
+            return 0
+        state = self._standing(view)
+        unfit = unfit_offsets(self._warehouse, self._wanted.name, state.generation, of_no_row=self._wanted.is_upsert)
+        messages = sum(map(len, unfit.values()))
+        if messages > _MOST_RETRIED:
+            raise ReplicaError(
+                f"too many messages of the typed table {self._wanted.name} did not fit to take them one by one",
+                expected=f"at most {_MOST_RETRIED:,}",
+                found=f"{messages:,}",
+                hint=f"{self._rebuild} makes it anew from the log.",
+            )
+        ways = {}
+        for log_id, offsets in unfit.items():
+            was, out = state.logs[log_id], tuple(OffsetRange(one, Offset(one + 1)) for one in offsets)
+            ways[log_id] = Way(replace(was, holes=joined([*was.holes, *out])), out=out)
+        if ways:
+            self._take_out(view, state, _Plan(ways, self._dead_letters.announced()))
+            self._seen_version = None
+        return messages
 
     def settle(self) -> None:
         """Commit how far it has come, also where nothing came for it."""

@@ -43,10 +43,7 @@ def rebuild(spark: SparkSession, warehouse: str, wanted: Definition) -> TypedSta
     # what a rebuild has left that was killed
     DeadLetters(spark, warehouse, wanted.name, anew=True).clear(list(view.state.logs), since=generation)
     anew.make(view.columns if view.state.made == wanted.fingerprint else wanted.declared())
-    follower = TypedFollower(spark, warehouse, wanted, generation=generation)
-    while (step := follower.step()) is not None and not step.is_last:
-        pass
-    follower.settle()
+    TypedFollower(spark, warehouse, wanted, generation=generation).bring_to_end()
     made = anew.look()
     if made is None or made.state is None:
         return None

@@ -35,6 +35,12 @@ class Followed:
     offset: Offset
     holes: tuple[OffsetRange, ...] = ()
 
+    @property
+    def whole(self) -> OffsetRange:
+        """From where the log begins up to its first hole: what it has there, the table has."""
+        parts = without([OffsetRange(Offset(0), self.offset)], self.holes)
+        return parts[0] if parts else OffsetRange(self.offset, self.offset)
+
 
 @dataclass(frozen=True, slots=True)
 class TypedState:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pipeline.report import tables
-from pipeline.report.facts import Election, Flaw, Timeline
-from pipeline.report.sections import sections
+from pipeline.report.facts import Election, Facts, Flaw, Timeline, TypedFacts
+from pipeline.report.sections import Section, sections
 from tests.pipeline.report.samples import BROKER, SHOP, bare, before, commits, flawed, log, whole
 
 
@@ -47,6 +47,38 @@ def test_elections() -> None:
     coverage, *_ = sections(bare(log(), elections=(won,)))
     assert coverage.tables[-1] == tables.elections((won,))
     assert "Elections of masters" not in {one.name for one in sections(bare(log()))[0].tables}
+
+
+def typed_section(facts: Facts) -> Section:
+    (found,) = (one for one in sections(facts) if one.name == "typed")
+    return found
+
+
+def test_typed_tables() -> None:
+    orders = TypedFacts(
+        name="orders", rows=5000, unfit=2, columns=9, logs=6, behind=1, complete_through=before(minutes=1)
+    )
+    late = replace(orders, name="late", rows=None, unfit=None, columns=0, logs=0, behind=0, complete_through=None)
+    table = tables.typed((orders, late))
+    assert cells(table) == {
+        "table": "orders",
+        "rows": "5,000",
+        "did not fit": "2",
+        "columns": "9",
+        "complete through": "2026-11-22 11:59:00 UTC",
+        "logs": "6",
+        "of these behind": "1",
+    }
+    assert cells(table, 1)["complete through"] == "–"
+    assert "typed" not in {one.name for one in sections(bare(log()))}
+    section = typed_section(bare(log(), tables=(orders, late)))
+    assert section.tables == (table,)
+    assert section.sentences == (
+        "Behind their logs: orders, late.",
+        "2 values did not fit: the table unfit has them.",
+    )
+    section = typed_section(bare(log(), tables=(replace(orders, behind=0, unfit=0),)))
+    assert section.sentences == ("All are where their logs are.",)
 
 
 def test_throughput_has_the_peaks_of_the_logs_that_were_told_apart() -> None:

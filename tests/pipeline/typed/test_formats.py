@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sinks.typed.formats.reading import Reading, kinds
 from sources.errors import RegistryUnreachable
+from sources.secrets import Secret
 from tests.pipeline.typed.world import World, bring, fields
 from tests.sinks.typed.formats.test_avro import encoded, record
 from tests.sinks.typed.served_schemas import Served, frame
@@ -50,3 +53,41 @@ def test_avro_by_a_file_and_by_a_registry(world: World) -> None:
         ("orders", "not_avro"),
         ("framed", "unknown_schema"),
     ]
+
+
+def test_what_did_not_fit_is_taken_once_more(world: World, tmp_path: Path) -> None:
+    """The registry learns a schema after its messages came; another one still does not fit, with a row for its rest."""
+    old, new = encoded(OLD, {"f0": "a", "f1": 1}), encoded(NEW, {"f0": "b", "f1": LARGE, "f2": MOMENT})
+    (tmp_path / "key").write_text("k")
+    served = Served()
+    try:
+        served.answers["/schemas/ids/1"] = 200, {"schema": OLD}
+        served.answers["/schemas/ids/3"] = 200, {"schema": record("string", "string")}
+        how: dict[str, Any] = {"reading": Reading(format="avro", registry=served.url)}
+        keyed = {"name": "by_key", "key": ("f0",), **how}
+        misfit = encoded(record("string", "string"), {"f0": "c", "f1": "text"})
+        world.send(frame(1, old), frame(2, new), frame(3, misfit), frame(9, old))
+        world.follow(**how)
+        world.follow(**keyed)
+        unfit = [(row["table"], row["reason"]) for row in world.unfit()]
+        assert sorted(unfit) == [(name, reason) for name in ("by_key", "orders")
+                                 for reason in ("not_bigint", "unknown_schema", "unknown_schema")]  # fmt: skip
+
+        served.answers["/schemas/ids/2"] = 200, {"schema": NEW}
+        # As somebody else, whose tasks have not been told yet that there is no such schema
+        key = Secret(f"file:{tmp_path}/key")
+        other = {"reading": Reading(format="avro", registry=served.url, username=key, password=key)}
+        for how_now, taken in (({**how, **other}, 3), ({**keyed, **other}, 2)):
+            follower = world.follower(**how_now)
+            assert follower.retry() == taken
+            follower.bring_to_end()
+            follower.bring_to_end()
+    finally:
+        served.close()
+    naive = MOMENT.astimezone().replace(tzinfo=None)
+    expected = [{"f0": "a", "f1": 1}, {"f0": "b", "f1": LARGE, "f2": naive}, {"f0": "c"}]
+    assert fields(world.rows()) == expected
+    assert fields(world.rows("by_key")) == expected
+    left = [(row["table"], row["reason"]) for row in world.unfit()]
+    assert sorted(left) == [(name, reason) for name in ("by_key", "orders")
+                            for reason in ("not_bigint", "unknown_schema")]  # fmt: skip

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
@@ -85,9 +87,19 @@ def test_beside_its_log_and_by_its_verbs(
     assert (code, orders["rows"], orders["unfit"], strict["rows"]) == (0, 3, 1, 3)
     assert [one["behind"] for one in orders["logs"]] == [0]
     assert strict["logs"][0]["behind"] > 0
+    log = DeltaTable(f"{world.lake}/log").to_pyarrow_table(columns=["store_timestamp"])
+    newest: datetime = max(log["store_timestamp"].to_pylist())
+    (whole,) = orders["logs"]
+    assert (whole["complete_to"], whole["position"]) == (world.master.end, world.master.end)
+    assert datetime.fromisoformat(whole["complete_through"]) == newest
+    assert json.loads(says("coverage", "--json", of=())[1])["tables"] == [orders, strict]
+    assert f"up to date, complete through {newest:%Y-%m-%d %H:%M:%S} UTC" in says("coverage", of=())[1]
     assert [(one["name"], one["type"]) for one in orders["columns"]] == [("id", "string"), ("n", "double")]
     assert json.loads(says("status", "--json", of=())[1])["tables"] == [orders, strict]
     assert "strict: append, from orders" in says("status", of=())[1]
+    rows_before = world.rows()
+    assert says("retry", "orders") == (0, "orders: 1 messages taken once more, 1 dead letters are left\n")
+    assert world.rows() == rows_before
     register_tables(spark, world.lake)
     assert spark.sql("SELECT sum(n) FROM orders").collect()[0][0] == 4.5
     assert says("rebuild", "orders") == (0, f"orders: made anew, generation 2; rocketmq/test at {world.master.end:,}\n")

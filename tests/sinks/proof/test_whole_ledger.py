@@ -13,11 +13,11 @@ from sinks.files import FileWriter
 from sinks.kernel import KernelTable
 from sinks.ledger import Ledger, LedgerRow, app_id
 from sinks.proof.completeness import COLUMNS
-from sinks.proof.whole_ledger import Owed, read_ledger
+from sinks.proof.whole_ledger import Owed, read_ledger, stored_through_us
 from sinks.tables import LEDGER, LEDGER_SCHEMA
 from sinks.warehouse import ensure_tables
 from sources.errors import ReplicaError
-from sources.offsets import LogId, Offset, Position
+from sources.offsets import LogId, Offset, OffsetRange, Position
 
 pytestmark = pytest.mark.spark
 
@@ -115,3 +115,20 @@ def test_a_file_without_statistics_is_opened(spark: SparkSession, warehouse: Pat
     bare = type(file)(file.name, file.size_bytes, file.modified_ms, file.records, '{"numRecords":1}')
     table.commit(snapshot, [bare])
     assert found(warehouse) == [as_tuple(row(0, 10))]
+
+
+def test_through_which_time_it_tells() -> None:
+    rows = [row(0, 10), row(10, 20, NOON_US + 5_000_000), row(20, 30, None), row(30, 40, NOON_US + 9_000_000)]
+    ledger = pa.table({name: [one.as_dict()[name] for one in rows] for name in COLUMNS})
+    through = {
+        (start, end): stored_through_us(ledger, OffsetRange(Offset(start), Offset(end)))
+        for start, end in ((0, 40), (0, 39), (0, 30), (0, 19), (0, 9), (20, 30))
+    }
+    assert through == {
+        (0, 40): NOON_US + 9_001_000,
+        (0, 39): NOON_US + 5_001_000,
+        (0, 30): NOON_US + 5_001_000,
+        (0, 19): NOON_US + 1000,
+        (0, 9): None,
+        (20, 30): None,
+    }

@@ -66,6 +66,14 @@ def test_without(some: set[int], others: set[int]) -> None:
     assert offsets(tuple(without(ranges(some), ranges(others)))) == some - others
 
 
+@given(SETS, st.integers(0, 12))
+def test_what_is_whole_goes_to_the_first_gap(missing: set[int], end: int) -> None:
+    there = [at for at in range(end) if at not in missing]
+    first_run = [at for number, at in enumerate(there) if at == there[0] + number]
+    whole = Followed(0, Offset(end), ranges({at for at in missing if at < end})).whole
+    assert list(range(whole.start, whole.end)) == first_run
+
+
 def test_a_state_is_what_it_was() -> None:
     state = TypedState("made", 2, 3, {LOG: Followed(1, Offset(7), ranges({2, 3}))})
     assert TypedState.from_json(state.as_json()) == state
