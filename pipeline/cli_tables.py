@@ -156,9 +156,13 @@ def drop(
     """Delete a typed table and what it could not take. The log, which it was made of, stays."""
     from pipeline.session import session_for
     from sinks.typed.rebuild import drop as delete
+    from sinks.views.registration import unregister
 
     settings = configuration.load(config)
     if not yes and not (sys.stdin.isatty() and typer.confirm(f"Delete the typed table {name}?", err=True)):
         raise typer.BadParameter("say --yes to delete it", param_hint="--yes")
-    was_there = delete(session_for(settings), settings.warehouse, name)
+    spark = session_for(settings)
+    if settings.catalog.schema_ is not None:
+        unregister(spark, settings.warehouse, settings.catalog.schema_, name)
+    was_there = delete(spark, settings.warehouse, name)
     out.print(f"{name}: {'deleted' if was_there else 'there is none'}", markup=False, highlight=False)

@@ -102,6 +102,18 @@ class MetricsConfig(BaseModel):
     host: str = Field("127.0.0.1", description="metrics name brokers and offsets: the loopback unless told otherwise")
 
 
+class CatalogConfig(BaseModel):
+    """``[catalog]``: the tables by name, for who asks the catalog of the session that ``[spark]`` sets up."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_: str | None = Field(
+        None,
+        min_length=1,
+        description="schema, or catalog.schema, that a job registers tables and views in; without it none",
+    )
+
+
 class MaintainConfig(BaseModel):
     """``[maintain]``: what ``logtwin maintain`` does to the tables."""
 
@@ -157,6 +169,7 @@ class Config(BaseModel):
     storage: Storage = Storage()
     metadata: MetadataConfig = MetadataConfig()
     metrics: MetricsConfig = MetricsConfig()
+    catalog: CatalogConfig = CatalogConfig()
     maintain: MaintainConfig = MaintainConfig()
     embedded_master: EmbeddedMasterConfig = EmbeddedMasterConfig()
     workload: WorkloadConfig = WorkloadConfig()
@@ -210,6 +223,7 @@ _SECTIONS: dict[str, type[BaseModel]] = {
     "storage": Storage,
     "metadata": MetadataConfig,
     "metrics": MetricsConfig,
+    "catalog": CatalogConfig,
     "maintain": MaintainConfig,
     "embedded_master": EmbeddedMasterConfig,
     "workload": WorkloadConfig,

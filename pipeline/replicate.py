@@ -11,6 +11,7 @@ from typing import TypedDict
 
 from pyspark.sql import SparkSession
 
+from pipeline.catalog import Catalogued
 from pipeline.config import Config
 from pipeline.log_group import LogGroup
 from pipeline.log_replication import LogReplication
@@ -84,6 +85,7 @@ class Job:
                 "there is nothing to replicate", expected="a topic that matches a pattern of [[topics]]", found="none"
             )
         self.tables = TypedTables(spark, config)
+        self._catalog = Catalogued(spark, config)
         self._stop = threading.Event()
         self._pool = ThreadPoolExecutor(min(len(self.logs), AT_ONCE), "looks after a log")
         self._busy: dict[Replication, Future[None]] = {}
@@ -107,6 +109,7 @@ class Job:
             self._poll_groups()
             if not self.available_now:
                 self.tables.start()
+                self._catalog.start()
 
     def _begin(self, one: Replication) -> None:
         try:
@@ -122,7 +125,8 @@ class Job:
     def run(self, on_poll: OnPoll | None = None, *, poll_interval_s: float = 0.25) -> None:
         """Until every log has ended, `on_poll` says False, or `request_stop`. Raises the first log's error, if any.
 
-        A run to the end of the logs brings the typed tables there, too. Raises the first one's error then, after that.
+        A run to the end of the logs brings the typed tables there, too, and all tables into the catalog. Raises the
+        first error of that after those.
         """
         unmade: LogtwinError | None = None
         try:
@@ -130,6 +134,8 @@ class Job:
                 self._stop.wait(poll_interval_s)
             if self.available_now:
                 unmade = self.tables.bring(lambda: not self._stop.is_set())
+                unlisted = self._catalog.bring()
+                unmade = unmade or unlisted
         finally:
             self.close()
         self._raise_first()
@@ -194,6 +200,7 @@ class Job:
         """End every query and session. Idempotent."""
         self._stop.set()
         self.tables.stop()
+        self._catalog.stop()
         wait(self._busy.values(), CLOSE_S)
         for group in self._groups:
             group.stop()

@@ -107,10 +107,14 @@ class TypedTable:
         return self._table
 
 
+def typed_names(spark: SparkSession, place: str) -> list[str]:
+    """Of the folders for typed tables in the warehouse `place`; what others put there is among them."""
+    return sorted(name for name in names_in(spark, f"{place.rstrip('/')}/{FOLDER}") if not name.endswith(ANEW))
+
+
 def typed_specs(spark: SparkSession, place: str) -> list[TableSpec]:
     """Those in the warehouse `place`, with the columns that they have now. What others put there is theirs."""
-    names = sorted(name for name in names_in(spark, f"{place.rstrip('/')}/{FOLDER}") if not name.endswith(ANEW))
-    views = {name: TypedTable(spark, place, name).look() for name in names}
+    views = {name: TypedTable(spark, place, name).look() for name in typed_names(spark, place)}
     return [
         table_spec(name, view.columns) for name, view in views.items() if view is not None and view.state is not None
     ]

@@ -24,7 +24,7 @@ from sinks.tables import (
     TableSpec,
     spark_schema,
 )
-from sinks.typed.columns import DELETED
+from sinks.typed.columns import DELETED, table_spec
 from sinks.typed.table import typed_specs
 from sinks.views.catalog import Catalog
 from sinks.views.definition import VIEWS, view
@@ -65,6 +65,11 @@ def register(spark: SparkSession, warehouse: str, schema: str | None = None, *, 
         live = frame.where(f"NOT {DELETED.name}") if DELETED.name in spec.schema.names else frame
         live.createOrReplaceTempView(spec.name)
     register_views(spark, views)
+
+
+def unregister(spark: SparkSession, warehouse: str, schema: str, name: str) -> None:
+    """Take the typed table `name` of that warehouse out of `schema`, if it is there. Raises ConfigurationError."""
+    Catalog(spark, schema, absolute(warehouse)).unregister(table_spec(name, ()))
 
 
 def register_views(spark: SparkSession, views: Collection[str] = VIEWS) -> None:

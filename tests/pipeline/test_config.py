@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from pipeline.config import (
+    CatalogConfig,
     Config,
     EmbeddedMasterConfig,
     MaintainConfig,
@@ -37,6 +38,7 @@ def test_the_reference_file_shows_every_key_with_its_default() -> None:
         (Storage, given["storage"]),
         (MetadataConfig, given["metadata"]),
         (MetricsConfig, given["metrics"]),
+        (CatalogConfig, given["catalog"]),
         (MaintainConfig, given["maintain"]),
         (EmbeddedMasterConfig, given["embedded_master"]),
         (WorkloadConfig, given["workload"]),
@@ -45,7 +47,7 @@ def test_the_reference_file_shows_every_key_with_its_default() -> None:
     own = {"id", "master", "remoting"}
     for model, values in shown:
         for name, field in model.model_fields.items():
-            assert f"{name} = " in text or f"[{name}]" in text or f"[[{name}]]" in text, name
+            assert f"{name.rstrip('_')} = " in text or f"[{name}]" in text or f"[[{name}]]" in text, name
             if name in values and name not in own:
                 assert values[name] == field.default, name
 

@@ -112,6 +112,38 @@ def test_beside_its_log_and_by_its_verbs(
     assert says("drop", "strict", "--yes") == (0, "strict: there is none\n")
 
 
+def test_in_the_catalog_by_their_names(
+    world: World, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session's own catalog is in memory here; with a metastore of Hive `make soak` does the same."""
+    monkeypatch.setattr("pipeline.session.session_for", lambda *_: spark)
+    file = written(world, tmp_path, TABLES + '\n[catalog]\nschema = "typed_lake"\n')
+    world.send({"id": "a"})
+    try:
+        job = Job(spark, load(file), available_now=False)
+        job.start()
+        try:
+            wait_until(lambda: spark.catalog.tableExists("typed_lake.strict"), "the last of its tables")
+            wait_until(lambda: spark.table("typed_lake.orders").count() == 1, "the row")
+        finally:
+            job.close()
+        assert fields([row.asDict() for row in spark.table("typed_lake.orders").collect()]) == [{"id": "a"}]
+        assert spark.table("typed_lake.log").count() == spark.table("typed_lake.records").count() > 0
+
+        assert Verbs(file)("drop", "strict", "--yes") == (0, "strict: deleted\n")
+        assert not spark.catalog.tableExists("typed_lake.strict")
+        spark.sql("CREATE TABLE typed_lake.strict (mine INT) USING delta")
+        world.send({"id": "b"})
+        with pytest.raises(LogtwinError, match=r"name typed_lake\.strict is taken"):
+            replicate_now(spark, load(file))
+        assert [row["id"] for row in world.rows("strict")] == ["a", "b"]
+        assert spark.table("typed_lake.orders").count() == 2
+        assert Verbs(file)("drop", "strict", "--yes") == (0, "strict: deleted\n")
+        assert spark.table("typed_lake.strict").columns == ["mine"]
+    finally:
+        spark.sql("DROP SCHEMA IF EXISTS typed_lake CASCADE")
+
+
 def test_a_definition_written_for_what_there_is(
     world: World, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
