@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import deltalake
-import duckdb
-import polars
 import pytest
 
 from sinks.typed.dead_letters import DeadLetters
@@ -223,20 +221,6 @@ def test_columns_that_are_computed_of_the_others(world: World) -> None:
     for sql, said in (("no_such_column", "no_such_column"), ("rand()", "another value each time")):
         with pytest.raises(ConfigurationError, match=said):
             world.follow(name="wrong", **{**how, "computed": {"x": ("double", sql)}})
-
-
-def test_other_engines_read_it(world: World) -> None:
-    """No feature of Delta that one of them lacks, also after columns came and changed."""
-    world.send({"id": 1, "amount": 1, "day": "2026-11-25"})
-    world.follow()
-    world.send({"id": 2, "amount": 1.5, "new": [1]})
-    world.follow()
-    path = f"{world.lake}/tables/orders"
-    expected = [(1, 1.0, None), (2, 1.5, "[1]")]
-    table = deltalake.DeltaTable(path).to_pyarrow_table().sort_by("offset")
-    assert [(row["id"], row["amount"], row["new"]) for row in table.to_pylist()] == expected
-    assert polars.scan_delta(path).sort("offset").select("id", "amount", "new").collect().rows() == expected
-    assert duckdb.from_arrow(table).select("id", "amount", "new").fetchall() == expected
 
 
 def test_what_would_lose_a_digit_or_be_a_column_too_many_is_kept_as_it_was(world: World) -> None:
