@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, Literal, Self
 from urllib.parse import urlsplit
@@ -12,7 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationInfo, field_validator, model_validator
 
 from sinks.tables import TABLES
-from sinks.typed.columns import REST, arrow_type, column_name, is_name
+from sinks.typed.columns import PLACE, REST, arrow_type, column_name, is_name
 from sinks.typed.definition import Definition
 from sinks.typed.formats.reading import UNKNOWN, Reading, kinds
 from sinks.views.definition import VIEWS
@@ -163,12 +164,19 @@ class TypedTableConfig(BaseModel):
         for kind in self.schema_.values() if isinstance(self.schema_, dict) else ():
             arrow_type(kind)
         self._check_computed()
+        declared = self.schema_ if isinstance(self.schema_, dict) else ()
+        twice = _taken(self._column_names(declared))
+        if twice:
+            raise ValueError(f"two columns cannot be called {twice[0]!r}, in whatever case: rename one")
         hidden = [one for one in self.key if one in self.drop or self.mask.get(one) == "null"]
         if hidden:
             raise ValueError(f"{hidden[0]} is a key, and cannot be left out")
         missing = [one for one in self.key if isinstance(self.schema_, dict) and one not in self.schema_]
         if missing:
             raise ValueError(f"{missing[0]} is a key, and needs a type in schema")
+
+    def _column_names(self, fields: Iterable[str]) -> list[str]:
+        return [*(column_name(one, self.rename) or one for one in fields if one not in self.drop), *self.compute]
 
     def _check_computed(self) -> None:
         is_found = self._has_registry or (self.schema_ == "infer" and self.format != "text")
@@ -240,9 +248,7 @@ class TypedTableConfig(BaseModel):
                 expected=f"some of {', '.join(found)}",
                 found=", ".join(sorted(wanted)),
             )
-        named = [*(column_name(one, self.rename) or one for one in found if one not in self.drop), *self.compute]
-        names = [one.casefold() for one in named]
-        twice = sorted({one for one in names if names.count(one) > 1 or one == REST.name})
+        twice = _taken(self._column_names(found))
         if twice:
             raise ConfigurationError(
                 f"{where}: a column cannot be called so",
@@ -251,6 +257,12 @@ class TypedTableConfig(BaseModel):
                 hint="Give one of the fields another name with rename.",
             )
         return found
+
+
+def _taken(names: Sequence[str]) -> list[str]:
+    """Those that another column has, too, but for upper and lower case."""
+    folded = [one.casefold() for one in (*names, *(one.name for one in (*PLACE, REST)))]
+    return sorted({one for one in folded if folded.count(one) > 1})
 
 
 def _file_text(path: str, form: str) -> str:

@@ -314,10 +314,22 @@ class TypedFollower:
         columns, changes = self._columns(view), list[Change]()
         unwidened: tuple[str, ...] = ()
         rewritten: _Rewritten | None = None
+        doubled: dict[str, Place] = {}  # columns that this step makes double: where the first fraction is
         while True:
             report = self._parse(view, columns, unwidened, ways)
             if self._wanted.schema is not None:
                 break
+            # Where an integer came first that would lose a digit, a step that had ended between the two would have
+            # left a column of integers: where steps end must not decide what a table has.
+            hasty = {name for name, place in doubled.items() if report.large.get(name, place) < place}
+            if hasty:
+                columns = tuple(replace(one, kind="bigint") if one.name in hasty else one for one in columns)
+                changes = [replace(one, kind="bigint") if one.column in hasty else one for one in changes]
+                changes = [one for one in changes if one.was != one.kind]
+                unwidened += tuple(hasty)
+                doubled = {name: place for name, place in doubled.items() if name not in hasty}
+                self._discard(report)
+                continue
             masks = {name: mask for name, mask in self._wanted.masks.items() if name not in self._wanted.dropped}
             columns, added = with_found(
                 columns, report.seen.values(), renamed=self._wanted.renamed, masks=masks, most=self._wanted.max_columns
@@ -326,6 +338,12 @@ class TypedFollower:
             unwidened += tuple(name for name in report.fractions if name not in fit)
             columns, wider = widened(columns, {name: place for name, place in report.fractions.items() if name in fit})
             changes += [*added, *wider]
+            doubled |= {name: report.fractions[name] for name in fit}
+            fields = {one.name: one.field for one in columns}
+            for one in added:
+                first = report.seen[fields[one.column]].first
+                if one.kind == "double" and "bigint" in first:
+                    doubled[one.column] = first["double"]
             if not added and not report.fractions:
                 break
             self._discard(report)

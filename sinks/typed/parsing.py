@@ -7,7 +7,7 @@ tasks; what a kill leaves of them is VACUUM's.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from typing import Any, Final
@@ -23,12 +23,14 @@ from sinks.typed.deletes import Deletes
 from sinks.typed.file_of_rows import FileOfRows
 from sinks.typed.formats.reading import Reading, reader
 from sinks.typed.json_fields import (
+    EXACT,
     NO_BODY,
     Fields,
     Misfit,
     column_values,
     concealed,
     each_left,
+    is_integer,
     kind_of,
     rest_of,
     taken_apart,
@@ -49,7 +51,8 @@ REPORT_DDL: Final = "report binary"
 class Report:
     """What one task, or several together, made of their messages.
 
-    `fractions` says of columns of integers where the first number with a fraction was.
+    `fractions` says of columns of integers where the first number with a fraction was; `large` of columns of doubles
+    where the first integer was because of which a column of integers would have stayed one.
     """
 
     messages: int = 0
@@ -58,14 +61,13 @@ class Report:
     unfit: tuple[DataFile, ...] = ()
     seen: Mapping[str, Seen] = field(default_factory=dict)
     fractions: Mapping[str, Place] = field(default_factory=dict)
+    large: Mapping[str, Place] = field(default_factory=dict)
     first_unfit: tuple[Place, str, str] | None = None
 
     def and_also(self, other: Report) -> Report:
-        seen, fractions = dict(self.seen), dict(self.fractions)
+        seen = dict(self.seen)
         for name, one in other.seen.items():
             seen[name] = seen[name].and_also(one) if name in seen else one
-        for name, place in other.fractions.items():
-            fractions[name] = min(place, fractions.get(name, place))
         unfit = [one for one in (self.first_unfit, other.first_unfit) if one is not None]
         return Report(
             self.messages + other.messages,
@@ -73,9 +75,14 @@ class Report:
             (*self.files, *other.files),
             (*self.unfit, *other.unfit),
             seen,
-            fractions,
+            _first(self.fractions, other.fractions),
+            _first(self.large, other.large),
             min(unfit, default=None),
         )
+
+
+def _first(one: Mapping[str, Place], other: Mapping[str, Place]) -> dict[str, Place]:
+    return {name: min(of[name] for of in (one, other) if name in of) for name in {**one, **other}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +128,9 @@ class Parsing:
                     yield made
 
             rows.write_all(written())
+            files, dead = rows.finish(), unfit.finish()
             return Report(
-                told.messages, told.rows, rows.finish(), unfit.finish(), told.seen, told.fractions, told.first_unfit
+                told.messages, told.rows, files, dead, told.seen, told.fractions, told.large, told.first_unfit
             )
 
     def rows(self, messages: pa.RecordBatch, told: Told) -> tuple[pa.RecordBatch, pa.RecordBatch]:
@@ -144,12 +152,9 @@ class Parsing:
             raws = texts_of(objects, column)
             array, wrong = column_values(column, raws)
             values.append(array)
-            for one in wrong:
-                place = places[numbers[one.row]]
-                if self._is_fraction(column, raws[one.row]):
-                    told.fractions[column.name] = min(place, told.fractions.get(column.name, place))
-                else:
-                    misfits.append(replace(one, row=numbers[one.row]))
+            if self.finds:
+                wrong = self._told_numbers(column, raws, array, wrong, lambda row: places[numbers[row]], told)
+            misfits += (replace(one, row=numbers[one.row]) for one in wrong)
         if self.finds:
             told.see_left(objects, numbers, places)
         rest = pa.array([rest_of(one) for one in objects], pa.string())
@@ -198,9 +203,25 @@ class Parsing:
         lacks = [number for number, has in zip(numbers, has_key.to_pylist(), strict=True) if not has]
         return made.filter(has_key), [Misfit(number, None, "no_key", "null") for number in lacks]
 
-    def _is_fraction(self, column: Column, raw: msgspec.Raw) -> bool:
-        can_widen = self.finds and column.kind == "bigint" and column.name not in self.unwidened
-        return can_widen and kind_of(raw) == "double"
+    def _told_numbers(
+        self,
+        column: Column,
+        raws: Sequence[msgspec.Raw],
+        array: pa.Array,
+        misfits: Sequence[Misfit],
+        place_of: Callable[[int], Place],
+        told: Told,
+    ) -> list[Misfit]:
+        """What decides whether a column of integers can become one of doubles is told; the misfits that are left."""
+        if column.kind == "double" and column.mask is None:
+            for row in _large_integers(array, raws, misfits):
+                told.large[column.name] = min(place_of(row), told.large.get(column.name, place_of(row)))
+        if column.kind != "bigint" or column.name in self.unwidened:
+            return list(misfits)
+        fractions = {one.row for one in misfits if kind_of(raws[one.row]) == "double"}
+        for row in fractions:
+            told.fractions[column.name] = min(place_of(row), told.fractions.get(column.name, place_of(row)))
+        return [one for one in misfits if one.row not in fractions]
 
     def _unfit(self, messages: pa.RecordBatch, misfits: Sequence[Misfit]) -> pa.RecordBatch:
         """The body is left to the log where the table hides something of it."""
@@ -219,7 +240,17 @@ class Parsing:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
+def _large_integers(doubles: pa.Array, raws: Sequence[msgspec.Raw], misfits: Sequence[Misfit]) -> Iterator[int]:
+    """The rows of integers for which a column of integers would not have been widened, but which it could have had."""
+    is_large = pc.fill_null(pc.greater_equal(pc.abs(doubles), EXACT), fill_value=False)
+    for row in {*(one.row for one in misfits), *pc.indices_nonzero(is_large).to_pylist()}:
+        text = bytes(raws[row])
+        if is_integer(text) and EXACT <= abs(int(text)) < _BEYOND:
+            yield row
+
+
 _SHOWN: Final = 80
+_BEYOND: Final = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +284,7 @@ class Told:
     rows: int = 0
     seen: dict[str, Seen] = field(default_factory=dict)
     fractions: dict[str, Place] = field(default_factory=dict)
+    large: dict[str, Place] = field(default_factory=dict)
     first_unfit: tuple[Place, str, str] | None = None
 
     def see_left(self, objects: Sequence[Fields], numbers: Sequence[int], places: _Places) -> None:

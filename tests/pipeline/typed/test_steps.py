@@ -241,6 +241,37 @@ def test_what_would_lose_a_digit_or_be_a_column_too_many_is_kept_as_it_was(world
     ]
 
 
+def test_where_steps_end_does_not_decide_what_a_table_has(world: World) -> None:
+    """Integers that would lose a digit, or might, and fractions: whichever came first says what the column is."""
+    large = {"new": (1 << 53) + 1, "old": 1 << 60}
+    at_once, steps = ({one: world.follower(name=f"{one}_{way}", topics=(one,)) for one in large} for way in "as")
+    world.send({"n": 1, "m": 1}, topic="old")
+    world.replicate()
+    bring(at_once["old"])
+    bring(steps["old"])
+    for number in range(3):
+        for topic, one in large.items():
+            world.send([{"n": one, "m": 2}, {"n": 1.5, "m": 0.5}, {"n": 2, "m": one}][number], topic=topic)
+        world.replicate()
+        for follower in steps.values():
+            bring(follower)
+    for follower in at_once.values():
+        bring(follower)
+    for name, one in large.items():
+        told, told_in_steps = (
+            (
+                fields(world.rows(f"{name}_{way}")),
+                [(row["column"], row["reason"]) for row in world.unfit() if row["table"] == f"{name}_{way}"],
+            )
+            for way in "as"
+        )
+        assert told == told_in_steps
+        rows, unfit = told
+        assert [row.get("n") for row in rows[-3:]] == [one, None, 2]
+        assert [type(row.get("m")) for row in rows[-3:]] == [float, float, type(None) if one % 2 else float]
+        assert unfit == [("n", "not_bigint"), *([("m", "not_double")] if one % 2 else [])]
+
+
 def test_a_table_that_is_somebody_elses_is_left_alone(world: World) -> None:
     world.send({"id": 1})
     path = f"{world.lake}/tables/orders"
