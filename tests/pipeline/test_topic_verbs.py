@@ -129,7 +129,7 @@ def test_coverage_and_incidents_are_by_partition(operator: Operator) -> None:
 
 def test_other_topics_of_the_warehouse_are_not_the_configurations(operator: Operator) -> None:
     operator.job.write_text(operator.job.read_text().replace("ord.*", "payments"))
-    assert json.loads(operator.must("coverage", "--json").out) == {"logs": []}
+    assert json.loads(operator.must("coverage", "--json").out) == {"logs": [], "tables": []}
     assert json.loads(operator.must("incidents list", "--json").out) == {"incidents": []}
 
 
