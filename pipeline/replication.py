@@ -38,6 +38,7 @@ from pipeline.progress import ENDED, Phase, Progress
 from pipeline.run_state import Publisher, RunFile
 from sinks.opening import Opening
 from sinks.replica import Replica
+from sinks.retries import doubled_s
 from sinks.steps import BatchResult, Step, in_all
 from sources.errors import LogtwinError, WorkerLost
 from sources.metadata import Fetched
@@ -317,7 +318,7 @@ class Replication(ABC):
             self._close_session()
             self._go_to(Phase.FAILED)
         else:
-            wait_s = min(2.0**self._retries, self._config.retry_wait_max_s)
+            wait_s = doubled_s(1.0, self._retries, self._config.retry_wait_max_s)
             self._retries += 1
             self._wait(wait_s)
             log.warning("%s; trying again in %.0f s", error, wait_s)

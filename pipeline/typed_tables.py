@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.config import Config
 from pipeline.progress import TableProgress
+from sinks.retries import doubled_s
 from sinks.typed.follower import TypedFollower
 from sources.errors import LogtwinError, of_log
 
@@ -104,7 +105,7 @@ class TypedTables:
         try:
             has_more = work(one)
         except Exception as failure:  # noqa: BLE001 - whatever it is, it is this table's
-            wait_s = min(2.0**one.tries, self._retry_wait_max_s)
+            wait_s = doubled_s(1.0, one.tries, self._retry_wait_max_s)
             one.error, one.tries = of_log(failure, f"typed table {one.name}"), one.tries + 1
             one.again_at_s = time.monotonic() + wait_s
             return False

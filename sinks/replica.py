@@ -25,6 +25,7 @@ from sinks.ledger import LedgerRow
 from sinks.log_state import LogState, Writer
 from sinks.master_proof import prove_master
 from sinks.position import LogTable, Move, Positions
+from sinks.retries import doubled_s
 from sinks.split_job import discard_files
 from sinks.split_report import SplitReport
 from sinks.steps import BatchResult
@@ -177,7 +178,7 @@ class Replica:
 
         Raises what reading raises, and what a commit does.
         """
-        patience_s = min(FIRST_PATIENCE_S * 2.0 ** (self._fruitless - 1), MOST_PATIENCE_S)
+        patience_s = doubled_s(FIRST_PATIENCE_S, self._fruitless - 1, MOST_PATIENCE_S)
         slow = self._fruitless
         with self._session.reading():
             reports = [self._read(batch, patience_s)]

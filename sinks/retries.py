@@ -1,4 +1,4 @@
-"""Commits that may come second: done anew, from a newer snapshot, after each conflict."""
+"""What is tried again: how long that waits; and commits that may come second, anew from a newer snapshot."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from sinks.kernel import KernelConflict
 
 _T = TypeVar("_T")
 ATTEMPTS = 10
+_MOST_DOUBLINGS = 64
+"""Beyond any wait, and far below the 1,024th, which no float can hold: a master may be away for days."""
 
 
 def until_it_takes(commit: Callable[[], _T], attempts: int | None = None) -> _T:
@@ -25,3 +27,8 @@ def until_it_takes(commit: Callable[[], _T], attempts: int | None = None) -> _T:
         reraise=True,
     )
     return retrying(commit)
+
+
+def doubled_s(first_s: float, tries: int, most_s: float) -> float:
+    """How long to wait after `tries` more in vain: `first_s`, twice that, and so on, but `most_s` at most."""
+    return min(first_s * 2.0 ** min(tries, _MOST_DOUBLINGS), most_s)
