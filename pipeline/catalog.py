@@ -13,9 +13,10 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from pipeline.config import Config
-from sinks.tables import KAFKA_LOG, LOG
+from sinks.retries import doubled_s
+from sinks.tables import KAFKA_LOG, LOG, TABLES
 from sinks.typed.table import typed_names
-from sinks.views.registration import register
+from sinks.views.registration import register, table_names
 from sinks.warehouse import absolute, names_in
 from sources.errors import LogtwinError, of_log
 
@@ -23,6 +24,7 @@ log = logging.getLogger(__name__)
 
 _LOOK_S: Final = 10.0
 _JOIN_S: Final = 30.0
+_TABLES: Final = frozenset(spec.name for spec in TABLES)
 
 
 class Catalogued:
@@ -33,7 +35,7 @@ class Catalogued:
         self._place = absolute(config.warehouse)
         self._schema = config.catalog.schema_
         self._retry_wait_max_s = config.retry_wait_max_s
-        self._known: set[str] = set()
+        self._registered: set[str] = set()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -60,21 +62,24 @@ class Catalogued:
     def _bring(self) -> None:
         if self._schema is None:
             return
-        there = names_in(self._spark, self._place)
-        if there.isdisjoint((LOG.name, KAFKA_LOG.name)):
+        folders = names_in(self._spark, self._place)
+        if folders.isdisjoint((LOG.name, KAFKA_LOG.name)):
             return  # nothing has been replicated yet
-        there |= {f"typed {name}" for name in typed_names(self._spark, self._place)}
-        if there != self._known:
+        folders = folders & _TABLES | set(typed_names(self._spark, self._place))
+        if folders == self._registered:
+            return  # which two lists of folders say; a table that has a folder may not be one yet
+        found = table_names(self._spark, self._place)
+        if found != self._registered:
             register(self._spark, self._place, self._schema)
-            self._known = there
+            self._registered = found
 
     def _run(self) -> None:
-        error, wait_s = None, 0.0
+        error, tries, wait_s = None, 0, 0.0
         while not self._stop.wait(wait_s):
             before, error = error, self.bring()
             if error is None:
-                wait_s = _LOOK_S
+                tries, wait_s = 0, _LOOK_S
                 continue
             if str(before) != str(error):
                 log.error("%s; replication goes on, and it is tried again", error)
-            wait_s = min(2 * wait_s or 1.0, self._retry_wait_max_s)
+            tries, wait_s = tries + 1, doubled_s(1.0, tries, self._retry_wait_max_s)

@@ -134,7 +134,7 @@ class Job:
                 self._stop.wait(poll_interval_s)
             if self.available_now:
                 unmade = self.tables.bring(lambda: not self._stop.is_set())
-                unlisted = self._catalog.bring()
+                unlisted = None if self._stop.is_set() else self._catalog.bring()
                 unmade = unmade or unlisted
         finally:
             self.close()

@@ -13,7 +13,7 @@ a second call would not make again.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
@@ -67,8 +67,7 @@ class Catalog:
         with self._translated():
             if self._session.catalog.databaseExists(self._schema):
                 self._session.sql(f"USE {self._quoted}")
-                there = self._described(spec.name) if self._session.catalog.tableExists(spec.name) else {}
-                if self._qualified(there.get("Location", "/")) == self._qualified(spec.path(self._place)):
+                if self._session.catalog.tableExists(spec.name) and self._is_of(spec, self._described(spec.name)):
                     self._session.sql(f"DROP TABLE {spec.name}")  # an external one: the files stay
 
     def _make(self, spec: TableSpec, *, exists: bool) -> None:
@@ -94,10 +93,14 @@ class Catalog:
         if described.get("Type") == "VIEW":
             self._check_view(spec.name)
             return False
-        location = described.get("Location", "")
-        if not exists or self._qualified(location) != self._qualified(spec.path(self._place)):
-            raise self._taken(spec.name, f"a table in {location}")
+        if not exists or not self._is_of(spec, described):
+            raise self._taken(spec.name, f"a table in {described.get('Location', '')}")
         return True
+
+    def _is_of(self, spec: TableSpec, described: Mapping[str, str]) -> bool:
+        """Whether what is described is the table of `spec`, in our warehouse."""
+        location = described.get("Location")
+        return location is not None and self._qualified(location) == self._qualified(spec.path(self._place))
 
     def _check_view(self, name: str) -> None:
         """Raises ConfigurationError unless `name` is free, or a view that was made here."""

@@ -67,6 +67,12 @@ def register(spark: SparkSession, warehouse: str, schema: str | None = None, *, 
     register_views(spark, views)
 
 
+def table_names(spark: SparkSession, warehouse: str) -> set[str]:
+    """The tables, typed ones among them, that `register` finds there now. Raises as it does."""
+    place = absolute(warehouse)
+    return {*newest_versions(spark, place), *(spec.name for spec in typed_specs(spark, place))}
+
+
 def unregister(spark: SparkSession, warehouse: str, schema: str, name: str) -> None:
     """Take the typed table `name` of that warehouse out of `schema`, if it is there. Raises ConfigurationError."""
     Catalog(spark, schema, absolute(warehouse)).unregister(table_spec(name, ()))

@@ -14,14 +14,18 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from pipeline import cli
+from pipeline.catalog import Catalogued
 from pipeline.config import Config, load
 from pipeline.maintain import Maintenance
 from pipeline.replicate import Job
+from sinks.tables import SCHEMA_CHANGES, UNFIT
+from sinks.typed.table import TypedTable
 from sinks.views.registration import register as register_tables
+from sinks.warehouse import ensure_tables
 from sources.errors import LogtwinError
 from tests.patience import wait_until
 from tests.pipeline.running import replicate_now
-from tests.pipeline.typed.world import World, fields
+from tests.pipeline.typed.world import World, bring, fields
 
 pytestmark = pytest.mark.spark
 
@@ -119,11 +123,22 @@ def test_in_the_catalog_by_their_names(
     monkeypatch.setattr("pipeline.session.session_for", lambda *_: spark)
     file = written(world, tmp_path, TABLES + '\n[catalog]\nschema = "typed_lake"\n')
     world.send({"id": "a"})
+    world.replicate()
+    catalogued = Catalogued(spark, load(file))
+    strict = {"name": "strict", "stops_at_unfit": True}
     try:
+        ensure_tables(spark, world.lake, UNFIT, SCHEMA_CHANGES)
+        TypedTable(spark, world.lake, "strict").make(())  # as its first step does, long before it has a row
+        assert catalogued.bring() is None
+        assert not spark.catalog.tableExists("typed_lake.strict")
+        bring(world.follower(**strict))
+        assert catalogued.bring() is None
+        assert spark.catalog.tableExists("typed_lake.strict")
+
         job = Job(spark, load(file), available_now=False)
         job.start()
         try:
-            wait_until(lambda: spark.catalog.tableExists("typed_lake.strict"), "the last of its tables")
+            wait_until(lambda: spark.catalog.tableExists("typed_lake.orders"), "the other table")
             wait_until(lambda: spark.table("typed_lake.orders").count() == 1, "the row")
         finally:
             job.close()
