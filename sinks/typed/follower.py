@@ -14,9 +14,10 @@ letters come first (`sinks/typed/dead_letters.py`), the list of changes last, fr
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -47,6 +48,7 @@ from sinks.warehouse import absolute
 from sources.errors import ConfigurationError, ReplicaError, UnfitMessage
 from sources.offsets import LogId, Offset, OffsetRange
 
+_Done = TypeVar("_Done")
 _STEP_BYTES = 1 << 30
 _STEP_MESSAGES = 1_000_000
 _MOST_RETRIED = 10_000
@@ -117,8 +119,11 @@ class TypedFollower:
 
         Raises ReplicaError, ConfigurationError, UnfitMessage. The logs have lost nothing: the next step goes on.
         """
+        return self._until_it_takes(self._step)
+
+    def _until_it_takes(self, work: Callable[[], _Done]) -> _Done:
         try:
-            return until_it_takes(self._step)
+            return until_it_takes(work)
         except KernelConflict as error:
             raise ReplicaError(
                 f"the typed table {self._wanted.name} cannot be brought on",
@@ -138,13 +143,19 @@ class TypedFollower:
 
         Of a table with a key those that made no row: what a row replaced is not known. Raises as `step`.
         """
-        return until_it_takes(self._retry)
+        return self._until_it_takes(self._retry)
 
     def _retry(self) -> int:
         view = self._table.look()
         if view is None or view.state is None:
             return 0
-        state = self._standing(view)
+        # Before they are read: of dead letters that come later Delta says so
+        announced = self._dead_letters.announced()
+        state = self._standing(view, announced)
+        self._seen_version = None
+        if _is_under_way(announced, state):  # its dead letters are there, and its rows are not: it comes first
+            self._step()
+            raise KernelConflict("another step is under way")
         unfit = unfit_offsets(self._warehouse, self._wanted.name, state.generation, of_no_row=self._wanted.is_upsert)
         messages = sum(map(len, unfit.values()))
         if messages > _MOST_RETRIED:
@@ -159,8 +170,7 @@ class TypedFollower:
             was, out = state.logs[log_id], tuple(OffsetRange(one, Offset(one + 1)) for one in offsets)
             ways[log_id] = Way(replace(was, holes=joined([*was.holes, *out])), out=out)
         if ways:
-            self._take_out(view, state, _Plan(ways, self._dead_letters.announced()))
-            self._seen_version = None
+            self._take_out(view, state, _Plan(ways, announced))
         return messages
 
     def settle(self) -> None:
@@ -172,7 +182,7 @@ class TypedFollower:
     def _settle(self, before: TypedState) -> None:
         view = self._table.look()
         if view is not None and self._ahead is not None and view.state in (before, None):
-            self._commit(view, self._ahead[1])
+            self._commit(view, self._ahead[1].moved({}))
 
     def _step(self) -> Step | None:
         on = self._logs.table.snapshot()
@@ -181,9 +191,9 @@ class TypedFollower:
         view = self._table.look()
         if view is None or view.state is None:
             view = self._table.make(self._wanted.declared())
-        state = self._standing(view)
-        held = self._logs.held_in(on)
-        plan = self._plan(state, held)
+        announced = self._dead_letters.announced()
+        state = self._standing(view, announced)
+        plan = self._plan(state, announced, self._logs.held_in(on))
         if not plan.ways:
             if view.state is None:
                 self._commit(view, state.moved({}))
@@ -194,7 +204,8 @@ class TypedFollower:
             return self._take_out(view, state, plan)
         return self._bring(view, state, plan)
 
-    def _standing(self, view: TypedView) -> TypedState:
+    def _standing(self, view: TypedView, announced: TypedState | None) -> TypedState:
+        """Where the table stands, or further, as nothing came for it since; not where another step is under way."""
         if view.state is None:
             return TypedState(self._wanted.fingerprint, self._generation or 1)
         if view.state.made != self._wanted.fingerprint:
@@ -204,19 +215,18 @@ class TypedFollower:
                 found=f"another, in {self._table.path}",
                 hint=f"{self._rebuild} makes it anew from the log, and exchanges it in one commit.",
             )
-        if self._ahead is not None and self._ahead[0] == view.state:
+        if self._ahead is not None and self._ahead[0] == view.state and not _is_under_way(announced, view.state):
             return self._ahead[1]
         return view.state
 
-    def _plan(self, state: TypedState, held: Mapping[LogId, Held]) -> _Plan:
+    def _plan(self, state: TypedState, announced: TypedState | None, held: Mapping[LogId, Held]) -> _Plan:
         """What each log asks for, as far as one step goes; nothing of those that ask for nothing.
 
         Where a step was killed between its dead letters and its rows it is that very step, unless one of its logs has
         gone back since: then its dead letters have to go.
         """
-        announced = self._dead_letters.announced()
         killed: dict[LogId, Way] = {}
-        if announced is not None and announced.made == state.made and announced.number > state.number:
+        if announced is not None and _is_under_way(announced, state):
             killed = {
                 log_id: way(state.logs.get(log_id), to.epoch, to.offset, to.holes, Offset(0))
                 for log_id, to in announced.logs.items()
@@ -305,7 +315,7 @@ class TypedFollower:
         if view.state is None or time.monotonic() - self._committed_at_s > _IDLE_S:
             self._commit(view, to)
         else:
-            self._ahead = (view.state, to)
+            self._ahead = (view.state, replace(to, number=view.state.number))  # no commit has moved it
 
     def _parsed(
         self, view: TypedView, ways: Mapping[LogId, Way]
@@ -339,11 +349,10 @@ class TypedFollower:
             columns, wider = widened(columns, {name: place for name, place in report.fractions.items() if name in fit})
             changes += [*added, *wider]
             doubled |= {name: report.fractions[name] for name in fit}
-            fields = {one.name: one.field for one in columns}
-            for one in added:
-                first = report.seen[fields[one.column]].first
-                if one.kind == "double" and "bigint" in first:
-                    doubled[one.column] = first["double"]
+            for one in columns:
+                seen = report.seen.get(one.field)  # of columns that are new
+                if seen is not None and one.kind == "double":
+                    doubled[one.name] = seen.first["double"]
             if not added and not report.fractions:
                 break
             self._discard(report)
@@ -461,6 +470,11 @@ class TypedFollower:
             found=f"offset {was.offset}",
             hint=f"The log was restored from an older copy: {self._rebuild} makes the table anew.",
         )
+
+
+def _is_under_way(announced: TypedState | None, state: TypedState) -> bool:
+    """Whether a step has brought its dead letters and not its rows: somebody is at it, or was killed."""
+    return announced is not None and announced.made == state.made and announced.number > state.number
 
 
 def _rows_in(files: Sequence[DataFile]) -> dict[str, int]:

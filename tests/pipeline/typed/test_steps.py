@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +96,59 @@ def test_a_step_that_is_killed_anywhere_is_done_once(world: World, monkeypatch: 
     assert len({row["offset"] for row in rows} | set(whole)) == sent
     assert [row["found"] for row in unfit if row["column"] == "id"] == ['"text"', '"text"']
     assert [change[0] for change in world.changes()] == ["id", "came_bring", "came_commit", "came_changes"]
+
+
+def test_dead_letters_of_a_step_that_was_killed_after_it_had_looked_in_vain_are_there_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A follower that nothing came for stands further than its table says, for some seconds."""
+    monkeypatch.setattr("sinks.typed.follower._IDLE_S", 1e9)
+    follower = world.follower()
+    world.send({"id": 1})
+    world.replicate()
+    bring(follower)
+    for _ in range(3):
+        world.send("nothing for it", topic="elsewhere")
+        world.replicate()
+        assert follower.step() is not None
+    world.send(b"broken")
+    world.replicate()
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        kill(patched, "commit")
+        follower.step()
+    bring(world.follower())
+    assert [row["reason"] for row in world.unfit()] == ["not_json"]
+    assert fields(world.rows()) == [{"id": 1}]
+
+
+def test_a_retry_lets_a_step_end_that_is_between_its_dead_letters_and_its_rows(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows of the step come when the retry, which began meanwhile, is about to commit."""
+    world.send({"id": 1}, b"broken")
+    world.follow()
+    world.send({"id": 2}, b"broken, too")
+    world.replicate()
+    job, other = world.follower(), world.follower()
+    commit, held = TypedTable.commit, list[Callable[[], None]]()
+
+    def late(self: TypedTable, *how: Any, **more: Any) -> None:
+        if not held:
+            held.append(partial(commit, self, *how, **more))
+            assert other.retry() == 2
+            return
+        if len(held) == 1:
+            held.append(held[0])
+            held[0]()
+        commit(self, *how, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TypedTable, "commit", late)
+        job.step()
+    assert len(held) == 2
+    other.bring_to_end()
+    assert [row["body"] for row in world.unfit()] == [b"broken", b"broken, too"]
+    assert fields(world.rows()) == [{"id": 1}, {"id": 2}]
 
 
 def kill(patched: pytest.MonkeyPatch, at: str) -> None:
