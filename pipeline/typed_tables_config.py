@@ -164,7 +164,7 @@ class TypedTableConfig(BaseModel):
         for kind in self.schema_.values() if isinstance(self.schema_, dict) else ():
             arrow_type(kind)
         self._check_computed()
-        declared = self.schema_ if isinstance(self.schema_, dict) else ()
+        declared = ("text",) if self.format == "text" else self.schema_ if isinstance(self.schema_, dict) else ()
         twice = _taken(self._column_names(declared))
         if twice:
             raise ValueError(f"two columns cannot be called {twice[0]!r}, in whatever case: rename one")
@@ -182,13 +182,11 @@ class TypedTableConfig(BaseModel):
         is_found = self._has_registry or (self.schema_ == "infer" and self.format != "text")
         if self.compute and is_found:
             raise ValueError("compute with a schema that is declared: what is found may be missing, or change")
-        fields = ("text",) if self.format == "text" else self.schema_ if isinstance(self.schema_, dict) else ()
-        taken = {self.rename.get(one, one) for one in fields}
         for name, one in self.compute.items():
             arrow_type(one.type)
             if one.type in ("json", "timestamp_ms"):
                 raise ValueError(f"{name} is computed: string or timestamp, and not {one.type}")
-            if column_name(name, {}) != name or name in taken:
+            if column_name(name, {}) != name:
                 raise ValueError(f"a computed column cannot be called {name!r}")
 
     def definition(self) -> Definition:

@@ -43,7 +43,8 @@ def unfit_offsets(warehouse: str, name: str, generation: int, *, of_no_row: bool
 
     Raises ReplicaError.
     """
-    letters = pa.concat_tables([_NONE, *_letters(warehouse, name, generation)])
+    found_in = (one.select(_PLACE).cast(_NONE.schema) for one in _letters(warehouse, name, generation, _PLACE))
+    letters = pa.concat_tables([_NONE, *found_in])
     rows = set(zip(*(letters[column].to_pylist() for column in _PLACE), strict=True))
     partly = {(log_id, offset) for log_id, offset, column in rows if column is not None} if of_no_row else set()
     found: dict[LogId, list[Offset]] = {}
@@ -52,8 +53,8 @@ def unfit_offsets(warehouse: str, name: str, generation: int, *, of_no_row: bool
     return found
 
 
-def _letters(warehouse: str, name: str, generation: int) -> Iterator[pa.Table]:
-    """Those of one typed table, file by file: `_PLACE`."""
+def _letters(warehouse: str, name: str, generation: int, columns: Sequence[str] = ()) -> Iterator[pa.Table]:
+    """Those of one typed table, file by file: `columns`, beside the two that say whose they are."""
     folder = UNFIT.path(absolute(warehouse))
     version = newest(folder)
     wanted = (pc.field("table") == name) & (pc.field("generation") == generation)
@@ -61,8 +62,7 @@ def _letters(warehouse: str, name: str, generation: int) -> Iterator[pa.Table]:
         for file in () if version is None else version.files.values():
             if may_hold(file.statistics(), "table", name):
                 with open_parquet(folder, file.path) as opened:
-                    found = opened.read(columns=["table", "generation", *_PLACE]).filter(wanted)
-                yield found.select(_PLACE).cast(_NONE.schema)
+                    yield opened.read(columns=["table", "generation", *columns]).filter(wanted)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise failed_by(error)(
             f"the dead letters in {folder} cannot be read", found=error, hint="Restore the file from a copy."

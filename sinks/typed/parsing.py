@@ -81,6 +81,11 @@ class Report:
         )
 
 
+def _note(first: dict[str, Place], name: str, places: Iterable[Place]) -> None:
+    for place in places:
+        first[name] = min(place, first.get(name, place))
+
+
 def _first(one: Mapping[str, Place], other: Mapping[str, Place]) -> dict[str, Place]:
     return {name: min(of[name] for of in (one, other) if name in of) for name in {**one, **other}}
 
@@ -214,13 +219,11 @@ class Parsing:
     ) -> list[Misfit]:
         """What decides whether a column of integers can become one of doubles is told; the misfits that are left."""
         if column.kind == "double" and column.mask is None:
-            for row in _large_integers(array, raws, misfits):
-                told.large[column.name] = min(place_of(row), told.large.get(column.name, place_of(row)))
+            _note(told.large, column.name, map(place_of, _large_integers(array, raws, misfits)))
         if column.kind != "bigint" or column.name in self.unwidened:
             return list(misfits)
         fractions = {one.row for one in misfits if kind_of(raws[one.row]) == "double"}
-        for row in fractions:
-            told.fractions[column.name] = min(place_of(row), told.fractions.get(column.name, place_of(row)))
+        _note(told.fractions, column.name, map(place_of, fractions))
         return [one for one in misfits if one.row not in fractions]
 
     def _unfit(self, messages: pa.RecordBatch, misfits: Sequence[Misfit]) -> pa.RecordBatch:
