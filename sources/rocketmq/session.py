@@ -199,10 +199,13 @@ class HASession:
         Raises what breaks the connection, and what disproves the master.
         """
         with contextlib.ExitStack() as without_successor:
+            without_successor.callback(self._turns.end, is_known=True)  # what never reported counts for nothing
             without_successor.callback(self._leave_the_one_before, is_last=True)
             if not self._has_proven():
                 return False
             address, dialect = self._find(), dialect_of(self._master.config())
+            if not self._turns.begin():
+                return False
             sock = connect_slave(
                 address,
                 dialect,

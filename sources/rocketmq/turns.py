@@ -2,7 +2,7 @@
 
 Brokers of 5.x with `inSyncReplicas` of 3 or more take every connection for a slave of its own. What must hold there:
 
-    of one replica's connections at most one has reported to the master and is not known to have ended
+    of one replica's connections at most one has been opened to the master and is not known to have ended
 
 The session's thread and the job agree on it here. Where an end is not known (a task failed, a link went dead), a
 connection may be counted until the master has not heard from it for some time (`broker_words.counted_for_s`). So long
@@ -102,7 +102,8 @@ class Turns:
             return self._is_own()
 
     def begin(self) -> bool:
-        """To be asked before each report: whether it may be sent. From the first one on the connection counts."""
+        """To be asked before connecting and before each report: whether that may be done. From the first time on the
+        connection counts: a broker lists it before it has reported."""
         with self._changed:
             self._session_counts = self._session_counts or self._is_own()
             return self._session_counts and not self._readers

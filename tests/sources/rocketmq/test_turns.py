@@ -13,6 +13,7 @@ from sources.errors import MasterUnreachable
 from sources.offsets import Offset
 from sources.rocketmq.session import HASession
 from sources.rocketmq.turns import Turns
+from tests.patience import eventually
 from tests.sources.rocketmq.scripted_master import PATIENCE_S, ScriptedMaster, SlaveConnection
 from tests.sources.rocketmq.sessions import Known, session_of, stay
 
@@ -70,6 +71,43 @@ def test_the_turn_is_the_tasks_only_when_the_master_has_ended_too() -> None:
         may_end.set()
         assert entered.wait(PATIENCE_S)
         job.join(PATIENCE_S)
+
+
+def test_a_connection_that_has_not_reported_yet_has_the_turn_too() -> None:
+    """A master lists it as soon as it is there."""
+    asked, may_answer, entered = threading.Event(), threading.Event(), threading.Event()
+
+    def maximum() -> Offset:
+        asked.set()
+        assert may_answer.wait(PATIENCE_S)
+        return Offset(2**62)
+
+    known = Known(Address("127.0.0.1", 1), maximum, words=COUNTS_CONNECTIONS)
+    with ScriptedMaster(stay) as master, session_of(known) as session:
+        known.address = master.address
+
+        def read() -> None:
+            with session.reading():
+                assert all(connection.has_ended() for connection in master.connections)
+                entered.set()
+
+        session.acknowledge(Offset(100))
+        assert asked.wait(PATIENCE_S)
+        job = threading.Thread(target=read)
+        job.start()
+        assert not entered.wait(0.2)
+        may_answer.set()
+        assert entered.wait(PATIENCE_S)
+        job.join(PATIENCE_S)
+
+
+def test_a_master_that_cannot_be_connected_to_costs_nobody_a_turn() -> None:
+    known = Known(Address("127.0.0.1", 1), words=COUNTS_CONNECTIONS | {"haHousekeepingInterval": "600000"})
+    with session_of(known) as session:
+        session.acknowledge(Offset(100))
+        assert eventually(lambda: session.state.last_error is not None)
+        with session.reading():
+            assert session.state.connected_since is None
 
 
 def test_after_tasks_that_failed_nobody_connects_until_the_master_has_forgotten_them() -> None:
