@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from typing import Final
 
@@ -26,15 +26,17 @@ _SNIPPET: Final = 80
 """Characters of the statement in an error."""
 
 
-def failure(error: PySparkException | Py4JJavaError, statement: Statement, tables: Iterable[str]) -> LogtwinError:
-    """`error` of `statement`, where `tables` are known."""
+def failure(
+    error: PySparkException | Py4JJavaError, statement: Statement, tables: Callable[[], Iterable[str]]
+) -> LogtwinError:
+    """`error` of `statement`; `tables` says which are known."""
     if isinstance(error, Py4JJavaError):
         return _of_a_task(error, statement)
     condition, facts = error.getCondition() or "", error.getMessageParameters() or {}
     if condition.startswith(_UNREADABLE):
         return _unreadable(_sentence(error.getMessage()))
     if condition.startswith(_NO_TABLE):
-        return _no_table(_bare(facts["relationName"]), tables, statement, str(error))
+        return _no_table(_bare(facts["relationName"]), tables(), statement, str(error))
     if condition.startswith(_NO_COLUMN):
         return _no_column(facts, statement, str(error))
     hint = "help names what can be asked." if condition == _SYNTAX else None

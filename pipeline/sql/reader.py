@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,8 +22,9 @@ from pipeline.sql.past import Past
 from pipeline.sql.reach import frame_of
 from pipeline.sql.statements import Statement, split
 from sinks.views.as_of import register_as_of
+from sinks.views.definition import named_in, words_in
 from sinks.views.past import AsOf
-from sinks.views.registration import register
+from sinks.views.registration import all_names, register
 
 _Made = TypeVar("_Made")
 
@@ -35,6 +37,9 @@ _READING: Final = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "32m",
 }
+
+_ASKS_FOR_ALL: Final = re.compile(r"\bSHOW\b|\bIDENTIFIER\b|\$\{", re.I)
+"""What lists names, or makes them while it runs."""
 
 _LOUD: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """PySpark prints each error that it raises, all of Java's stack with it; here it is told once, in words."""
@@ -52,25 +57,38 @@ class Checked:
 class Reader:
     """`spark` is a session of its own: what is SET in it, and its temporary views, stay there.
 
-    `as_of` is the past that it shows, None of the present.
+    `as_of` is the past that it shows, None of the present. `known` are tables and views that it would show and has not
+    registered, because nobody asked for them.
     """
 
     spark: SparkSession
     as_of: AsOf | None = None
+    known: Callable[[], Collection[str]] = tuple
 
     @classmethod
-    def opened(cls, config: Config, past: Past | None) -> Self:
-        """Knows the tables and views in the warehouse of `config`, as they are or were. Raises ReplicaError."""
-        spark = session_for(config).newSession()
+    def opened(cls, config: Config, past: Past | None, text: str | None = None) -> Self:
+        """Knows the tables and views in the warehouse of `config`, as they are or were. Raises ReplicaError.
+
+        With `text`, all that will be asked, it opens of the present only what that names: half of the time goes there.
+        """
+        return cls.over(session_for(config), config, past, text)
+
+    @classmethod
+    def over(cls, spark: SparkSession, config: Config, past: Past | None, text: str | None) -> Self:
+        """The same in a session beside `spark`."""
+        spark = spark.newSession()
         for name in _LOUD:
             PySparkLogger.getLogger(name).setLevel("CRITICAL")
         for key, value in _READING.items():
             if key not in config.spark:
                 spark.conf.set(key, value)
-        if past is None:
+        if past is not None:
+            return cls(spark, register_as_of(spark, config.warehouse, past.log_id, past.at))
+        if text is None or _ASKS_FOR_ALL.search(text):
             register(spark, config.warehouse)
             return cls(spark)
-        return cls(spark, register_as_of(spark, config.warehouse, past.log_id, past.at))
+        register(spark, config.warehouse, views=named_in(text), tables=words_in(text))
+        return cls(spark, known=lambda: all_names(spark, config.warehouse))
 
     def check(self, text: str) -> list[Checked]:
         """Every statement of `text`; none of them is run. Raises QueryError."""
@@ -88,7 +106,7 @@ class Reader:
 
     def tables(self) -> list[str]:
         """The names of all tables and views, those of the session included."""
-        return [row.viewName for row in self.spark.sql("SHOW VIEWS").collect()]
+        return sorted({*self.known(), *(row.viewName for row in self.spark.sql("SHOW VIEWS").collect())})
 
     def _checked(self, statement: Statement) -> Checked:
         with self._told(statement):
@@ -101,4 +119,4 @@ class Reader:
         except (Py4JNetworkError, ConnectionRefusedError, ConnectionResetError) as error:
             raise gone(statement) from error
         except (PySparkException, Py4JJavaError) as error:
-            raise failure(error, statement, self.tables()) from error
+            raise failure(error, statement, self.tables) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -112,9 +112,13 @@ def typed_names(spark: SparkSession, place: str) -> list[str]:
     return sorted(name for name in names_in(spark, f"{place.rstrip('/')}/{FOLDER}") if not name.endswith(ANEW))
 
 
-def typed_specs(spark: SparkSession, place: str) -> list[TableSpec]:
-    """Those in the warehouse `place`, with the columns that they have now. What others put there is theirs."""
-    views = {name: TypedTable(spark, place, name).look() for name in typed_names(spark, place)}
+def typed_specs(spark: SparkSession, place: str, wanted: Collection[str] | None = None) -> list[TableSpec]:
+    """Those in the warehouse `place`, with the columns that they have now. What others put there is theirs.
+
+    Only those whose names are `wanted`; None for all.
+    """
+    names = (name for name in typed_names(spark, place) if wanted is None or name in wanted)
+    views = {name: TypedTable(spark, place, name).look() for name in names}
     return [
         table_spec(name, view.columns) for name, view in views.items() if view is not None and view.state is not None
     ]

@@ -68,13 +68,19 @@ class View:
 
 def named_in(*statements: str) -> tuple[str, ...]:
     """The views whose names are in these statements, and those that they read in turn: in the order of `VIEWS`."""
-    found: set[str] = set()
-    words = {word for statement in statements for word in _WORD.findall(statement)}
+    words = words_in(*statements)
+    return tuple(name for name in VIEWS if name in words)
+
+
+def words_in(*statements: str) -> frozenset[str]:
+    """The words of these statements and of the views that they name in turn, in small letters: whatever they read is
+    among them.
+    """
+    words = {word.lower() for statement in statements for word in _WORD.findall(statement)}
     for name in reversed(VIEWS):  # a view reads only views before it
         if name in words:
-            found.add(name)
-            words.update(_WORD.findall(view(name).query))
-    return tuple(name for name in VIEWS if name in found)
+            words.update(_WORD.findall(view(name).query.lower()))
+    return frozenset(words)
 
 
 @cache

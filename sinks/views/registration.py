@@ -6,7 +6,7 @@ so that every query works on every replica.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
 from py4j.java_gateway import JavaPackage
@@ -32,10 +32,18 @@ from sinks.views.empty import empty_table
 from sinks.warehouse import absolute, names_in
 from sources.errors import ConfigurationError, ReplicaError
 
+_OF_LOGS: Final = (LOG.name, KAFKA_LOG.name)
 _KEEPS_PLANS: Final = "spark.sql.legacy.storeAnalyzedPlanForView"
 
 
-def register(spark: SparkSession, warehouse: str, schema: str | None = None, *, views: Collection[str] = VIEWS) -> None:
+def register(
+    spark: SparkSession,
+    warehouse: str,
+    schema: str | None = None,
+    *,
+    views: Collection[str] = VIEWS,
+    tables: Collection[str] | None = None,
+) -> None:
     """Tables and views of the replica in `warehouse`, by name, in `spark`: a session with Delta, whoever made it.
 
     ::
@@ -48,19 +56,20 @@ def register(spark: SparkSession, warehouse: str, schema: str | None = None, *, 
     ``catalog.schema``, they are external tables and views of that schema, which is made if need be, in the session's
     catalog, where others find them too; the session has no temporary views of it then. A query sees each table's last
     commit. A table that is made later than this shows its rows after the next call; what this made before is made anew.
-    Of temporary views only `views` are made: who knows what will be asked has their names from `named_in`.
+    Of temporary views only `views` are made, and of tables those whose names are among `tables`, None for all: who
+    knows what will be asked has them from `named_in` and `words_in`.
 
     Raises ReplicaError where there is no replica, and ConfigurationError where a name of the schema is taken.
     """
     place = absolute(warehouse)
-    existing = newest_versions(spark, place)
+    existing = newest_versions(spark, place, tables)
     if schema is not None:
         typed = typed_specs(spark, place)
         Catalog(spark, schema, place).register([*TABLES, *typed], {*existing, *(spec.name for spec in typed)})
         return
-    for spec, frame in frames(spark, place, existing):
+    for spec, frame in frames(spark, place, existing, tables=tables):
         frame.createOrReplaceTempView(spec.name)
-    for spec in typed_specs(spark, place):
+    for spec in typed_specs(spark, place, tables):
         frame = spark.read.format("delta").load(spec.path(place))
         live = frame.where(f"NOT {DELETED.name}") if DELETED.name in spec.schema.names else frame
         live.createOrReplaceTempView(spec.name)
@@ -92,15 +101,25 @@ def register_views(spark: SparkSession, views: Collection[str] = VIEWS) -> None:
         spark.conf.set(_KEEPS_PLANS, str(before))
 
 
+def all_names(spark: SparkSession, warehouse: str) -> set[str]:
+    """What `register` would make known, without doing it."""
+    typed = typed_specs(spark, absolute(warehouse))
+    return {*VIEWS, *(spec.name for spec in (*TABLES, *typed))}
+
+
 def frames(
-    spark: SparkSession, place: str, existing: Collection[str], pinned: Mapping[str, int] | None = None
+    spark: SparkSession,
+    place: str,
+    existing: Collection[str],
+    pinned: Mapping[str, int] | None = None,
+    tables: Collection[str] | None = None,
 ) -> Iterator[tuple[TableSpec, DataFrame]]:
-    """Every table, without rows unless its name is in `existing`.
+    """Every table of `tables`, without rows unless its name is in `existing`.
 
     A table shows the version that `pinned` has for its name, any other its newest one whenever it is asked.
     """
     versions = pinned or {}
-    for spec in TABLES:
+    for spec in _among(tables):
         if spec.name in existing:
             is_pinned = spec.name in versions
             reader = spark.read.options(versionAsOf=versions[spec.name]) if is_pinned else spark.read
@@ -109,8 +128,13 @@ def frames(
             yield spec, spark.sql(empty_table(spec)).to(spark_schema(spec.schema))  # with the comments
 
 
-def newest_versions(spark: SparkSession, place: str) -> dict[str, int]:
-    """The newest version of each table that is there in the warehouse `place`, by its name.
+def _among(tables: Collection[str] | None) -> list[TableSpec]:
+    return [spec for spec in TABLES if tables is None or spec.name in tables]
+
+
+def newest_versions(spark: SparkSession, place: str, tables: Collection[str] | None = None) -> dict[str, int]:
+    """The newest version of each table of `tables` that is there in the warehouse `place`, by its name; and of one of a
+    log, which makes it a replica.
 
     Raises ReplicaError where there is no replica, and ConfigurationError for a session without Delta,
     or a place that is two.
@@ -118,15 +142,17 @@ def newest_versions(spark: SparkSession, place: str) -> dict[str, int]:
     check_one_place(spark, place)
     try:
         there = names_in(spark, place)
-        versions = {spec.name: _newest_version(spark, spec.path(place)) for spec in TABLES if spec.name in there}
+        found = _versions(spark, place, (spec for spec in _among(tables) if spec.name in there))
+        for spec in (LOG, KAFKA_LOG):
+            if found.keys().isdisjoint(_OF_LOGS) and spec.name in there:
+                found |= _versions(spark, place, [spec])
     except (PySparkException, Py4JError) as error:
         raise failed_by(error)(
             f"the tables in {place} cannot be opened",
             found=first_line(error),
             hint="Check that their storage can be reached, and that the session has Delta.",
         ) from error
-    found = {name: version for name, version in versions.items() if version is not None}
-    if found.keys().isdisjoint((LOG.name, KAFKA_LOG.name)):
+    if found.keys().isdisjoint(_OF_LOGS):
         raise ReplicaError(
             f"no replica in {place}",
             expected=f"a Delta table in {LOG.path(place)} or {KAFKA_LOG.path(place)}",
@@ -134,6 +160,11 @@ def newest_versions(spark: SparkSession, place: str) -> dict[str, int]:
             hint="See warehouse in the configuration; logtwin replicate makes the tables.",
         )
     return found
+
+
+def _versions(spark: SparkSession, place: str, specs: Iterable[TableSpec]) -> dict[str, int]:
+    versions = {spec.name: _newest_version(spark, spec.path(place)) for spec in specs}
+    return {name: version for name, version in versions.items() if version is not None}
 
 
 def _newest_version(spark: SparkSession, path: str) -> int | None:
