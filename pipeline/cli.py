@@ -8,7 +8,6 @@ anything ran.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,19 +19,16 @@ from pipeline import cli_dister, cli_options, cli_report, cli_sql, cli_tables, c
 from pipeline import config as configuration
 from pipeline.cli_options import AsJson, ConfigFile, RequiredConfig
 from pipeline.config import Config
-from pipeline.console import err, log_to_console, out, report
-from sources.errors import LogtwinError, MasterError
+from pipeline.console import err, out, run
+from sources.errors import MasterError
 
 if TYPE_CHECKING:
     from pipeline.progress import Progress
 
-app = typer.Typer(
+app = cli_options.plain_app(
     name="logtwin",
     help="A lakehouse twin of a master log: RocketMQ's commit log in Delta tables, by physical offset, exactly once.",
     no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
 )
 
 app.add_typer(cli_trust.app)
@@ -44,12 +40,7 @@ app.add_typer(cli_tables.app, name="tables")
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one verb and leave the process with its exit code."""
-    log_to_console()
-    try:
-        app(list(arguments) if arguments is not None else None, standalone_mode=True)
-    except LogtwinError as error:
-        report(error)
-        sys.exit(error.exit_code)
+    run(app, arguments)
 
 
 @app.command()

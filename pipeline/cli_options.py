@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+plain_app = partial(typer.Typer, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+"""A command line that looks as ours does."""
 
 _CONFIG_HELP = "configuration file (TOML), see conf/logtwin.toml"
 

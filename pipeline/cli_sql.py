@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pipeline import config as configuration
-from pipeline.cli_options import RequiredConfig
-from pipeline.console import err, out
+from pipeline.cli_options import RequiredConfig, plain_app
+from pipeline.console import err, out, run
 from pipeline.sql.output import Format, destination
 
 app = typer.Typer()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """``logtwin sql`` alone, for whom the import of the other verbs takes too long."""
+    alone = plain_app()
+    alone.command()(sql)
+    run(alone, sys.argv[2:] if arguments is None else arguments, "logtwin sql")
 
 
 @app.command()
@@ -32,6 +39,9 @@ def sql(
     as_of_time: Annotated[
         str | None, typer.Option(metavar="TIME", help="one log as its master had it then: ISO 8601, UTC if not said")
     ] = None,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="answer -e, -f and standard input of others of yours, until Ctrl-C")
+    ] = False,
 ) -> None:
     """Query the replica in Spark SQL: its tables, and views as messages and consumer_lag (logtwin tables all).
 
@@ -41,25 +51,72 @@ def sql(
     refused before the first statement runs. Times are ISO 8601, UTC; binary is base64; in csv and json all that is
     nested is JSON; in parquet variants are JSON, too.
     """
+    is_past = (log, as_of_offset, as_of_time) != (None, None, None)
+    if serve:
+        if is_past or (statements, file, output) != (None, None, None):
+            raise typer.BadParameter("a server is asked for the present, by others", param_hint="--serve")
+        _serve(config)
+        return
+    text = _statements(statements, file)
+    if text is None and output is not None:
+        raise typer.BadParameter("a file holds the results of -e or -f", param_hint="--output")
+    width = out.width if output is None and sys.stdout.isatty() else None
+    if text is not None and not is_past and _answered(config, text, form, output, width):
+        return
+
+    from pipeline import config as configuration
     from pipeline.sql.past import Past, past_line
     from pipeline.sql.reader import Reader
     from pipeline.sql.run import run_text
     from pipeline.sql.shell import Shell
 
     settings = configuration.load(config)
-    text = _statements(statements, file)
-    if text is None and output is not None:
-        raise typer.BadParameter("a file holds the results of -e or -f", param_hint="--output")
     past = Past.asked(settings, log, as_of_offset, as_of_time)
     with err.status("opening the replica …"):
-        reader = Reader.opened(settings, past)
+        reader = Reader.opened(settings, past, text)
     if reader.as_of is not None:
         err.print(past_line(reader.as_of), highlight=False, soft_wrap=True)
     if text is None:
         Shell(reader, form).run()
         return
     with destination(output) as sink:
-        run_text(reader, text, form, sink, out.width if output is None and sys.stdout.isatty() else None)
+        run_text(reader, text, form, sink, width)
+
+
+def _answered(config: Path, text: str, form: Format, output: Path | None, width: int | None) -> bool:
+    """Whether a server was there, and has answered."""
+    from pipeline.sql.client import server_for
+    from pipeline.sql.wire import Ask
+
+    try:
+        given = config.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False  # what is wrong with it is said by who loads it
+    server = server_for(given, text)
+    if server is None:
+        return False
+    with destination(output) as sink:
+        server.answer(Ask(text, form, width, given, str(config)), sink)
+    return True
+
+
+def _serve(config: Path) -> None:
+    from pipeline import config as configuration
+    from pipeline.session import session_for
+    from pipeline.signals import stop_by_signal
+    from pipeline.sql.reader import Reader
+    from pipeline.sql.server import Server, listening, reserved
+
+    settings = configuration.load(config)
+    with reserved(config) as path:
+        with err.status("opening the replica …"):
+            spark = session_for(settings)
+            Reader.over(spark, settings, None, "")  # no replica, no server
+        with listening(path) as listener:
+            server = Server(spark, listener)
+            with stop_by_signal(server.request_stop):
+                err.print("serving logtwin sql -e, -f and standard input; Ctrl-C ends it", highlight=False)
+                server.run()
 
 
 def _statements(given: str | None, file: Path | None) -> str | None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import sys
+from collections.abc import Sequence
 
+import typer
 from rich.console import Console
 from rich.logging import RichHandler
 
@@ -22,6 +25,16 @@ def log_to_console() -> None:
     # where it is decided what it means.
     for name in ("py4j", "kafka"):
         logging.getLogger(name).setLevel("CRITICAL")
+
+
+def run(app: typer.Typer, arguments: Sequence[str] | None, name: str | None = None) -> None:
+    """Run one verb, of these arguments or the process's, and leave the process with its exit code."""
+    log_to_console()
+    try:
+        app(list(arguments) if arguments is not None else None, standalone_mode=True, prog_name=name)
+    except LogtwinError as error:
+        report(error)
+        sys.exit(error.exit_code)
 
 
 def report(error: LogtwinError) -> None:

@@ -22,6 +22,7 @@ from xml.sax.saxutils import quoteattr
 import pyspark
 from tenacity import RetryCallState, Retrying, stop_after_attempt, wait_exponential
 
+from pipeline.cache import cache_folder
 from sinks.storage import AZURE, GOOGLE, S3
 from sources.errors import ConfigurationError
 
@@ -46,14 +47,6 @@ class Module:
 
     def __str__(self) -> str:
         return f"{self.organisation}:{self.name}:{self.revision}"
-
-
-def cache_folder() -> Path:
-    """``$LOGTWIN_CACHE``, or the user's cache folder."""
-    chosen = os.environ.get("LOGTWIN_CACHE")
-    if chosen:
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "logtwin"
 
 
 def delta_jars() -> list[Path]:

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from pipeline.jars import cache_folder, java, resolve
+from pipeline.cache import cache_folder
+from pipeline.jars import java, resolve
 from pipeline.own_process import own_process
 from pipeline.ports import free_port
 from sources.errors import ConfigurationError, MasterError

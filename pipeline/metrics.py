@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 from wsgiref.simple_server import WSGIServer
 
@@ -22,6 +21,7 @@ from prometheus_client.registry import Collector
 
 from pipeline.config import MetricsConfig
 from pipeline.progress import PartitionProgress, Phase, Progress, TableProgress
+from pipeline.version import own_version
 from sinks.steps import Step
 from sources.errors import ConfigurationError, error_types
 from sources.loss import Condition
@@ -278,7 +278,7 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """For the registry, at each scrape."""
-        yield InfoMetricFamily("logtwin_build", "the version of logtwin that runs", {"version": _version()})
+        yield InfoMetricFamily("logtwin_build", "the version of logtwin that runs", {"version": own_version()})
         logs, tables = self._shown
         for metric in _METRICS:
             yield metric.of(logs)
@@ -322,10 +322,3 @@ def serving(config: MetricsConfig) -> Iterator[Metrics]:
         yield metrics
     finally:
         metrics.stop()
-
-
-def _version() -> str:
-    try:
-        return version("logtwin")
-    except PackageNotFoundError:
-        return "unknown"  # runs from a source tree that is not installed

@@ -11,8 +11,9 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext, SparkFiles
 from pyspark.sql import SparkSession
 
+from pipeline.cache import cache_folder
 from pipeline.config import Config
-from pipeline.jars import cache_folder, delta_jars, storage_jars
+from pipeline.jars import delta_jars, storage_jars
 from pipeline.process_folder import process_folder
 from sinks.default_place import check_one_place_alone
 from sinks.hadoop_storage import reach

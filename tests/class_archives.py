@@ -21,7 +21,8 @@ from typing import Final, TypeAlias
 
 import pyspark
 
-from pipeline.jars import cache_folder, delta_jars, java
+from pipeline.cache import cache_folder
+from pipeline.jars import delta_jars, java
 
 log = logging.getLogger(__name__)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import BinaryIO
 
 from pipeline.console import err
@@ -11,11 +12,19 @@ from pipeline.sql.output import Format
 from pipeline.sql.reader import Checked, Reader
 from sources.errors import QueryError
 
+Tell = Callable[[str], None]
 
-def run_text(reader: Reader, text: str, form: Format, sink: BinaryIO, width: int | None) -> None:
+
+def say(line: str) -> None:
+    """On standard error."""
+    err.print(line, highlight=False)
+
+
+def run_text(reader: Reader, text: str, form: Format, sink: BinaryIO, width: int | None, tell: Tell = say) -> None:
     """All statements of `text`, once all of them are found sound; what settings answer is not written.
 
-    `width` is a terminal's, None of anything else. Raises QueryError, ReplicaError, and what `sink` raises.
+    `width` is a terminal's, None of anything else. `tell` gets what is not part of a result.
+    Raises QueryError, ReplicaError, and what `sink` raises.
     """
     checked = reader.check(text)
     results = sum(one.kind is not Kind.SETTING for one in checked)
@@ -31,14 +40,14 @@ def run_text(reader: Reader, text: str, form: Format, sink: BinaryIO, width: int
         if not is_first and form in ("table", "csv"):
             sink.write(b"\n")
         is_first = False
-        run_one(reader, one, form, sink, width)
+        run_one(reader, one, form, sink, width, tell)
 
 
-def run_one(reader: Reader, one: Checked, form: Format, sink: BinaryIO, width: int | None) -> Written:
-    """One statement. Says on standard error where rows were left out."""
+def run_one(reader: Reader, one: Checked, form: Format, sink: BinaryIO, width: int | None, tell: Tell = say) -> Written:
+    """One statement. Tells where rows were left out."""
     write = writer(form, width=width, most=TABLE_CHARACTERS if one.kind is Kind.QUERY else None)
     written = reader.answer(one, lambda frame: write(frame, sink) if frame.columns else Written(0))
     sink.flush()
     if written.is_cut:
-        err.print(f"the first {written.rows:,} rows of more: --format csv, json and parquet write all", highlight=False)
+        tell(f"the first {written.rows:,} rows of more: --format csv, json and parquet write all")
     return written

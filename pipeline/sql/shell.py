@@ -15,8 +15,8 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer
 
+from pipeline.cache import cache_folder
 from pipeline.console import err, out, report
-from pipeline.jars import cache_folder
 from pipeline.sql.completion import NameCompleter, Names
 from pipeline.sql.grammar import Kind
 from pipeline.sql.output import Format

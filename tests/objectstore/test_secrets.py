@@ -18,7 +18,7 @@ import pyarrow.fs as pafs
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.jars import cache_folder
+from pipeline.cache import cache_folder
 from pipeline.s3_server import OWNER, READER, Keys, Server
 from sinks.hadoop_storage import reach
 from sinks.place import placed

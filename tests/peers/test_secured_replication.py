@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from pipeline.cache import cache_folder
 from pipeline.config import Config, parse
-from pipeline.jars import cache_folder
 from pipeline.replicate import Job
 from sources.datasource import register
 from sources.errors import AccessDenied

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jars import cache_folder
+from pipeline.cache import cache_folder
 from sources.rocketmq.producer import Message, Producer
 from tests.pipeline.masters import embedded_master
 

@@ -1,0 +1,14 @@
+"""The folder for what can be had again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def cache_folder() -> Path:
+    """``$LOGTWIN_CACHE``, or the user's cache folder."""
+    chosen = os.environ.get("LOGTWIN_CACHE")
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "logtwin"

@@ -1,0 +1,123 @@
+"""Ask a server that is there already (`pipeline.sql.server`), instead of starting Spark.
+
+Nothing here needs Spark, nor what takes long to import: who asks waits for it.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import tomllib
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from pipeline.console import err
+from pipeline.sql.meeting import check_owned, peer_is_owner, socket_path
+from pipeline.sql.wire import DONE, ERROR, NOTE, OUTPUT, Ask, Hello, Message, error_in, next_message
+from pipeline.version import own_version
+from sources.errors import ConfigurationError, QueryError
+
+_HELLO_WITHIN_S: Final = 2.0
+_SHARED: Final = re.compile(r"\bglobal(_temp)?\b", re.I)
+"""A view that all sessions of a process would have."""
+_BY_PATH: Final = re.compile(
+    r"\b(binaryfile|csv|delta|json|orc|parquet|text|xml)\s*\.\s*`(?!\s*(/|\w+:))|\bview\b.*\busing\b", re.I | re.S
+)
+"""A file whose path may be relative to the folder that a process was started in."""
+
+
+class Served:
+    """A server that has said who it is, and waits for a question."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        """Raises OSError and ValueError where it does not say it."""
+        self._connection = connection
+        self._stream = connection.makefile("rb")
+        self.hello = Hello.read(next_message(self._stream))
+        connection.settimeout(None)
+
+    def answer(self, ask: Ask, sink: BinaryIO) -> None:
+        """As `pipeline.sql.run.run_text` does, which the server calls. Raises what that raises.
+
+        Whatever ends this ends the server's work on it.
+        """
+        with self._connection, self._stream:
+            self._send(ask)
+            while (message := self._next()).kind != DONE:
+                if message.kind == ERROR:
+                    raise error_in(message)
+                if message.kind == NOTE:
+                    err.print(message.body.decode(), markup=False, highlight=False)
+                elif message.kind == OUTPUT:
+                    sink.write(message.body)
+                    sink.flush()
+
+    def close(self) -> None:
+        self._stream.close()
+        self._connection.close()
+
+    def _send(self, ask: Ask) -> None:
+        try:
+            self._connection.sendall(ask.message().encoded())
+        except OSError as error:
+            raise self._gone() from error
+
+    def _next(self) -> Message:
+        try:
+            message = next_message(self._stream)
+        except (OSError, ValueError) as error:
+            raise self._gone() from error
+        if message is None:
+            raise self._gone()
+        return message
+
+    def _gone(self) -> QueryError:
+        return QueryError(
+            f"the server (process {self.hello.pid}) ended while it answered",
+            hint="Ask again: without a server logtwin sql starts a session of its own.",
+        )
+
+
+def server_for(config: str, text: str) -> Served | None:
+    """A server that answers `text` as a process of its own would; None where there is none, with a note if one seems
+    to be there. `config` is the text of a configuration file.
+    """
+    try:
+        path = socket_path(tomllib.loads(config))
+        check_owned(path.parent)
+        check_owned(path)
+    except (ValueError, FileNotFoundError):
+        return None  # what is wrong with a configuration is said by who loads it
+    except ConfigurationError as error:
+        _say(str(error))
+        return None
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(_HELLO_WITHIN_S)
+    try:
+        connection.connect(str(path))
+        if not peer_is_owner(connection):
+            raise ValueError("it is not this user's")
+        server = Served(connection)
+    except (ConnectionRefusedError, FileNotFoundError):
+        connection.close()
+        return None  # what a killed server left
+    except (OSError, ValueError) as error:
+        connection.close()
+        _say(f"the server behind {path} does not say who it is: {error}")
+        return None
+    return _fitting(server, text)
+
+
+def _fitting(server: Served, text: str) -> Served | None:
+    said = server.hello
+    is_other = said.version != own_version()
+    if is_other:
+        _say(f"the server (process {said.pid}) is logtwin {said.version}, this is {own_version()}")
+    if is_other or _SHARED.search(text) or (said.folder != str(Path.cwd()) and _BY_PATH.search(text)):
+        server.close()
+        return None
+    return server
+
+
+def _say(why: str) -> None:
+    err.print(f"{why}; this takes a session of its own", markup=False, highlight=False, soft_wrap=True)

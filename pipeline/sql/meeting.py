@@ -1,0 +1,85 @@
+"""Where ``logtwin sql --serve`` and its clients meet: a socket that only its owner can reach.
+
+Its folder is the owner's alone, and so is the socket; either is looked at before it is used. Its name says which
+replica is served and with what: a hash of the absolute warehouse, the sections of the configuration that say how it is
+reached and read, and the user. Not of logtwin's version: a client of another one shall find the server, and say why it
+does not use it.
+
+The address of a socket has 108 bytes with the zero at its end on Linux (sun_path of unix(7)), 104 on macOS.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import stat
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from pipeline.cache import cache_folder
+from sources.errors import ConfigurationError
+
+LONGEST_ADDRESS_BYTES: Final = 103
+_OWNER_ONLY: Final = 0o700
+_CREDENTIALS: Final = struct.Struct("3i")
+
+
+def socket_path(given: Mapping[str, object]) -> Path:
+    """Of the server for a configuration, as TOML has it. Raises ConfigurationError where no socket can have that name.
+
+    Its folder need not be there.
+    """
+    warehouse = str(given.get("warehouse", "./warehouse"))
+    place = warehouse if "://" in warehouse else str(Path(warehouse.removeprefix("file:")).resolve())
+    named = [place, given.get("storage"), given.get("spark"), os.getuid()]
+    name = hashlib.sha256(json.dumps(named, sort_keys=True, default=str).encode()).hexdigest()[:16]
+    path = _folder() / f"{name}.sock"
+    if len(os.fsencode(path)) > LONGEST_ADDRESS_BYTES:
+        raise ConfigurationError(
+            f"no socket can be named {path}",
+            expected=f"{LONGEST_ADDRESS_BYTES} bytes at most",
+            found=len(os.fsencode(path)),
+            hint="Set XDG_RUNTIME_DIR or LOGTWIN_CACHE to a folder with a shorter name.",
+        )
+    return path
+
+
+def _folder() -> Path:
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    return Path(runtime).absolute() / "logtwin" if runtime else cache_folder().absolute() / "serve"
+
+
+def make_folder(folder: Path) -> None:
+    """Raises ConfigurationError where it is there and anybody else can enter it, or it cannot be made."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=_OWNER_ONLY, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"the folder {folder} cannot be made", found=error.strerror) from error
+    check_owned(folder)
+
+
+def check_owned(path: Path) -> None:
+    """Of a folder or a socket. Raises ConfigurationError where others can use it, FileNotFoundError where it lacks."""
+    found = path.lstat()
+    is_ours = found.st_uid == os.getuid() and not found.st_mode & 0o077
+    if is_ours and (stat.S_ISDIR(found.st_mode) or stat.S_ISSOCK(found.st_mode)):
+        return
+    raise ConfigurationError(
+        f"{path} is not ours alone: whoever can use it could answer, or read the answers",
+        expected=f"owner {os.getuid()}, and no rights for others",
+        found=f"owner {found.st_uid}, {stat.filemode(found.st_mode)}",
+        hint="Remove it, or take the rights away.",
+    )
+
+
+def peer_is_owner(connection: socket.socket) -> bool:
+    """Whether the other side is this user's, by the kernel's word; where it has none, the folder keeps others out."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return True
+    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return int(_CREDENTIALS.unpack(found)[1]) == os.getuid()

@@ -1,0 +1,205 @@
+"""``logtwin sql --serve``: a session that is warm, for the clients of its owner (`pipeline.sql.client`).
+
+Each question has a session of its own beside it: what is SET there, and temporary views, nobody else sees. Tables and
+views are looked up and registered anew for each, those that it names, which takes a tenth of a second: so it sees what
+a process would see that starts now. Some questions are answered side by side, the others wait.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import socket
+import threading
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, BinaryIO, Final, cast, get_args
+
+from pyspark.sql import SparkSession
+
+from pipeline import config as configuration
+from pipeline.sql.meeting import make_folder, peer_is_owner, socket_path
+from pipeline.sql.output import Format
+from pipeline.sql.reader import Reader
+from pipeline.sql.run import run_text
+from pipeline.sql.wire import DONE, NOTE, OUTPUT, Ask, Hello, Message, error_message, next_message
+from pipeline.version import own_version
+from sources.errors import ConfigurationError, LogtwinError, of_log
+
+_AT_ONCE: Final = 4
+_LOOK_AGAIN_S: Final = 0.2
+_ASK_WITHIN_S: Final = 10.0
+_CHUNK_BYTES: Final = 1 << 16
+_LAST_WORDS_WITHIN_S: Final = 10.0
+
+
+class Server:
+    """Answers on one socket, with sessions beside `spark`, until it is asked to stop."""
+
+    def __init__(self, spark: SparkSession, listening: socket.socket) -> None:
+        self._spark = spark
+        self._listening = listening
+        self._stopping = threading.Event()
+        self._free = threading.BoundedSemaphore(_AT_ONCE)
+        self._open: dict[socket.socket, threading.Thread] = {}
+
+    def request_stop(self) -> None:
+        """From any thread, or a signal's handler."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        """Return when it was asked to stop and what ran has been stopped."""
+        self._listening.settimeout(_LOOK_AGAIN_S)
+        while not self._stopping.is_set():
+            with suppress(TimeoutError):
+                connection, _ = self._listening.accept()
+                thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
+                self._open[connection] = thread
+                thread.start()
+        for connection, thread in list(self._open.items()):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+            thread.join(_LAST_WORDS_WITHIN_S)
+
+    def _serve(self, connection: socket.socket) -> None:
+        try:
+            with suppress(OSError, ValueError), connection:  # a client that goes away, or is none
+                if peer_is_owner(connection):
+                    self._talk(connection)
+        finally:
+            self._open.pop(connection, None)
+
+    def _talk(self, connection: socket.socket) -> None:
+        connection.settimeout(_ASK_WITHIN_S)
+        connection.sendall(Hello(own_version(), os.getpid(), str(Path.cwd())).message().encoded())
+        with connection.makefile("rb") as stream:
+            ask = Ask.read(next_message(stream))
+        connection.settimeout(None)
+        client = _Client(connection)
+        with self._free, client.watched():
+            last = Message(DONE)
+            try:
+                self._answer(ask, client)
+            except LogtwinError as error:
+                last = error_message(error)
+            except OSError:
+                raise  # it does not listen any more
+            except Exception as error:  # noqa: BLE001 - a defect, which a process of its own would show as well
+                last = error_message(of_log(error, None))
+            connection.sendall(last.encoded())
+
+    def _answer(self, ask: Ask, client: _Client) -> None:
+        if ask.form not in get_args(Format):
+            raise ValueError(ask.form)
+        config = configuration.parse(tomllib.loads(ask.config), where=ask.where)
+        reader = Reader.over(self._spark, config, None, ask.text)
+        client.stops(reader.spark)
+        with client.sink() as sink:
+            run_text(reader, ask.text, cast(Format, ask.form), sink, ask.width, client.note)
+
+
+class _Client:
+    """Who has asked over `connection`. Sending raises OSError where nobody listens."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._done = threading.Event()
+        self._session: SparkSession | None = None
+
+    def note(self, line: str) -> None:
+        self._send(NOTE, line.encode())
+
+    @contextmanager
+    def sink(self) -> Iterator[BinaryIO]:
+        """What is written goes out in pieces, and the rest at the end."""
+        buffered = io.BufferedWriter(cast(io.RawIOBase, _Pieces(self._send)), _CHUNK_BYTES)
+        try:
+            yield buffered
+        finally:
+            with suppress(OSError):
+                buffered.close()
+
+    def stops(self, session: SparkSession) -> None:
+        """What runs in this session is stopped when the client goes."""
+        self._session = session
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """While it lasts, a client that goes away ends what is run for it: it has nothing to say but that."""
+        watch = threading.Thread(target=self._watch, daemon=True)
+        watch.start()
+        try:
+            yield
+        finally:
+            self._done.set()
+            with suppress(OSError):
+                self._connection.shutdown(socket.SHUT_RD)  # wakes the watch
+            watch.join()
+
+    def _watch(self) -> None:
+        with suppress(OSError):
+            while self._connection.recv(1):
+                pass
+        while not self._done.wait(_LOOK_AGAIN_S):  # again and again: a job may have begun right after
+            if self._session is not None:
+                self._session.interruptAll()
+
+    def _send(self, kind: bytes, body: bytes) -> None:
+        self._connection.sendall(Message(kind, body).encoded())
+
+
+class _Pieces(io.RawIOBase):
+    def __init__(self, send: Callable[[bytes, bytes], None]) -> None:
+        self._send = send
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:  # type: ignore[override]
+        self._send(OUTPUT, bytes(data))
+        return len(data)
+
+
+@contextmanager
+def reserved(config_file: Path) -> Iterator[Path]:
+    """Where the server for that configuration is to listen: its alone while it lasts.
+
+    Raises ConfigurationError where there is a server, or others can reach the place.
+    """
+    path = socket_path(tomllib.loads(config_file.read_text(encoding="utf-8")))
+    make_folder(path.parent)
+    with _lock_file(path.with_suffix(".lock")) as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigurationError(
+                "this replica is served already",
+                expected="one logtwin sql --serve",
+                found=f"process {lock.read().strip() or 'unknown'}",
+                hint="logtwin sql -e finds it by itself; SIGTERM ends it.",
+            ) from error
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        path.unlink(missing_ok=True)  # a killed server's: who listens there holds the lock
+        yield path
+
+
+@contextmanager
+def listening(path: Path) -> Iterator[socket.socket]:
+    """A socket on `path`, for its owner alone, gone at the end."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        try:
+            listener.bind(str(path))
+            path.chmod(0o600)
+            listener.listen()
+            yield listener
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _lock_file(path: Path) -> IO[str]:
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+")
