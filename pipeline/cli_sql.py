@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -105,13 +106,14 @@ def _serve(config: Path) -> None:
     from pipeline.session import session_for
     from pipeline.signals import stop_by_signal
     from pipeline.sql.reader import Reader
-    from pipeline.sql.server import Server, listening, reserved
+    from pipeline.sql.run import run_text
+    from pipeline.sql.server import WARM_UP, Server, listening, reserved
 
     settings = configuration.load(config)
     with reserved(config) as path:
         with err.status("opening the replica …"):
-            spark = session_for(settings)
-            Reader.over(spark, settings, None, "")  # no replica, no server
+            spark = session_for(settings, archived=True)
+            run_text(Reader.over(spark, settings, None, WARM_UP), WARM_UP, "table", io.BytesIO(), None)
         with listening(path) as listener:
             server = Server(spark, listener)
             with stop_by_signal(server.request_stop):

@@ -101,7 +101,7 @@ def _download(modules: Sequence[Module], without: Collection[tuple[str, str]], f
     work = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     wanted = work / "ivy.xml"
     wanted.write_text(_ivy_file(modules, without))
-    ivy = [java(), "-cp", f"{_spark_jars()}/*", "org.apache.ivy.Main"]
+    ivy = [java(), "-cp", f"{_spark_folder()}/*", "org.apache.ivy.Main"]
     ivy += ["-ivy", str(wanted), "-confs", "default", "-types", "jar", "bundle"]
     try:
         stop, wait = stop_after_attempt(_ATTEMPTS), wait_exponential(multiplier=_FIRST_WAIT_S)
@@ -154,17 +154,22 @@ def _retrieve(ivy: Sequence[str], into: Path, name: str) -> None:
         )
 
 
-def _spark_jars() -> Path:
+def spark_jars() -> list[Path]:
+    """Spark's own, in the order in which Java finds them."""
+    return list(_spark_folder().glob("*.jar"))
+
+
+def _spark_folder() -> Path:
     return Path(pyspark.__file__).parent / "jars"
 
 
 def _beyond_spark(folder: Path) -> list[Path]:
-    shipped = {_artifact(jar) for jar in _spark_jars().glob("*.jar")}
+    shipped = {_artifact(jar) for jar in spark_jars()}
     return sorted(jar for jar in folder.glob("*.jar") if _artifact(jar) not in shipped)
 
 
 def _revision_in_spark(artifact: str) -> str:
-    return next(jar.stem.rsplit("-", 1)[1] for jar in _spark_jars().glob(f"{artifact}-*.jar"))
+    return next(jar.stem.rsplit("-", 1)[1] for jar in _spark_folder().glob(f"{artifact}-*.jar"))
 
 
 def _artifact(jar: Path) -> str:

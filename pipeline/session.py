@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext, SparkFiles
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from pipeline.cache import cache_folder
+from pipeline.class_archive import archive_options
 from pipeline.config import Config
-from pipeline.jars import delta_jars, storage_jars
+from pipeline.jars import delta_jars, java, spark_jars, storage_jars
 from pipeline.process_folder import process_folder
 from sinks.default_place import check_one_place_alone
 from sinks.hadoop_storage import reach
@@ -84,12 +85,14 @@ LOOPBACK = {
 }
 
 
-def session_for(config: Config, name: str = "logtwin") -> SparkSession:
+def session_for(config: Config, name: str = "logtwin", *, archived: bool = False) -> SparkSession:
     """The session of a configuration, once its storage has answered; what the JVM says goes to `spark_log`.
+
+    `archived`: it shall start quickly, by an archive of its classes that an earlier one has left.
 
     Raises ConfigurationError where the warehouse cannot be reached, StorageUnreachable where that may pass.
     """
-    return build_session(config.spark, warehouse=_reached(config), name=name, log_file=spark_log())
+    return build_session(config.spark, warehouse=_reached(config), name=name, log_file=spark_log(), archived=archived)
 
 
 def without_session(config: Config) -> Config:
@@ -110,25 +113,31 @@ def _reached(config: Config) -> Place:
 
 
 def build_session(
-    properties: Mapping[str, str], *, warehouse: Place = LOCAL, name: str = "logtwin", log_file: Path | None = None
+    properties: Mapping[str, str],
+    *,
+    warehouse: Place = LOCAL,
+    name: str = "logtwin",
+    log_file: Path | None = None,
+    archived: bool = False,
 ) -> SparkSession:
     """The Spark session of this process, made if there is none, with Delta and the data source ``logtwin``.
 
     `properties` go over logtwin's own. Under spark-submit the submitted ones win over both, and the packages of Delta
     and of the warehouse's file system are expected among them. What the JVM itself says goes to `log_file`, if given,
-    instead of standard error.
+    instead of standard output and error.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # or tasks take whatever python3 the PATH has
     builder = SparkSession.builder.appName(name)
     submitted = _submitted()
     own = {"spark.python.unix.domain.socket.dir": str(process_folder())}  # daemons of Python have others, of their own
-    launch = {} if submitted else _launch(properties, warehouse)
+    launch = {} if submitted else _launch(properties, warehouse, archived)
     settings = {**NEEDED, **own, **launch, **properties}
     for key, value in settings.items():
         if key not in submitted:
             builder = builder.config(key, value)
-    with _jvm_says_to(log_file):
-        spark: SparkSession = builder.getOrCreate()
+    if log_file is not None and not submitted:
+        _start_jvm(settings, log_file)
+    spark: SparkSession = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     reach(spark, warehouse, str(process_folder()))
     _write_no_checksum_files(spark)
@@ -142,22 +151,15 @@ def spark_log() -> Path:
     return cache_folder() / "spark.log"
 
 
-@contextmanager
-def _jvm_says_to(log_file: Path | None) -> Iterator[None]:
-    """A process started meanwhile inherits `log_file` as its standard error."""
-    if log_file is None:
-        yield
+def _start_jvm(settings: Mapping[str, str], log_file: Path) -> None:
+    """Unless it runs. What it says goes to `log_file`: who reads our standard output does not wait for its end."""
+    if SparkContext._gateway is not None:
         return
     log_file.parent.mkdir(parents=True, exist_ok=True)
-    sys.stderr.flush()
-    ours = os.dup(2)
-    try:
-        with log_file.open("a") as theirs:
-            os.dup2(theirs.fileno(), 2)
-        yield
-    finally:
-        os.dup2(ours, 2)
-        os.close(ours)
+    with log_file.open("a") as theirs:
+        conf = SparkConf().setAll(list(settings.items()))
+        gateway = launch_gateway(conf, {"stdout": theirs, "stderr": theirs})  # type: ignore[no-untyped-call]
+        SparkContext._ensure_initialized(gateway=gateway)
 
 
 def _write_no_checksum_files(spark: SparkSession) -> None:
@@ -194,17 +196,19 @@ def _submitted() -> set[str]:
     return {name for name, _ in SparkConf().getAll()}
 
 
-def _launch(properties: Mapping[str, str], warehouse: Place) -> dict[str, str]:
+def _launch(properties: Mapping[str, str], warehouse: Place, archived: bool) -> dict[str, str]:
     """What only the one who starts the JVM can say."""
-    jars = [str(jar) for jar in (*delta_jars(), *storage_jars(warehouse.scheme))]
+    jars = [*delta_jars(), *storage_jars(warehouse.scheme)]
     logging = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
     options = f"{COMPILE_LATER} {logging}"
     if not properties.get("spark.master", "local").startswith("local"):
-        return {"spark.jars": ",".join(jars), "spark.driver.extraJavaOptions": options}
+        return {"spark.jars": ",".join(map(str, jars)), "spark.driver.extraJavaOptions": options}
+    if archived:
+        options += f" {archive_options(java(), [*jars, *spark_jars()])}"
     return {
         "spark.master": "local[*]",
         # On the class path of the only JVM there is; spark.jars would copy them for every session.
-        "spark.driver.extraClassPath": ":".join(jars),
+        "spark.driver.extraClassPath": ":".join(map(str, jars)),
         "spark.driver.extraJavaOptions": options,
         **LOOPBACK,
     }
