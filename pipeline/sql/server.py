@@ -44,6 +44,7 @@ class Server:
     def __init__(self, spark: SparkSession, listening: socket.socket) -> None:
         self._spark = spark
         self._listening = listening
+        self._hello = Hello(own_version(), os.getpid(), str(Path.cwd()))
         self._stopping = threading.Event()
         self._free = threading.BoundedSemaphore(_AT_ONCE)
         self._open: dict[socket.socket, threading.Thread] = {}
@@ -76,7 +77,7 @@ class Server:
 
     def _talk(self, connection: socket.socket) -> None:
         connection.settimeout(_ASK_WITHIN_S)
-        connection.sendall(Hello(own_version(), os.getpid(), str(Path.cwd())).message().encoded())
+        connection.sendall(self._hello.message().encoded())
         with connection.makefile("rb") as stream:
             ask = Ask.read(next_message(stream))
         connection.settimeout(None)

@@ -32,7 +32,7 @@ def job(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def opened(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     """The verb takes a reader that is open; opening takes seconds, and other tests do it."""
-    monkeypatch.setattr(Reader, "opened", lambda config, past: reader)
+    monkeypatch.setattr(Reader, "opened", lambda config, past, text: reader)
 
 
 class Said:

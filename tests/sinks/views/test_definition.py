@@ -10,7 +10,7 @@ import pytest
 
 from sinks import views
 from sinks.tables import TABLES
-from sinks.views.definition import VIEWS, named_in, view
+from sinks.views.definition import VIEWS, named_in, view, words_in
 
 FOLDER = Path(views.__file__).parent
 GOOD = "CREATE VIEW one (\n  a COMMENT 'first'\n)\nCOMMENT 'says one'\nAS\nSELECT 1\n"
@@ -39,6 +39,8 @@ def test_a_view_reads_tables_and_views_before_it(name: str) -> None:
 
 def test_the_views_that_a_statement_names_are_found_with_those_they_read() -> None:
     assert named_in("SELECT * FROM log") == ()
+    assert named_in("select * from Messages") == named_in("SELECT * FROM messages")
+    assert words_in("FROM Topic_Stats") >= {"from", "topic_stats", "messages", "records", "log"}
     assert named_in("SELECT count(*) FROM messages") == ("records", "messages")
     assert named_in("FROM topic_stats JOIN kafka_lag") == ("records", "messages", "topic_stats", "kafka_lag")
     for name in VIEWS:

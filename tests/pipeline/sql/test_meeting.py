@@ -1,0 +1,178 @@
+"""Where a server of ``logtwin sql`` and its clients meet, and who is kept out; without Spark."""
+
+from __future__ import annotations
+
+import io
+import os
+import socket
+import stat
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline.sql import client
+from pipeline.sql.client import server_for
+from pipeline.sql.meeting import LONGEST_ADDRESS_BYTES, check_owned, make_folder, peer_is_owner, socket_path
+from pipeline.sql.server import listening, reserved
+from pipeline.sql.wire import OUTPUT, Ask, Hello, Message
+from pipeline.version import own_version
+from sources.errors import ConfigurationError, QueryError
+
+TEXT = "SELECT 1"
+
+
+@pytest.fixture(autouse=True)
+def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that systems with logins give a user."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    file = tmp_path / "job.toml"
+    file.write_text('warehouse = "lake"\n')
+    return file
+
+
+def found(job: Path) -> client.Served | None:
+    return server_for(job.read_text(), TEXT)
+
+
+def test_a_replica_has_one_place_however_it_is_named(tmp_path: Path, runtime: Path) -> None:
+    place = socket_path({"warehouse": "lake"})
+    assert place.parent == runtime / "logtwin"
+    for same in ("./lake", f"{tmp_path}/lake", f"file:{tmp_path}/lake", f"{tmp_path}/x/../lake"):
+        assert socket_path({"warehouse": same, "logs": [1]}) == place
+    assert socket_path({}) == socket_path({"warehouse": "./warehouse"})
+
+
+def test_what_is_reached_or_read_in_another_way_has_another_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    lake: dict[str, object] = {"warehouse": "s3a://lake"}
+    ways: list[dict[str, object]] = [
+        {"warehouse": "lake"},
+        lake,
+        lake | {"storage": {"endpoint": "http://a"}},
+        lake | {"storage": {"endpoint": "http://b"}},
+        lake | {"spark": {"sql": {"ansi": {"enabled": False}}}},
+    ]
+    places = {socket_path(one) for one in ways}
+    monkeypatch.setattr(os, "getuid", lambda: 4711)
+    assert len({*places, socket_path(lake)}) == len(ways) + 1
+
+
+def test_without_a_runtime_folder_it_is_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    monkeypatch.setenv("LOGTWIN_CACHE", str(tmp_path / "cache"))
+    assert socket_path({}).parent == tmp_path / "cache" / "serve"
+
+
+def test_a_name_that_no_socket_can_have_is_refused(tmp_path: Path, job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    short = len(os.fsencode(socket_path({}))) - len(os.fsencode(tmp_path / "run"))
+    longest = tmp_path / ("x" * (LONGEST_ADDRESS_BYTES - short - len(os.fsencode(tmp_path)) - 1))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(longest))
+    with reserved(job) as path, listening(path):
+        assert len(os.fsencode(path)) == LONGEST_ADDRESS_BYTES
+    monkeypatch.setenv("XDG_RUNTIME_DIR", f"{longest}x")
+    with pytest.raises(ConfigurationError, match="XDG_RUNTIME_DIR"), reserved(job):
+        pass
+
+
+def test_the_place_is_its_owners_alone_and_gone_at_the_end(job: Path) -> None:
+    with reserved(job) as path, listening(path) as listener:
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        with socket.socket(socket.AF_UNIX) as peer:
+            peer.connect(str(path))
+            assert peer_is_owner(listener.accept()[0])
+    assert not path.exists()
+
+
+def test_a_folder_that_others_can_enter_is_refused(
+    job: Path, runtime: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_folder(runtime / "logtwin")
+    (runtime / "logtwin").chmod(0o750)
+    with pytest.raises(ConfigurationError, match=r"not ours alone.*found owner .*, drwxr-x---"), reserved(job):
+        pass
+    assert found(job) is None
+    assert "not ours alone" in capsys.readouterr().err
+
+
+def test_so_is_one_of_another_user_or_none_at_all(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime.mkdir()
+    (runtime / "real").mkdir(mode=0o700)
+    (runtime / "link").symlink_to(runtime / "real")
+    with pytest.raises(ConfigurationError, match="not ours alone"):
+        check_owned(runtime / "link")
+    (runtime / "file").touch(mode=0o600)
+    with pytest.raises(ConfigurationError, match="cannot be made"):
+        make_folder(runtime / "file")
+    monkeypatch.setattr(os, "getuid", lambda: 4711)
+    with pytest.raises(ConfigurationError, match="expected owner 4711"):
+        check_owned(runtime / "real")
+
+
+def test_a_socket_that_others_can_use_is_not_asked(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with reserved(job) as path, listening(path):
+        path.chmod(0o666)
+        assert found(job) is None
+    assert "not ours alone" in capsys.readouterr().err
+
+
+def test_there_is_one_server_for_a_replica(job: Path) -> None:
+    taken = pytest.raises(ConfigurationError, match=f"served already.*process {os.getpid()}")
+    with reserved(job), taken, reserved(job):
+        pass
+    with reserved(job):
+        pass
+
+
+def test_what_a_killed_server_left_is_taken_over(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with reserved(job) as path:
+        left = socket.socket(socket.AF_UNIX)
+        left.bind(str(path))
+        left.close()
+        path.chmod(0o600)
+    assert found(job) is None
+    with reserved(job) as path, listening(path):
+        pass
+    assert capsys.readouterr().err == ""
+
+
+def test_a_server_that_says_nothing_is_not_waited_for(
+    job: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert client._HELLO_WITHIN_S == 2.0
+    monkeypatch.setattr(client, "_HELLO_WITHIN_S", 0.1)
+    with reserved(job) as path, listening(path):
+        began_s = time.monotonic()
+        assert found(job) is None
+        assert time.monotonic() - began_s < 1
+    assert "does not say who it is" in capsys.readouterr().err
+
+
+def test_a_server_that_ends_in_the_middle_of_an_answer_is_no_end_of_the_answer(job: Path) -> None:
+    def answer(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.sendall(Hello(own_version(), 4711, str(Path.cwd())).message().encoded())
+            connection.sendall(Message(OUTPUT, b"n\n").encoded())
+            connection.recv(1)
+
+    with reserved(job) as path, listening(path) as listener:
+        thread = threading.Thread(target=answer, args=(listener,))
+        thread.start()
+        server, sink = found(job), io.BytesIO()
+        assert server is not None
+        with pytest.raises(QueryError, match="process 4711. ended while it answered"):
+            server.answer(Ask(TEXT, "csv", None, "", ""), sink)
+        thread.join()
+    assert sink.getvalue() == b"n\n"
+
+
+def test_a_configuration_that_cannot_be_read_is_left_to_who_says_why() -> None:
+    assert server_for("warehouse = ", TEXT) is None

@@ -1,0 +1,54 @@
+"""Messages between a client and a server of ``logtwin sql``."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from pipeline.sql import wire
+from pipeline.sql.wire import Ask, Hello, Message, error_in, error_message, next_message
+from sources.errors import ConfigurationError, QueryError
+
+HELLO = Hello("0.1.0", 4711, "/data/消息")
+ASK = Ask("SELECT '消息'", "csv", None, 'warehouse = "lake"', "job.toml")
+ERROR = QueryError("line 1: no", expected="a", found="b", hint="c")
+
+
+def test_what_is_written_is_read_in_order() -> None:
+    sent = [HELLO.message(), ASK.message(), Message(wire.OUTPUT, bytes(range(256)) * 500), Message(wire.DONE)]
+    stream = io.BytesIO(b"".join(one.encoded() for one in sent))
+    assert [next_message(stream) for _ in sent] == sent
+    assert next_message(stream) is None
+    assert Hello.read(sent[0]) == HELLO
+    assert Ask.read(sent[1]) == ASK
+
+
+def test_an_error_keeps_its_type_and_words() -> None:
+    found = error_in(error_message(ERROR))
+    assert (type(found), str(found), found.exit_code) == (QueryError, str(ERROR), 2)
+
+
+@pytest.mark.parametrize("at", [1, 4, 5, 20])
+def test_who_goes_in_the_middle_of_a_message_has_gone(at: int) -> None:
+    assert next_message(io.BytesIO(ASK.message().encoded()[:at])) is None
+
+
+def test_nobody_is_made_to_read_more_than_a_message_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="a message of 1,"):
+        next_message(io.BytesIO(b"GET / HTTP/1.1"))
+    monkeypatch.setattr(wire, "LONGEST_BYTES", 3)
+    with pytest.raises(ConfigurationError, match="too many statements"):
+        ASK.message().encoded()
+
+
+def test_a_server_of_another_version_may_say_more() -> None:
+    more = json.loads(HELLO.message().body) | {"version": "9.9", "memory": 1}
+    assert Hello.read(Message(wire.HELLO, json.dumps(more).encode())).version == "9.9"
+
+
+@pytest.mark.parametrize("message", [None, HELLO.message(), Message(wire.ASK, b"[]"), Message(wire.ASK, b"{}")])
+def test_what_is_no_question_is_none(message: Message | None) -> None:
+    with pytest.raises(ValueError):
+        Ask.read(message)

@@ -1,0 +1,77 @@
+"""The archive of classes that one JVM leaves for the next ones."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pipeline.class_archive import archive_options
+
+JAVA = os.environ.get("JAVA_HOME", "") and f"{os.environ['JAVA_HOME']}/bin/java" or str(shutil.which("java"))
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LOGTWIN_CACHE", str(tmp_path / "a cache"))
+    return tmp_path / "a cache" / "classes"
+
+
+def started(options: str, *more: str) -> str:
+    """What a JVM says that does next to nothing."""
+    command = [JAVA, *shlex.split(options), *more, "-version"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def test_a_jvm_without_one_leaves_one_for_the_next(folder: Path) -> None:
+    first = archive_options(JAVA, [])
+    started(first)
+    (made,) = folder.glob("*.new")
+    second = archive_options(JAVA, [])
+    (taken,) = folder.iterdir()
+    assert (taken.suffix, f'-XX:SharedArchiveFile="{taken}"' in second) == (".jsa", True)
+    assert not made.exists()
+    assert "shared objects file (top)" in started(second, "-Xlog:class+load")
+
+
+def test_what_is_not_whole_is_left_and_forgotten_after_a_while(folder: Path) -> None:
+    archive = archive_options(JAVA, [])
+    new = Path(shlex.split(archive)[0].partition("=")[2])
+    new.write_bytes(bytes(100))
+    assert archive_options(JAVA, []) == archive
+    assert new.exists()
+    os.utime(new, (0, 0))
+    assert archive_options(JAVA, []) == archive
+    assert not new.exists()
+
+
+def test_one_of_two_that_were_made_at_once_is_taken(folder: Path) -> None:
+    new = Path(shlex.split(archive_options(JAVA, []))[0].partition("=")[2])
+    for path in (new, new.with_suffix(".2.new")):
+        path.write_bytes(b"head")
+    assert "SharedArchiveFile" in archive_options(JAVA, [])
+    assert [path.suffix for path in folder.iterdir()] == [".jsa"]
+
+
+def test_other_jars_have_another(tmp_path: Path) -> None:
+    jar = tmp_path / "a.jar"
+    jar.write_bytes(b"1")
+    before = archive_options(JAVA, [jar])
+    jar.write_bytes(b"12")
+    assert len({before, archive_options(JAVA, [jar]), archive_options(JAVA, [])}) == 3
+
+
+def test_what_somebody_has_chosen_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:SharedArchiveFile=/mine")
+    assert archive_options(JAVA, []) == ""
+
+
+def test_a_cache_that_cannot_be_written_is_none(folder: Path) -> None:
+    folder.parent.touch()
+    assert archive_options(JAVA, []) == ""
