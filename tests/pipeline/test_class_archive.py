@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from pipeline.class_archive import archive_options
+from pipeline.jars import java
 
-JAVA = os.environ.get("JAVA_HOME", "") and f"{os.environ['JAVA_HOME']}/bin/java" or str(shutil.which("java"))
+JAVA = java()
 
 
 @pytest.fixture(autouse=True)

@@ -168,7 +168,7 @@ def test_a_server_that_ends_in_the_middle_of_an_answer_is_no_end_of_the_answer(j
         thread.start()
         server, sink = found(job), io.BytesIO()
         assert server is not None
-        with pytest.raises(QueryError, match="process 4711. ended while it answered"):
+        with pytest.raises(QueryError, match=r"process 4711. ended while it answered"):
             server.answer(Ask(TEXT, "csv", None, "", ""), sink)
         thread.join()
     assert sink.getvalue() == b"n\n"

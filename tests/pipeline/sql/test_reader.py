@@ -53,19 +53,18 @@ def test_control_c_stops_what_runs(reader: Reader) -> None:
     "text",
     [
         "SELECT count(*) AS n FROM LOG",
-        "SELECT count(*) AS n FROM `Topic_Stats`",
         "SET x = ssages; SELECT count(*) AS n FROM me${x}",
-        "SELECT count(*) AS n FROM IDENTIFIER('mess' || 'ages')",
-        "SHOW VIEWS LIKE '*e*'",
+        "SELECT count(*) AS n FROM IDENTIFIER('led' || 'ger')",
+        "SHOW VIEWS LIKE '*age*'",
         "DESCRIBE incidents",
         "CREATE TEMPORARY VIEW ledger AS SELECT 1",
         "SELECT * FROM mesages",
         "SELECT * FROM lok",
     ],
 )
-def test_what_opens_only_what_is_named_answers_as_what_opens_all(job: Path, text: str) -> None:
-    config = configuration.load(job)
-    assert _answer(Reader.opened(config, None, text), text) == _answer(Reader.opened(config, None), text)
+def test_what_opens_only_what_is_named_answers_as_what_opens_all(reader: Reader, job: Path, text: str) -> None:
+    """Both are of the same small replica."""
+    assert _answer(Reader.opened(configuration.load(job), None, text), text) == _answer(reader, text)
 
 
 def test_only_what_is_named_is_opened(job: Path) -> None:
