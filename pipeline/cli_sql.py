@@ -6,13 +6,16 @@ import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pipeline.cli_options import RequiredConfig, plain_app
 from pipeline.console import err, out, run
 from pipeline.sql.output import Format, destination
+
+if TYPE_CHECKING:
+    from pipeline.sql.reader import Reader
 
 app = typer.Typer()
 
@@ -65,21 +68,26 @@ def sql(
     if text is not None and not is_past and _answered(config, text, form, output, width):
         return
 
-    from pipeline import config as configuration
-    from pipeline.sql.past import Past, past_line
-    from pipeline.sql.reader import Reader
-    from pipeline.sql.run import run_text
-    from pipeline.sql.shell import Shell
+    def opened() -> Reader:
+        from pipeline import config as configuration
+        from pipeline.sql.past import Past, past_line
+        from pipeline.sql.reader import Reader
 
-    settings = configuration.load(config)
-    past = Past.asked(settings, log, as_of_offset, as_of_time)
-    with err.status("opening the replica …"):
-        reader = Reader.opened(settings, past, text)
-    if reader.as_of is not None:
-        err.print(past_line(reader.as_of), highlight=False, soft_wrap=True)
+        settings = configuration.load(config)
+        reader = Reader.opened(settings, Past.asked(settings, log, as_of_offset, as_of_time), text)
+        if reader.as_of is not None:
+            err.print(past_line(reader.as_of), highlight=False, soft_wrap=True)
+        return reader
+
     if text is None:
-        Shell(reader, form).run()
+        from pipeline.sql.shell import Shell
+
+        Shell(opened, form).run()
         return
+    with err.status("opening the replica …"):
+        reader = opened()
+    from pipeline.sql.run import run_text
+
     with destination(output) as sink:
         run_text(reader, text, form, sink, width)
 

@@ -97,8 +97,12 @@ class Reader:
     def answer(self, one: Checked, use: Callable[[DataFrame], _Made]) -> _Made:
         """What `use` makes of the result. Raises QueryError, and ReplicaError where the tables cannot be read."""
         with self._told(one.statement), ThreadPoolExecutor(1) as worker:
-            # Ctrl-C makes PySpark stop what runs, if the main thread does not wait in a call of Spark
-            return worker.submit(lambda: use(self._frame(one.statement))).result()
+            answering = worker.submit(lambda: use(self._frame(one.statement)))
+            try:
+                return answering.result()  # no call of Spark: Ctrl-C would break it, and leave its job
+            except KeyboardInterrupt:
+                self.spark.interruptAll()
+                raise
 
     def _frame(self, statement: Statement) -> DataFrame:
         """Judged once more: what ran since it was checked may have given its words and names another meaning."""

@@ -1,11 +1,18 @@
-"""``logtwin sql`` on a terminal: a prompt with history and completion; a statement ends with a semicolon."""
+"""``logtwin sql`` on a terminal: a prompt with history and completion; a statement ends with a semicolon.
+
+The prompt is there at once, and the replica is opened behind it: only a statement waits for that. So nothing here needs
+Spark before.
+"""
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.enums import DEFAULT_BUFFER
@@ -13,20 +20,18 @@ from prompt_toolkit.filters import has_focus
 from prompt_toolkit.history import FileHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.lexers import PygmentsLexer
+from prompt_toolkit.patch_stdout import patch_stdout
 from pygments.lexers.sql import SqlLexer
 
 from pipeline.cache import cache_folder
 from pipeline.console import err, out, report
 from pipeline.sql.completion import NameCompleter, Names
-from pipeline.sql.grammar import Kind
 from pipeline.sql.output import Format
-from pipeline.sql.reader import Reader
-from pipeline.sql.run import run_one
 from pipeline.sql.statements import split
-from pipeline.tables import listed, relation_lines
-from sinks.tables import TABLES
-from sinks.views.definition import VIEWS, view
 from sources.errors import LogtwinError
+
+if TYPE_CHECKING:
+    from pipeline.sql.reader import Reader
 
 HELP: Final = r"""A statement of Spark SQL ends with a semicolon, and may have many lines. It can only read.
 
@@ -41,20 +46,24 @@ _LIST: Final = r"\d"
 
 
 class Shell:
-    """Asks for statements and answers them, until it is left."""
+    """Asks for statements and answers them, until it is left. `opening` opens the replica, in another thread."""
 
-    def __init__(self, reader: Reader, form: Format) -> None:
-        self._reader = reader
+    def __init__(self, opening: Callable[[], Reader], form: Format) -> None:
+        self._opening = opening
         self._form = form
-        self._completer = NameCompleter(known_names(reader))
+        self._completer = NameCompleter(Names({}))
+        self._prompt = self._made_prompt()
+        self._opened: Future[Reader] = Future()
 
     def run(self) -> None:
-        """Return when somebody leaves."""
-        prompt = self._prompt()
+        """Return when somebody leaves. Raises what opening the replica raises, whatever is typed."""
         err.print(r"help explains, \q leaves", highlight=False)
+        # who leaves at once does not wait for it
+        threading.Thread(target=self._open, daemon=True).start()
         while True:
             try:
-                text = prompt.prompt("logtwin> ").strip()
+                with patch_stdout(raw=True):
+                    text = self._prompt.prompt("logtwin> ", pre_run=self._end_if_failed).strip()
             except KeyboardInterrupt:
                 continue
             except EOFError:
@@ -63,7 +72,32 @@ class Shell:
                 return
             self._obey(text)
 
-    def _prompt(self) -> PromptSession[str]:
+    def _open(self) -> None:
+        try:
+            reader = self._opening()
+            self._completer.names = known_names(reader)
+            self._opened.set_result(reader)
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            self._opened.set_exception(error)
+            loop = self._prompt.app.loop
+            if loop is not None:
+                loop.call_soon_threadsafe(self._end_if_failed)
+
+    def _end_if_failed(self) -> None:
+        """In the prompt's thread."""
+        app = self._prompt.app
+        error = self._opened.exception() if self._opened.done() else None
+        if error is not None and app.future is not None and not app.future.done():
+            app.exit(exception=error)
+
+    @property
+    def _reader(self) -> Reader:
+        if self._opened.done():
+            return self._opened.result()
+        with err.status("opening the replica …"):
+            return self._opened.result()
+
+    def _made_prompt(self) -> PromptSession[str]:
         return PromptSession(
             history=FileHistory(str(_history_file())),
             completer=self._completer,
@@ -78,6 +112,8 @@ class Shell:
         try:
             self._answer(text)
         except LogtwinError as error:
+            if self._opened.done() and self._opened.exception() is not None:
+                raise  # there is nothing that could be asked
             report(error)
         except KeyboardInterrupt:
             err.print("stopped")
@@ -92,9 +128,14 @@ class Shell:
             self._run(text)
 
     def _list(self) -> None:
+        from pipeline.tables import listed, relation_lines
+
         out.print("\n".join(relation_lines(listed())), markup=False, highlight=False, soft_wrap=True)
 
     def _run(self, text: str) -> None:
+        from pipeline.sql.grammar import Kind
+        from pipeline.sql.run import run_one
+
         for one in self._reader.check(text):
             began_s = time.monotonic()
             written = run_one(self._reader, one, self._form, sys.stdout.buffer, out.width)
@@ -105,6 +146,9 @@ class Shell:
 
 def known_names(reader: Reader) -> Names:
     """What can be completed."""
+    from sinks.tables import TABLES
+    from sinks.views.definition import VIEWS, view
+
     spark = reader.spark
     tables = {name: tuple(view(name).columns) for name in VIEWS} | {one.name: tuple(one.schema.names) for one in TABLES}
     own = (name for name in reader.tables() if name not in tables)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import stat
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from pipeline.sql.reader import Reader
 from pipeline.sql.shell import Shell, known_names
 from sinks.tables import LOG_SCHEMA
 from sinks.views.definition import view
+from sources.errors import ReplicaError
 
 pytestmark = pytest.mark.spark
 
@@ -24,20 +27,20 @@ CTRL_C, CTRL_D, ENTER, UP = "\x03", "\x04", "\r", "\x1b[A"
 @pytest.fixture
 def typed(reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
     monkeypatch.setattr(shell, "cache_folder", lambda: tmp_path)
-    return Typed(reader, capsys)
+    return Typed(lambda: reader, capsys)
 
 
 class Typed:
     """Call it with lines, the last of which leaves: what the shell answers, and what it says besides."""
 
-    def __init__(self, reader: Reader, capsys: pytest.CaptureFixture[str]) -> None:
-        self._reader = reader
+    def __init__(self, opening: Callable[[], Reader], capsys: pytest.CaptureFixture[str]) -> None:
+        self._opening = opening
         self._capsys = capsys
 
     def __call__(self, *lines: str) -> tuple[str, str]:
         with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
             pipe.send_text("".join(line + ENTER for line in lines))
-            Shell(self._reader, "csv").run()
+            Shell(self._opening, "csv").run()
         return self._capsys.readouterr()
 
 
@@ -74,6 +77,31 @@ def test_help_and_what_there_is(typed: Typed) -> None:
     assert r"\q, Ctrl-D  leave" in out
     assert view("messages").comment in out
     assert f'\noffset,bigint,"{LOG_SCHEMA.field("offset").metadata[b"comment"].decode()}"\n' in out
+
+
+def test_the_prompt_does_not_wait_for_the_replica(
+    typed: Typed, reader: Reader, capsys: pytest.CaptureFixture[str]
+) -> None:
+    is_open = threading.Event()
+
+    def opening() -> Reader:
+        assert is_open.wait(60)
+        return reader
+
+    assert r"\q, Ctrl-D  leave" in Typed(opening, capsys)("help", r"\q")[0]
+    threading.Timer(0.5, is_open.set).start()
+    assert Typed(opening, capsys)("SELECT 1 AS n;", r"\q")[0] == "n\n1\n"
+
+
+@pytest.mark.parametrize("lines", [(), ("SELECT 1;",), ("SELECT 1;", "SELECT")])
+def test_where_there_is_no_replica_it_ends(
+    typed: Typed, capsys: pytest.CaptureFixture[str], lines: tuple[str, ...]
+) -> None:
+    def opening() -> Reader:
+        raise ReplicaError("no replica")
+
+    with pytest.raises(ReplicaError, match="no replica"):
+        Typed(opening, capsys)(*lines)
 
 
 def test_names_are_known_those_of_the_session_too(reader: Reader) -> None:
