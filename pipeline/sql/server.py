@@ -21,13 +21,14 @@ from typing import IO, BinaryIO, Final, cast, get_args
 from pyspark.sql import SparkSession
 
 from pipeline import config as configuration
+from pipeline.session import spark_log
 from pipeline.sql.meeting import make_folder, peer_is_owner, socket_path
 from pipeline.sql.output import Format
 from pipeline.sql.reader import Reader
 from pipeline.sql.run import run_text
 from pipeline.sql.wire import DONE, NOTE, OUTPUT, Ask, Hello, Message, error_message, next_message
 from pipeline.version import own_version
-from sources.errors import ConfigurationError, LogtwinError, of_log
+from sources.errors import ConfigurationError, LogtwinError, ReplicaError, of_log
 
 WARM_UP: Final = "SELECT count(*) FROM log; SELECT count(*) FROM messages"
 """Before anybody asks: the first answer of a session takes ten times as long as the next ones."""
@@ -54,9 +55,10 @@ class Server:
         self._stopping.set()
 
     def run(self) -> None:
-        """Return when it was asked to stop and what ran has been stopped."""
+        """Return when it was asked to stop and what ran has been stopped. Raises ReplicaError where Spark has ended."""
         self._listening.settimeout(_LOOK_AGAIN_S)
         while not self._stopping.is_set():
+            self._check_spark()
             with suppress(TimeoutError):
                 connection, _ = self._listening.accept()
                 thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
@@ -66,6 +68,16 @@ class Server:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
             thread.join(_LAST_WORDS_WITHIN_S)
+
+    def _check_spark(self) -> None:
+        gateway = self._spark.sparkContext._gateway
+        java = None if gateway is None else gateway.proc
+        if java is not None and java.poll() is not None:
+            raise ReplicaError(
+                "Spark has ended",
+                found=f"exit code {java.poll()}",
+                hint=f"{spark_log()} has its last words; spark.driver.memory below [spark] gives it more than 1g.",
+            )
 
     def _serve(self, connection: socket.socket) -> None:
         try:
