@@ -123,7 +123,7 @@ def _serve(config: Path) -> None:
             spark = session_for(settings, archived=True)
             run_text(Reader.over(spark, settings, None, WARM_UP), WARM_UP, "table", io.BytesIO(), None)
         with listening(path) as listener:
-            server = Server(spark, listener)
+            server = Server(spark, settings.warehouse, listener)
             with stop_by_signal(server.request_stop):
                 err.print("serving logtwin sql -e, -f and standard input; Ctrl-C ends it", highlight=False)
                 server.run()

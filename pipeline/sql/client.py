@@ -84,10 +84,13 @@ def server_for(config: str, text: str) -> Served | None:
     """
     try:
         path = socket_path(tomllib.loads(config))
+    except (ValueError, ConfigurationError):
+        return None  # what is wrong with it is said by who loads it; and no server can listen where no socket can be
+    try:
         check_owned(path.parent)
         check_owned(path)
-    except (ValueError, FileNotFoundError):
-        return None  # what is wrong with a configuration is said by who loads it
+    except FileNotFoundError:
+        return None
     except ConfigurationError as error:
         _say(str(error))
         return None

@@ -40,10 +40,11 @@ _LAST_WORDS_WITHIN_S: Final = 10.0
 
 
 class Server:
-    """Answers on one socket, with sessions beside `spark`, until it is asked to stop."""
+    """Answers on one socket, of one `warehouse`, with sessions beside `spark`, until it is asked to stop."""
 
-    def __init__(self, spark: SparkSession, listening: socket.socket) -> None:
+    def __init__(self, spark: SparkSession, warehouse: str, listening: socket.socket) -> None:
         self._spark = spark
+        self._warehouse = warehouse
         self._listening = listening
         self._hello = Hello(own_version(), os.getpid(), str(Path.cwd()))
         self._stopping = threading.Event()
@@ -109,7 +110,8 @@ class Server:
     def _answer(self, ask: Ask, client: _Client) -> None:
         if ask.form not in get_args(Format):
             raise ValueError(ask.form)
-        config = configuration.parse(tomllib.loads(ask.config), where=ask.where)
+        theirs = configuration.parse(tomllib.loads(ask.config), where=ask.where)
+        config = theirs.model_copy(update={"warehouse": self._warehouse})  # the same, and relative to another folder
         reader = Reader.over(self._spark, config, None, ask.text)
         client.stops(reader.spark)
         with client.sink() as sink:

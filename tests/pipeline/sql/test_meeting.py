@@ -24,11 +24,8 @@ TEXT = "SELECT 1"
 
 
 @pytest.fixture(autouse=True)
-def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder that systems with logins give a user."""
+def here(runtime: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
-    return tmp_path / "run"
 
 
 @pytest.fixture
@@ -64,21 +61,24 @@ def test_what_is_reached_or_read_in_another_way_has_another_place(monkeypatch: p
     assert len({*places, socket_path(lake)}) == len(ways) + 1
 
 
-def test_without_a_runtime_folder_it_is_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_runtime_folder_it_is_in_the_cache(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_RUNTIME_DIR")
-    monkeypatch.setenv("LOGTWIN_CACHE", str(tmp_path / "cache"))
-    assert socket_path({}).parent == tmp_path / "cache" / "serve"
+    monkeypatch.setenv("LOGTWIN_CACHE", str(runtime / "cache"))
+    assert socket_path({}).parent == runtime / "cache" / "serve"
 
 
-def test_a_name_that_no_socket_can_have_is_refused(tmp_path: Path, job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    short = len(os.fsencode(socket_path({}))) - len(os.fsencode(tmp_path / "run"))
-    longest = tmp_path / ("x" * (LONGEST_ADDRESS_BYTES - short - len(os.fsencode(tmp_path)) - 1))
+def test_a_name_that_no_socket_can_have_is_refused(
+    runtime: Path, job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    longest = runtime / ("x" * (LONGEST_ADDRESS_BYTES - len(os.fsencode(socket_path({}))) - 1))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(longest))
     with reserved(job) as path, listening(path):
         assert len(os.fsencode(path)) == LONGEST_ADDRESS_BYTES
     monkeypatch.setenv("XDG_RUNTIME_DIR", f"{longest}x")
     with pytest.raises(ConfigurationError, match="XDG_RUNTIME_DIR"), reserved(job):
         pass
+    assert found(job) is None
+    assert capsys.readouterr().err == ""  # there can be no server, so nothing is worth a word
 
 
 def test_the_place_is_its_owners_alone_and_gone_at_the_end(job: Path) -> None:
@@ -103,7 +103,6 @@ def test_a_folder_that_others_can_enter_is_refused(
 
 
 def test_so_is_one_of_another_user_or_none_at_all(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    runtime.mkdir()
     (runtime / "real").mkdir(mode=0o700)
     (runtime / "link").symlink_to(runtime / "real")
     with pytest.raises(ConfigurationError, match="not ours alone"):

@@ -31,7 +31,7 @@ from sinks.typed.columns import Column
 from sinks.typed.state import TypedState
 from sinks.typed.table import TypedTable
 from sources.errors import LogtwinError
-from tests.pipeline.sql.small_replica import TEXTS, small_replica
+from tests.pipeline.sql.small_replica import TEXTS, config_file, small_replica
 from tests.pipeline.sql.test_reader import ENDLESS
 from tests.sinks.views.made_logs import message
 
@@ -49,11 +49,12 @@ class Client:
 
     job: Path
     environment: dict[str, str]
+    folder: Path = PROJECT
 
     def start(self, *arguments: str | Path) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "pipeline", "sql", "--config", str(self.job), *map(str, arguments)]
         return subprocess.Popen(
-            command, cwd=PROJECT, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            command, cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
 
     def __call__(self, *arguments: str | Path) -> tuple[int, bytes, str]:
@@ -77,7 +78,7 @@ def served(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def serving(spark: SparkSession, job: Path) -> Iterator[None]:
     """A server in a thread, until it is asked to stop."""
     with reserved(job) as path, listening(path) as listener:
-        server = Server(spark, listener)
+        server = Server(spark, configuration.load(job).warehouse, listener)
         thread = threading.Thread(target=server.run)
         thread.start()
         yield
@@ -195,16 +196,21 @@ def test_who_stops_reading_gets_no_complaint_and_ends_what_ran(served: Client, s
 
 
 def test_a_client_of_another_version_says_so_and_takes_its_own_session(
-    spark: SparkSession, served: Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    spark: SparkSession, served: Client, monkeypatch: pytest.MonkeyPatch, runtime: Path
 ) -> None:
     monkeypatch.setattr(server_module, "own_version", lambda: "9.9")
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     with serving(spark, served.job):
-        code, _, err = replace(served, environment=served.environment | {"XDG_RUNTIME_DIR": str(tmp_path)})(
+        code, _, err = replace(served, environment=served.environment | {"XDG_RUNTIME_DIR": str(runtime)})(
             "-e", "SELECT 1"
         )
     assert "is logtwin 9.9, this is" in err
     assert (code, "Java" in err) == (2, True)
+
+
+def test_one_warehouse_may_have_another_name_elsewhere(served: Client, tmp_path: Path) -> None:
+    job = config_file(tmp_path, Path(os.path.relpath(served.job.parent / "lake", tmp_path)))
+    there = replace(served, job=job, folder=tmp_path)
+    assert there("-e", QUERY, "--format", "csv") == (0, served("-e", QUERY, "--format", "csv")[1], "")
 
 
 def test_a_second_server_is_refused(served: Client) -> None:
