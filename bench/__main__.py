@@ -29,6 +29,7 @@ class Work(StrEnum):
     KAFKA = auto()
     TYPED = auto()
     FRESHNESS = auto()
+    TYPED_FRESHNESS = auto()
     OBJECT_STORE = auto()
     COMMITS = auto()
     MEMORY = auto()

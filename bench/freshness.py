@@ -147,7 +147,7 @@ def over_ha(spark: SparkSession, course: Course, folder: Path) -> Freshness:
         at = {"master": f"127.0.0.1:{broker.ha_port}", "remoting": server}
         with steady_load("rocketmq", server, TOPIC, course.seconds) as load:
             watch = Watch(spark, load, Path(LOG.path(str(lake))), "store_timestamp")
-            _run(spark, config_of(lake, metadata=True, logs=[{"id": "rocketmq/bench", **at}]), watch)
+            run_job(spark, config_of(lake, metadata=True, logs=[{"id": "rocketmq/bench", **at}]), watch)
     return watch.freshness(course)
 
 
@@ -155,7 +155,7 @@ def over_own_kafka(spark: SparkSession, course: Course, folder: Path) -> Freshne
     lake = folder / "lake"
     with _kafka_load(spark, course, lake) as (server, watch):
         topic = {"id": f"kafka/bench/{TOPIC}", "servers": server}
-        _run(spark, config_of(lake, metadata=True, topics=[topic]), watch)
+        run_job(spark, config_of(lake, metadata=True, topics=[topic]), watch)
     return watch.freshness(course)
 
 
@@ -180,7 +180,8 @@ def _kafka_load(spark: SparkSession, course: Course, lake: Path) -> Iterator[tup
             yield server, Watch(spark, load, Path(KAFKA_LOG.path(str(lake))), "timestamp")
 
 
-def _run(spark: SparkSession, config: Config, watch: Watch) -> None:
+def run_job(spark: SparkSession, config: Config, watch: Watch) -> None:
+    """Until `watch` is done."""
     job = Job(spark, config, available_now=False)
     job.start()
     job.run(lambda progress: not watch.is_done(), poll_interval_s=_LOOK_EVERY_S)

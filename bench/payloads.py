@@ -1,5 +1,7 @@
 """What the contestants get: a commit log of JSON-like bodies, and the same bodies as the records of a Kafka topic.
 
+`orders` are for typed tables.
+
 Bodies are text of which zstd makes about a quarter. No body comes twice, and their text repeats only after POOL_BYTES:
 not within a page of Parquet, also where a topic's partitions have a few bodies each in turn. Each message has eight
 properties, as a broker of 5.x stores them, with KEYS and a UNIQ_KEY that differ from message to message.
@@ -7,7 +9,9 @@ properties, as a broker of 5.x stores them, with KEYS and a UNIQ_KEY that differ
 
 from __future__ import annotations
 
+import json
 import multiprocessing
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
@@ -46,6 +50,8 @@ _BODY_HEAD, _BODY_TAIL = b'{"order":"0000000000","lines":"', b'"}'
 _NUMBER_IN_BODY = _BODY_HEAD.index(b"0")
 _DIGITS, _HEX_DIGITS = 10, 12  # of a message's number in KEYS and the body; at the end of UNIQ_KEY
 _SENDERS = 2
+ORDER_KEYS = 50_000
+_NOTE_CHARACTERS = 720
 _SENT_BATCH_BYTES = 16 * 1024  # a producer's default; a larger record is a batch of its own
 
 
@@ -166,6 +172,22 @@ def _digits(numbers: np.ndarray, base: int, count: int) -> np.ndarray:
 
 def opened(folder: Path) -> RocketMQLog:
     return RocketMQLog(log_id=LOG_ID, path=str(folder))
+
+
+def orders(records: int) -> Iterator[tuple[bytes, bytes]]:
+    """Keys and values: JSON objects of about 1 KB with ten fields."""
+    chance = random.Random(7)
+    words = ["".join(chance.choices("abcdefghijklmnoprstuvw", k=chance.randrange(3, 11))) for _ in range(400)]
+    notes = [" ".join(chance.choices(words, k=200))[:_NOTE_CHARACTERS] for _ in range(2000)]
+    for number in range(records):
+        order = f"O-{chance.randrange(ORDER_KEYS):09d}"
+        fields = {
+            "order_id": order, "customer": chance.randrange(10**6), "status": chance.choice(("paid", "sent", "open")),
+            "currency": chance.choice(("EUR", "CZK")), "amount": round(chance.uniform(1, 500), 2) + 0.001,
+            "quantity": chance.randrange(1, 9), "is_paid": bool(number % 3), "weight": chance.uniform(0, 9),
+            "country": chance.choice(("cz", "de", "cn")), "note": chance.choice(notes),
+        }  # fmt: skip
+        yield order.encode(), json.dumps(fields).encode()
 
 
 def create_topic(server: str, topic: str, partitions: int, configs: Mapping[str, str] | None = None) -> None:

@@ -1,7 +1,8 @@
 """A producer that sends messages of 1 KB at a steady rate, to a RocketMQ or a Kafka broker, in a process of its own.
 
-``python -m bench.steady_load rocketmq|kafka SERVER TOPIC COUNT`` prints how many messages it sent. Both kinds get the
-same bodies, RATE_PER_S of them, ten at a time every hundredth of a second; the Kafka producer lingers for 5 ms.
+``python -m bench.steady_load rocketmq|kafka|orders SERVER TOPIC COUNT`` prints how many messages it sent: RATE_PER_S of
+them, ten at a time every hundredth of a second; the Kafka producer lingers for 5 ms. The first two kinds get the same
+bodies, the third has orders for a RocketMQ broker (`bench.payloads`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from kafka import KafkaProducer
 
+from bench.payloads import orders
 from pipeline.own_process import own_process
 from sources.address import Address
 from sources.rocketmq.producer import Message
@@ -50,7 +52,16 @@ def bodies() -> Iterator[bytes]:
 
 def to_rocketmq(server: str, topic: str, count: int) -> int:
     """Returns how many the broker stored."""
-    items = (Message(topic, body) for body in bodies())
+    return _sent_to_rocketmq(server, topic, count, bodies())
+
+
+def orders_to_rocketmq(server: str, topic: str, count: int) -> int:
+    """The same."""
+    return _sent_to_rocketmq(server, topic, count, (body for _, body in orders(count)))
+
+
+def _sent_to_rocketmq(server: str, topic: str, count: int, values: Iterator[bytes]) -> int:
+    items = (Message(topic, body) for body in values)
     return send_workload(Address.parse(server), items, count=count, rate_per_s=RATE_PER_S).messages
 
 
@@ -67,7 +78,11 @@ def to_kafka(server: str, topic: str, count: int) -> int:
         return sum(answer.get() is not None for answer in answers)
 
 
-KINDS: dict[str, Callable[[str, str, int], int]] = {"rocketmq": to_rocketmq, "kafka": to_kafka}
+KINDS: dict[str, Callable[[str, str, int], int]] = {
+    "rocketmq": to_rocketmq,
+    "kafka": to_kafka,
+    "orders": orders_to_rocketmq,
+}
 
 if __name__ == "__main__":
     print(KINDS[sys.argv[1]](sys.argv[2], sys.argv[3], int(sys.argv[4])))

@@ -8,8 +8,6 @@ messages, in one session of two cores, behind a round of each in which the JVM g
 
 from __future__ import annotations
 
-import json
-import random
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as sql
 
 from bench.contest import Figure, Goal, Settings, warmed_by_turns
-from bench.payloads import create_topic
+from bench.payloads import ORDER_KEYS, create_topic, orders
 from bench.peers import CORES, lone_broker, running_session
 from bench.ways import config_of, replicate
 from pipeline.kafka_broker import VERSION
@@ -30,13 +28,11 @@ from sinks.typed.follower import TypedFollower
 
 PARTITIONS = 6
 RECORDS = 300_000
-KEYS = 50_000
 BATCHES = 3
 """Into which the hand-written job cuts it; the typed table takes its own steps, of a million messages a partition."""
 APPEND_GOAL = Goal(least=1.5)
 UPSERT_GOAL = Goal(least=1.0)
 TOPIC = "orders"
-_NOTE_CHARACTERS = 720
 SCHEMA = {
     "order_id": "string", "customer": "bigint", "status": "string", "currency": "string", "amount": "double",
     "quantity": "bigint", "is_paid": "boolean", "weight": "double", "country": "string", "note": "string",
@@ -44,28 +40,12 @@ SCHEMA = {
 _DDL = ", ".join(f"{name} {kind}" for name, kind in SCHEMA.items())
 
 
-def bodies(records: int) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and values: JSON objects of about 1 KB with ten fields."""
-    chance = random.Random(7)
-    words = ["".join(chance.choices("abcdefghijklmnoprstuvw", k=chance.randrange(3, 11))) for _ in range(400)]
-    notes = [" ".join(chance.choices(words, k=200))[:_NOTE_CHARACTERS] for _ in range(2000)]
-    for number in range(records):
-        order = f"O-{chance.randrange(KEYS):09d}"
-        fields = {
-            "order_id": order, "customer": chance.randrange(10**6), "status": chance.choice(("paid", "sent", "open")),
-            "currency": chance.choice(("EUR", "CZK")), "amount": round(chance.uniform(1, 500), 2) + 0.001,
-            "quantity": chance.randrange(1, 9), "is_paid": bool(number % 3), "weight": chance.uniform(0, 9),
-            "country": chance.choice(("cz", "de", "cn")), "note": chance.choice(notes),
-        }  # fmt: skip
-        yield order.encode(), json.dumps(fields).encode()
-
-
 def measure(settings: Settings) -> Iterator[Figure]:
     records = settings.scaled(RECORDS, least=3000)
     with running_session(settings.folder) as spark, lone_broker(settings.folder) as server:
         create_topic(server, TOPIC, PARTITIONS)
         with closing(KafkaProducer(bootstrap_servers=server, linger_ms=5)) as producer:
-            for key, value in bodies(records):
+            for key, value in orders(records):
                 producer.send(TOPIC, value, key)
         contest = _Contest(spark, server, settings, records)
         replicate(spark, config_of(contest.lake, topics=[{"id": f"kafka/bench/{TOPIC}", "servers": server}]))
@@ -93,7 +73,7 @@ class _Contest:
             rounds=rounds,
             goal=goal,
             details={
-                "records": self._records, "keys": KEYS, "columns": len(SCHEMA), "partitions": PARTITIONS,
+                "records": self._records, "keys": ORDER_KEYS, "columns": len(SCHEMA), "partitions": PARTITIONS,
                 "micro-batches by hand": BATCHES, "cores": CORES, "broker": VERSION,
             },
         )  # fmt: skip
@@ -156,7 +136,7 @@ class _Contest:
     def _said(self, what: str, rate: float, path: Path, key: tuple[str, ...]) -> float:
         """`rate`, once it is sure that the table has what it must; which goes then."""
         rows = self._spark.read.format("delta").load(str(path))
-        expected = len({order for order, _ in bodies(self._records)}) if key else self._records
+        expected = len({order for order, _ in orders(self._records)}) if key else self._records
         if rows.count() != expected or rows.where("note IS NULL OR amount IS NULL").count():
             raise RuntimeError(f"{what}: not the rows that were sent")
         print(f"{what}: {rate:,.0f} records/s", flush=True)

@@ -20,7 +20,7 @@ from pipeline.progress import ENDED, Phase, Progress
 from pipeline.replication import Replication
 from pipeline.typed_tables import TypedTables
 from sinks.opening import Opening
-from sinks.steps import Step
+from sinks.steps import Step, no_step
 from sinks.tables import KAFKA_LOG, LOG, TableSpec
 from sources.errors import ConfigurationError, LogtwinError, NotAlone, of_log
 
@@ -65,6 +65,7 @@ class Job:
     ) -> None:
         prepare_for_many_files(spark)
         self.available_now = available_now
+        self._on_step = on_step or no_step
         ways: _Ways = {"available_now": available_now, "take_over": take_over, "opening": Opening()}
         members: dict[TableSpec, list[Replication]] = {
             LOG: [LogReplication(spark, config, options, **ways) for options in config.logs]
@@ -75,7 +76,7 @@ class Job:
 
             members[KAFKA_LOG] = [TopicReplication(spark, config, one, **ways) for one in config.asked_topics()]
         self._groups = [
-            LogGroup(spark, config, table, of_table, available_now=available_now, on_step=on_step)
+            LogGroup(spark, config, table, of_table, available_now=available_now, on_step=self._stepped)
             for table, of_table in members.items()
             if of_table
         ]
@@ -89,6 +90,11 @@ class Job:
         self._stop = threading.Event()
         self._pool = ThreadPoolExecutor(min(len(self.logs), AT_ONCE), "looks after a log")
         self._busy: dict[Replication, Future[None]] = {}
+
+    def _stepped(self, step: Step) -> None:
+        if step is Step.COMMIT:
+            self.tables.look_soon()
+        self._on_step(step)
 
     def start(self, on_poll: OnPoll | None = None, *, poll_interval_s: float = 0.05) -> None:
         """Start every log, side by side, and its group, until `request_stop` or `on_poll` says False, as in `run`.

@@ -1,8 +1,11 @@
 """The typed tables of a job: brought on beside the replication of the logs, whichever table it is that fails.
 
-One thread for all of them, which looks at the log tables after each batch. No producer waits for it, and a table that
-cannot be brought on keeps neither a log nor another table: it is tried again, later each time. A run to the end of the
-logs brings them on once the logs are there.
+One thread for all of them, which looks at the log tables after each batch of the job, and now and then for those of
+another one; where several tables have much to do it takes a step of each in turn. No producer waits for it, and a table
+that cannot be brought on keeps neither a log nor another table: it is tried again, later each time. A run to the end of
+the logs brings them on once the logs are there.
+
+A table with a key of which a log went back is made anew beside the one that there is, step by step, too.
 """
 
 from __future__ import annotations
@@ -18,8 +21,10 @@ from pyspark.sql import SparkSession
 from pipeline.config import Config
 from pipeline.progress import TableProgress
 from sinks.retries import doubled_s
+from sinks.typed.definition import Definition
 from sinks.typed.follower import TypedFollower
-from sources.errors import LogtwinError, of_log
+from sinks.typed.rebuild import Rebuild
+from sources.errors import LogtwinError, RowsReplaced, of_log
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +36,9 @@ _JOIN_S = 30.0
 class _Table:
     """One of them, and how it goes. `there_at_s`: when it last stood where its logs stood, or the run began."""
 
-    name: str
+    wanted: Definition
     follower: TypedFollower
+    anew: Rebuild | None = None
     there_at_s: float = field(default_factory=time.monotonic)
     rows: int = 0
     unfit: int = 0
@@ -41,7 +47,7 @@ class _Table:
     again_at_s: float = 0.0
 
     def progress(self) -> TableProgress:
-        return TableProgress(self.name, self.rows, self.unfit, time.monotonic() - self.there_at_s, self.error)
+        return TableProgress(self.wanted.name, self.rows, self.unfit, time.monotonic() - self.there_at_s, self.error)
 
 
 class TypedTables:
@@ -49,12 +55,13 @@ class TypedTables:
 
     def __init__(self, spark: SparkSession, config: Config) -> None:
         self._spark = spark
-        self._tables = [
-            _Table(one.name, TypedFollower(spark, config.warehouse, one.definition())) for one in config.tables
-        ]
+        self._warehouse = config.warehouse
+        wanted = [one.definition() for one in config.tables]
+        self._tables = [_Table(one, self._follower(one)) for one in wanted]
         self._every_s = config.trigger_interval_s
         self._retry_wait_max_s = config.retry_wait_max_s
         self._stop = threading.Event()
+        self._news = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -62,6 +69,10 @@ class TypedTables:
         if self._tables:
             self._thread = threading.Thread(target=self._run, name="typed tables", daemon=True)
             self._thread.start()
+
+    def look_soon(self) -> None:
+        """A log table has a commit more. From any thread."""
+        self._news.set()
 
     def bring(self, is_wanted: Callable[[], bool]) -> LogtwinError | None:
         """Bring every table to where its logs stand. What kept the first that is not there."""
@@ -75,6 +86,7 @@ class TypedTables:
     def stop(self) -> None:
         """Between two steps. Idempotent."""
         self._stop.set()
+        self._news.set()
         if self._thread is not None:
             self._thread.join(_JOIN_S)
 
@@ -83,10 +95,15 @@ class TypedTables:
 
     def _run(self) -> None:
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", "typed tables")  # of this thread
-        while not self._stop.wait(self._every_s):
+        is_busy = False
+        while not self._stop.is_set():
+            if not is_busy:
+                self._news.wait(self._every_s)
+            self._news.clear()
+            is_busy = False
             for one in self._tables:
-                while not self._stop.is_set() and time.monotonic() >= one.again_at_s and self._told(one, self._step):
-                    pass
+                if not self._stop.is_set() and time.monotonic() >= one.again_at_s:
+                    is_busy |= self._told(one, self._step)
         for one in self._tables:
             self._told(one, self._settle)
 
@@ -97,7 +114,7 @@ class TypedTables:
         if one.error is not None and (before is None or str(before) != str(one.error)):
             log.error("%s; the logs go on, and the table is tried again", one.error)
         elif one.error is None and before is not None:
-            log.warning("the typed table %s is brought on again", one.name)
+            log.warning("the typed table %s is brought on again", one.wanted.name)
         return has_more
 
     def _try(self, one: _Table, work: Callable[[_Table], bool]) -> bool:
@@ -106,7 +123,7 @@ class TypedTables:
             has_more = work(one)
         except Exception as failure:  # noqa: BLE001 - whatever it is, it is this table's
             wait_s = doubled_s(1.0, one.tries, self._retry_wait_max_s)
-            one.error, one.tries = of_log(failure, f"typed table {one.name}"), one.tries + 1
+            one.error, one.tries = of_log(failure, f"typed table {one.wanted.name}"), one.tries + 1
             one.again_at_s = time.monotonic() + wait_s
             return False
         one.error, one.tries = None, 0
@@ -115,15 +132,33 @@ class TypedTables:
     def _step(self, one: _Table) -> bool:
         """Whether it has more to do at once; where a log always has more, the other tables have their turn, too."""
         looked_at_s = time.monotonic()
-        step = one.follower.step()
-        if step is None or step.is_last:
-            one.there_at_s = looked_at_s
-        if step is None:
-            return False
-        one.rows += max(0, step.rows)  # what a log has no more is not taken back from what was made
-        one.unfit += step.unfit
-        return not step.is_last
+        try:
+            step = one.follower.step() if one.anew is None else one.anew.step()
+        except RowsReplaced as error:  # of one that is made anew: once more
+            log.warning("%s", error)
+            one.anew = None
+            one.anew = Rebuild.begun(self._spark, self._warehouse, one.wanted)
+            return True
+        if step is not None:
+            one.rows += max(0, step.rows)  # what a log has no more is not taken back from what was made
+            one.unfit += step.unfit
+        if step is not None and not step.is_last:
+            return True
+        if one.anew is not None:
+            self._exchange(one, one.anew)
+            return True
+        one.there_at_s = looked_at_s
+        return False
+
+    def _exchange(self, one: _Table, anew: Rebuild) -> None:
+        one.anew = None
+        anew.exchange()
+        one.follower = self._follower(one.wanted)
+        log.warning("the typed table %s was made anew", one.wanted.name)
 
     def _settle(self, one: _Table) -> bool:
         one.follower.settle()
         return False
+
+    def _follower(self, wanted: Definition) -> TypedFollower:
+        return TypedFollower(self._spark, self._warehouse, wanted)

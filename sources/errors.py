@@ -256,6 +256,10 @@ class RegistryUnreachable(ReplicaError):
     is_transient = True
 
 
+class RowsReplaced(ReplicaError):
+    """A log went back of which a typed table has rows by their key: what these had replaced is not known any more."""
+
+
 class TakenOver(ReplicaError):
     """Another job writes this log."""
 

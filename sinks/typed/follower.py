@@ -3,7 +3,7 @@
 A step goes from where the table stands to where its logs stand, or as far as a step goes at most. It only looks at
 tables, so killed anywhere, or run by two at once, it ends the same:
 
-    the log went back, or has lost something   those rows go, in a commit of their own
+    the log went back, or has lost something   those rows go, in a commit of their own; with a key see `RowsReplaced`
     the log moved on, or a hole was filled      the messages there become rows
 
 What comes is parsed by tasks (`sinks/typed/parsing.py`), which also say what they found that has no column. If that
@@ -45,7 +45,7 @@ from sinks.typed.table import TypedTable, TypedView
 from sinks.typed.upsert import upserted
 from sinks.upkeep.merge import Merge, Merging, unpack
 from sinks.warehouse import absolute
-from sources.errors import ConfigurationError, ReplicaError, UnfitMessage
+from sources.errors import ConfigurationError, ReplicaError, RowsReplaced, UnfitMessage
 from sources.offsets import LogId, Offset, OffsetRange
 
 _Done = TypeVar("_Done")
@@ -117,7 +117,8 @@ class TypedFollower:
     def step(self) -> Step | None:
         """Bring the table on; None where it stands where its logs stand, or there are none yet.
 
-        Raises ReplicaError, ConfigurationError, UnfitMessage. The logs have lost nothing: the next step goes on.
+        Raises ReplicaError, ConfigurationError, UnfitMessage. The logs have lost nothing: the next step goes on; not so
+        after RowsReplaced, where the table is to be made anew (`sinks/typed/rebuild.py`).
         """
         return self._until_it_takes(self._step)
 
@@ -264,12 +265,12 @@ class TypedFollower:
         gone = {log_id: one for log_id, one in plan.ways.items() if one.out or one.back_to is not None}
         back = [log_id for log_id, one in gone.items() if one.back_to is not None and one.out]
         if self._wanted.is_upsert and back:
-            raise ReplicaError(
+            raise RowsReplaced(
                 f"the log of the typed table {self._wanted.name} went back",
                 log=back[0],
                 offset=gone[back[0]].back_to,
                 found="rows by their key, which do not say what they replaced",
-                hint=f"{self._rebuild} makes it anew from the log.",
+                hint=f"A job makes it anew from the log, and so does {self._rebuild}.",
             )
         to = state.moved({log_id: one.to for log_id, one in gone.items()})
         out = {log_id: list(ranges) for log_id, ranges in plan.undone.items()}

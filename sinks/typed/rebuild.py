@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Self
 
 import pyarrow.fs as pafs
 from pyspark.sql import SparkSession
@@ -19,41 +20,89 @@ from sinks.retries import until_it_takes
 from sinks.storage_errors import failed_by
 from sinks.typed.dead_letters import DeadLetters
 from sinks.typed.definition import Definition
-from sinks.typed.follower import TypedFollower
+from sinks.typed.follower import Step, TypedFollower
 from sinks.typed.schema_changes import SchemaChanges
 from sinks.typed.state import TypedState
 from sinks.typed.table import ANEW, TypedTable, TypedView
 from sources.errors import ReplicaError
 
 
+class Rebuild:
+    """One that is on its way. Driver only; one thread. Raises ReplicaError, ConfigurationError, UnfitMessage."""
+
+    def __init__(
+        self, spark: SparkSession, warehouse: str, wanted: Definition, was: TypedView, state: TypedState
+    ) -> None:
+        """See `begun`."""
+        self._spark, self._warehouse, self._wanted = spark, warehouse, wanted
+        self._was, self._state, self._generation = was, state, state.generation + 1
+        self._table = TypedTable(spark, warehouse, wanted.name)
+        self._anew = TypedTable(spark, warehouse, wanted.name, anew=True)
+        _remove(self._anew.path)
+        # what a rebuild has left that was killed
+        DeadLetters(spark, warehouse, wanted.name, anew=True).clear(list(state.logs), since=self._generation)
+        self._anew.make(was.columns if state.made == wanted.fingerprint else wanted.declared())
+        self._follower = TypedFollower(spark, warehouse, wanted, generation=self._generation)
+
+    @classmethod
+    def begun(cls, spark: SparkSession, warehouse: str, wanted: Definition) -> Self | None:
+        """With nothing in it yet; None without a table.
+
+        Columns that the same definition has found stay, in their order.
+        """
+        view = TypedTable(spark, warehouse, wanted.name).look()
+        return None if view is None or view.state is None else cls(spark, warehouse, wanted, view, view.state)
+
+    def step(self) -> Step | None:
+        """Bring it on, as `TypedFollower.step` does: until its last step, for what comes meanwhile is for the job."""
+        return self._follower.step()
+
+    def exchange(self) -> TypedState | None:
+        """Put it in the place of the old one, in one commit; where the table stands then. Not to be tried again: what
+        has failed here is begun anew. None, and nothing is done, where no log was there to make it of."""
+        self._follower.settle()
+        made = self._anew.look()
+        if made is None or made.state is None:
+            return None
+        files = [_data_file(one) for one in self._anew.files(made)]
+        _move([one.name for one in files], self._anew.path, self._table.path)
+        to = until_it_takes(lambda: self._exchanged(made, files))
+        SchemaChanges(self._spark, self._warehouse, self._wanted.name).bring(self._was.snapshot.table_id(), to.changes)
+        letters = DeadLetters(self._spark, self._warehouse, self._wanted.name)
+        letters.clear([*self._state.logs, *to.logs], before=self._generation)
+        _remove(self._anew.path)
+        return to
+
+    def _exchanged(self, made: TypedView, files: Sequence[DataFile]) -> TypedState:
+        on = self._table.look()
+        if on is None or on.state is None or made.state is None:
+            raise ReplicaError(
+                f"the table {self._table.path} is gone", hint="Nothing was exchanged; restore it, or drop it."
+            )
+        if on.state.generation != self._state.generation:
+            raise ReplicaError(
+                f"the typed table {self._wanted.name} was made anew meanwhile",
+                expected=f"generation {self._state.generation}",
+                found=on.state.generation,
+                hint="Nothing was exchanged: somebody else has done it.",
+            )
+        number = max(on.state.number, made.state.number) + 1
+        to = replace(made.state, number=number, changes=(*on.state.changes, *made.state.changes))
+        self._table.commit(on, to, added=files, removed=self._table.files(on), columns=made.columns)
+        return to
+
+
 def rebuild(spark: SparkSession, warehouse: str, wanted: Definition) -> TypedState | None:
     """Make it anew, and exchange it; where it stands then. Without a table or a log to make it of nothing is done.
 
-    It ends with the step that comes to where the logs stand just then: what comes meanwhile is for the job.
-
-    Columns that the same definition has found stay, in their order. Raises ReplicaError, ConfigurationError,
-    UnfitMessage.
+    Raises as `Rebuild` does.
     """
-    table, anew = TypedTable(spark, warehouse, wanted.name), TypedTable(spark, warehouse, wanted.name, anew=True)
-    view = table.look()
-    if view is None or view.state is None:
+    anew = Rebuild.begun(spark, warehouse, wanted)
+    if anew is None:
         return None
-    generation = view.state.generation + 1
-    _remove(anew.path)
-    # what a rebuild has left that was killed
-    DeadLetters(spark, warehouse, wanted.name, anew=True).clear(list(view.state.logs), since=generation)
-    anew.make(view.columns if view.state.made == wanted.fingerprint else wanted.declared())
-    TypedFollower(spark, warehouse, wanted, generation=generation).bring_to_end()
-    made = anew.look()
-    if made is None or made.state is None:
-        return None
-    files = [_data_file(one) for one in anew.files(made)]
-    _move([one.name for one in files], anew.path, table.path)
-    to = until_it_takes(lambda: _exchange(table, made, files))
-    SchemaChanges(spark, warehouse, wanted.name).bring(view.snapshot.table_id(), to.changes)
-    DeadLetters(spark, warehouse, wanted.name).clear([*view.state.logs, *to.logs], before=generation)
-    _remove(anew.path)
-    return to
+    while (step := anew.step()) is not None and not step.is_last:
+        pass
+    return anew.exchange()
 
 
 def drop(spark: SparkSession, warehouse: str, name: str) -> bool:
@@ -71,16 +120,6 @@ def drop(spark: SparkSession, warehouse: str, name: str) -> bool:
     _remove(f"{table.path}{ANEW}")
     _remove(table.path)
     return True
-
-
-def _exchange(table: TypedTable, made: TypedView, files: Sequence[DataFile]) -> TypedState:
-    on = table.look()
-    if on is None or on.state is None or made.state is None:
-        raise ReplicaError(f"the table {table.path} is gone", hint="Nothing was exchanged; restore it, or drop it.")
-    number = max(on.state.number, made.state.number) + 1
-    to = replace(made.state, number=number, changes=(*on.state.changes, *made.state.changes))
-    table.commit(on, to, added=files, removed=table.files(on), columns=made.columns)
-    return to
 
 
 def _data_file(one: StoredFile) -> DataFile:

@@ -22,6 +22,7 @@ IN_ORDER = [
     "kafka",
     "typed",
     "freshness",
+    "typed_freshness",
     "object_store",
     "commits",
     "memory",

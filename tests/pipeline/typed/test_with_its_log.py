@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,18 @@ from pyspark.sql import SparkSession
 
 from pipeline.backfill import run_backfill
 from pipeline.subjects import OneLog
+from pipeline.typed_tables import TypedTables
+from pipeline.typed_tables_config import TypedTableConfig
 from pipeline.wanted import Wanted
 from sinks.position import LogTable
 from sinks.typed.follower import TypedFollower
 from sinks.typed.formats.reading import Reading
+from sinks.typed.rebuild import Rebuild, rebuild
+from sinks.typed.table import TypedTable
 from sources.datasource import register
 from sources.errors import ReplicaError
 from sources.offsets import Offset
+from sources.options import parse_options
 from tests.pipeline.repair_bench import TEST, Bench
 from tests.pipeline.typed.world import bring, definition
 
@@ -83,14 +89,67 @@ def test_what_retention_deletes_goes_and_what_comes_back_comes(bench: Bench) -> 
     assert_is_the_log(bench)
 
 
-def test_with_a_key_a_log_that_went_back_is_for_a_rebuild(bench: Bench) -> None:
-    follower = TypedFollower(
-        bench.spark,
-        str(bench.lake),
-        definition(name="by_key", reading=Reading(format="text"), key=("text",), topics=("orders",)),
-    )
-    bring(follower)
-    bench.log.rewrite_from_the_middle()
+BY_KEY = {"name": "by_key", "from": ["orders"], "format": "text", "mode": "upsert", "key": ["text"]}
+
+
+def keyed(bench: Bench) -> TypedTables:
+    table = parse_options(TypedTableConfig, BY_KEY, where="test")
+    return TypedTables(bench.spark, bench.config.model_copy(update={"tables": (table,)}))
+
+
+def assert_is_the_newest_of_each(bench: Bench) -> None:
+    """Of what the log table has: a row for each text, the newest; and dead letters for what is no text."""
+    newest: dict[str, int] = {}
+    no_text = []
+    for row in bench.rows("log"):
+        if row["topic"] != "orders":
+            continue
+        try:
+            newest[row["body"].decode()] = row["offset"]
+        except UnicodeDecodeError:
+            no_text.append(row["offset"])
+    assert {row["text"]: row["offset"] for row in bench.rows("tables/by_key")} == newest
+    assert [row["offset"] for row in bench.rows("unfit") if row["table"] == "by_key"] == no_text
+
+
+def test_with_a_key_what_a_log_that_went_back_had_replaced_is_there_again(spark: SparkSession, tmp_path: Path) -> None:
+    bench = Bench(spark, tmp_path)
+    bench.log.append(random.Random(1), 80, lambda at: b"\xff" if at % 9 == 4 else b"key %d" % (at % 7))
+    bench.replicate()
+    tables = keyed(bench)
+    assert tables.bring(lambda: True) is None
+    assert_is_the_newest_of_each(bench)
+    before = bench.offsets("tables/by_key")
+    branched_at = bench.log.rewrite_from_the_middle()
     bench.repair()
-    with pytest.raises(ReplicaError, match="logtwin tables rebuild by_key"):
-        bring(follower)
+    assert tables.bring(lambda: True) is None
+    assert_is_the_newest_of_each(bench)
+    after = bench.offsets("tables/by_key")
+    assert max(after) < branched_at
+    assert {*after} - {*before}  # rows that had been replaced
+    bench.replicate()
+    assert tables.bring(lambda: True) is None
+    assert_is_the_newest_of_each(bench)
+
+
+def test_what_somebody_else_has_made_anew_meanwhile_stays(bench: Bench, tmp_path: Path) -> None:
+    lake, wanted = str(bench.lake), definition(name="notes", reading=Reading(format="text"))
+    bring(TypedFollower(bench.spark, lake, wanted))
+    late = Rebuild.begun(bench.spark, lake, wanted)
+    assert late is not None
+    while (step := late.step()) is not None and not step.is_last:
+        pass
+    anew = bench.lake / "tables" / "notes.anew"
+    shutil.copytree(anew, tmp_path / "kept")
+    quicker = rebuild(bench.spark, lake, wanted)
+    assert quicker is not None
+    shutil.copytree(tmp_path / "kept", anew)
+    with pytest.raises(ReplicaError, match="made anew meanwhile; expected generation 1, found 2"):
+        late.exchange()
+    on = TypedTable(bench.spark, lake, "notes").look()
+    assert on is not None
+    assert on.state == quicker
+    bring(TypedFollower(bench.spark, lake, wanted))
+    rows = bench.offsets("tables/notes")
+    unfit = [row["offset"] for row in bench.rows("unfit")]
+    assert sorted([*rows, *unfit]) == [row["offset"] for row in bench.rows("log") if row["topic"] == "orders"]

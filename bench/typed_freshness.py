@@ -1,0 +1,141 @@
+"""How long after a commit of `log` a typed table has it, at 1,000 messages/s and a trigger of 1 s.
+
+logtwin as a job runs it (defaults, metadata too), a slave over HA of a real RocketMQ broker, with one typed table whose
+columns are found in JSON of 1 KB: appended, or by key. Each commit of the log that falls into the measured time counts:
+from when it can be seen until the first version of the typed table can be seen that stands there or further. Held
+against it, from the same turn: how long a batch of the log takes, from one commit to the next. Seen is a commit as in
+`bench.freshness`. In the end the table must have all that was sent.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from bench.contest import Figure, Goal, Round, Settings, percentile
+from bench.freshness import (
+    LARGE_FILES,
+    MEASURED_S,
+    ROCKETMQ_VERSION,
+    TOPIC,
+    TRIGGER,
+    WARM_UP_S,
+    Course,
+    Watch,
+    run_job,
+)
+from bench.payloads import ORDER_KEYS, orders
+from bench.peers import running_session
+from bench.steady_load import RATE_PER_S, steady_load
+from bench.ways import config_of, replicate
+from pipeline.session import NEEDED
+from sinks.tables import LOG
+from sinks.typed.state import DOMAIN
+from tests.peers.rocketmq import Broker
+
+GOAL = Goal(most=1.0)
+LOG_ID = "rocketmq/bench"
+MODES: dict[str, dict[str, Any]] = {"append": {}, "upsert": {"mode": "upsert", "key": ["order_id"]}}
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Medians, the 99th percentile of the delay, and how many commits were measured, of the log and of the table."""
+
+    delay_p50_ms: float
+    delay_p99_ms: float
+    batch_ms: float
+    commits: int
+    steps: int
+
+
+def measure(settings: Settings) -> Iterator[Figure]:
+    course = Course(settings.scaled(WARM_UP_S, least=3), settings.scaled(MEASURED_S, least=4))
+    with running_session(settings.folder, heap=NEEDED["spark.driver.memory"]) as spark:
+        for mode in MODES:
+            turns = [_turn(spark, course, settings.folder / mode, mode) for _ in range(settings.rounds)]
+            yield Figure(
+                work=f"typed table, {mode}: behind its log, {RATE_PER_S:,} messages/s",
+                ours="from a commit of log to that of the typed table",
+                against="from one commit of log to the next",
+                unit="ms",
+                rounds=tuple(Round(one.delay_p50_ms, one.batch_ms) for one in turns),
+                goal=GOAL,
+                details={
+                    "p99 of the delay, ms": statistics.median(one.delay_p99_ms for one in turns),
+                    "commits of log": statistics.median(one.commits for one in turns),
+                    "steps of the table": statistics.median(one.steps for one in turns),
+                    "keys": ORDER_KEYS, "warm_up_s": course.warm_up_s, "measured_s": course.measured_s,
+                    "trigger": TRIGGER, "broker": ROCKETMQ_VERSION,
+                },
+            )  # fmt: skip
+
+
+def _turn(spark: SparkSession, course: Course, folder: Path, mode: str) -> Turn:
+    lake = folder / "lake"
+    with Broker(ROCKETMQ_VERSION, folder / "broker", LARGE_FILES) as broker:
+        server = f"127.0.0.1:{broker.port}"
+        log = {"id": LOG_ID, "master": f"127.0.0.1:{broker.ha_port}", "remoting": server}
+        table = {"name": "orders", "from": [TOPIC], **MODES[mode]}
+        with steady_load("orders", server, TOPIC, course.seconds) as load:
+            watch = Watch(spark, load, Path(LOG.path(str(lake))), "store_timestamp")
+            config = config_of(lake, metadata=True, logs=[log], tables=[table])
+            run_job(spark, config, watch)
+        replicate(spark, config)  # the job may have ended before the last step of the table
+    watch.freshness(course)  # raises where the log is not what was sent, or that came too slowly
+    _check(spark, lake, course, mode)
+    found = _measured(lake, course)
+    print(
+        f"{mode}: p50 {found.delay_p50_ms:,.0f} ms, p99 {found.delay_p99_ms:,.0f} ms behind, "
+        f"{found.batch_ms:,.0f} ms a batch, {found.commits} commits, {found.steps} steps",
+        flush=True,
+    )
+    shutil.rmtree(folder)
+    return found
+
+
+def _measured(lake: Path, course: Course) -> Turn:
+    log = _positions(Path(LOG.path(str(lake))), f"logtwin.{LOG_ID}", lambda state: state["offset"] or 0)
+    table = _positions(lake / "tables" / "orders", DOMAIN, lambda state: state["logs"].get(LOG_ID, {}).get("offset", 0))
+    begin_ms = next(seen_ms for seen_ms, position in log if position) + course.warm_up_s * 1000
+    end_ms = begin_ms + course.measured_s * 1000
+    counted = [(seen_ms, position) for seen_ms, position in log if begin_ms <= seen_ms < end_ms]
+    positions = [position for _, position in table]
+    delays = [table[bisect_left(positions, position)][0] - seen_ms for seen_ms, position in counted]
+    gaps = [after - before for (before, _), (after, _) in pairwise(counted)]
+    return Turn(
+        delay_p50_ms=percentile(delays, 0.5),
+        delay_p99_ms=percentile(delays, 0.99),
+        batch_ms=percentile(gaps, 0.5),
+        commits=len(counted),
+        steps=sum(begin_ms <= seen_ms < end_ms for seen_ms, _ in table),
+    )
+
+
+def _positions(table: Path, domain: str, position_of: Any) -> list[tuple[float, int]]:
+    """Of each commit that moves it: when it could be seen, ms since 1970, and the position from then on."""
+    found = []
+    for commit in sorted(table.glob("_delta_log/*.json")):
+        for action in map(json.loads, commit.read_text().splitlines()):
+            if action.get("domainMetadata", {}).get("domain") == domain:
+                state = json.loads(action["domainMetadata"]["configuration"])
+                found.append((commit.stat().st_ctime_ns / 1e6, position_of(state)))
+    return found
+
+
+def _check(spark: SparkSession, lake: Path, course: Course, mode: str) -> None:
+    """Raises SystemExit where the table does not have what was sent."""
+    sent = RATE_PER_S * course.seconds
+    expected = sent if mode == "append" else len({order for order, _ in orders(sent)})
+    rows = spark.read.format("delta").load(str(lake / "tables" / "orders")).count()
+    if rows != expected:
+        raise SystemExit(f"the typed table has {rows:,} rows, not {expected:,}")
