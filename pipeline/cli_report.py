@@ -9,7 +9,9 @@ import typer
 
 from pipeline import config as configuration
 from pipeline.cli_options import RequiredConfig
-from pipeline.console import out
+from pipeline.console import err, out
+from pipeline.sql.wire import REPORT
+from sources.errors import ConfigurationError
 
 app = typer.Typer()
 
@@ -23,12 +25,30 @@ def report(
 ) -> None:
     """Write a page that shows the replica at a glance: what is complete, how fast, who is behind, what waits.
 
-    One HTML file that needs no network, for any browser, phones too.
+    One HTML file that needs no network, for any browser, phones too. A server of logtwin sql makes it at once.
     """
-    from pipeline.report.made import check_folder, write_report
-    from pipeline.session import session_for
+    from pipeline.sql.client import answered
+    from pipeline.sql.output import destination
 
     settings = configuration.load(config).with_logs(str(config))
-    check_folder(output)
-    write_report(session_for(settings), settings, output)
+    _check_folder(output)
+    if not answered(config, REPORT, output=output):
+        from pipeline.report.made import made_report
+        from pipeline.session import session_for
+
+        with err.status("starting Spark …") as status:
+            made = made_report(session_for(settings, archived=True), settings, status.update)
+        with destination(output) as sink:
+            sink.write(made)
     out.print(str(output), markup=False, highlight=False, soft_wrap=True)
+
+
+def _check_folder(output: Path) -> None:
+    """Raises ConfigurationError where the folder of `output` is not there: before minutes are spent on the queries."""
+    if not output.absolute().parent.is_dir():
+        raise ConfigurationError(
+            f"the report {output} cannot be written",
+            expected="a file in a folder that is there",
+            found="there is no such folder",
+            hint="Give another one with --output.",
+        )

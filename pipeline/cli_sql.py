@@ -64,8 +64,10 @@ def sql(
     text = _statements(statements, file)
     if text is None and output is not None:
         raise typer.BadParameter("a file holds the results of -e or -f", param_hint="--output")
+    from pipeline.sql.client import answered
+
     width = out.width if output is None and sys.stdout.isatty() else None
-    if text is not None and not is_past and _answered(config, text, form, output, width):
+    if text is not None and not is_past and answered(config, form, text=text, output=output, width=width):
         return
 
     def opened() -> Reader:
@@ -90,23 +92,6 @@ def sql(
 
     with destination(output) as sink:
         run_text(reader, text, form, sink, width)
-
-
-def _answered(config: Path, text: str, form: Format, output: Path | None, width: int | None) -> bool:
-    """Whether a server was there, and has answered."""
-    from pipeline.sql.client import server_for
-    from pipeline.sql.wire import Ask
-
-    try:
-        given = config.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return False  # what is wrong with it is said by who loads it
-    server = server_for(given, text)
-    if server is None:
-        return False
-    with destination(output) as sink:
-        server.answer(Ask(text, form, width, given, str(config)), sink)
-    return True
 
 
 def _serve(config: Path) -> None:

@@ -1,14 +1,16 @@
 """Find out the facts: SQL over a replica's views and tables, each of one version, asked for once.
 
 Every query aggregates in Spark: what comes to the driver is bounded by the logs, and by the numbers named here, however
-many rows the ledger has. A range of the ledger counts in the span of time in which it was committed.
+many rows the ledger has. A range of the ledger counts in the span of time in which it was committed. Some questions are
+asked side by side: most of their time goes by before Spark runs anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
@@ -39,10 +41,12 @@ from pipeline.report.palette import SERIES
 from pipeline.report.spans import width_s
 from sinks.spark_jobs import first_cause, first_line
 from sinks.tables import KAFKA_LOG, LOG
+from sinks.views.definition import named_in, words_in
 from sinks.views.registration import frames, newest_versions, register_views
 from sinks.warehouse import absolute
 from sources.errors import ReplicaError
 
+_AT_ONCE: Final = 3
 _MOST_SPANS: Final = 120
 _SECOND_US: Final = 1_000_000
 _MOST_SLICES: Final = 60
@@ -56,39 +60,40 @@ _DELAY_STATES: Final = ("delivered", "pending", "cancelled")
 _T = TypeVar("_T")
 
 
-def read_facts(spark: SparkSession, warehouse: str, configured: Sequence[str]) -> Facts:
+def read_facts(
+    spark: SparkSession, warehouse: str, configured: Sequence[str], tell: Callable[[str], None] = lambda _: None
+) -> Facts:
     """What there is to say of the replica in `warehouse`, which has the logs `configured`, and perhaps others.
 
-    Asked in a session of its own: the names that `spark` knows stay what they are. Raises ReplicaError where there is
-    no replica, or a table of it cannot be read.
+    Asked in a session of its own: the names that `spark` knows stay what they are. `tell` hears how far it is. Raises
+    ReplicaError where there is no replica, or a table of it cannot be read.
     """
     place = absolute(warehouse)
     with _translated(place):
         session = spark.newSession()
         version = _register(session, place)
-        asked = _Questions(session)
-        logs = asked.logs()
-        seen = {one.log_id for one in logs}
-        facts = Facts(
-            warehouse=place,
-            version=version,
-            made_at=datetime.now(UTC),
-            logs=logs,
-            unseen=tuple(log_id for log_id in configured if log_id not in seen),
-            incidents=asked.incidents(),
-        )
-        return replace(facts, **asked.all_others(len(logs))) if logs else facts
+        found = _Questions(session).all(tell)
+    seen = {one.log_id for one in found["logs"]}
+    return Facts(
+        warehouse=place,
+        version=version,
+        made_at=datetime.now(UTC),
+        unseen=tuple(log_id for log_id in configured if log_id not in seen),
+        **found,
+    )
 
 
 def _register(spark: SparkSession, place: str) -> int:
-    """The replica's tables, each as it is now, and the views over them.
+    """The replica's tables that are asked for, each as it is now, and the views over them.
 
     Returns the version of the table `log`; of `kafka_log` where there are only topics.
     """
-    versions = newest_versions(spark, place)
-    for spec, frame in frames(spark, place, versions, pinned=versions):
+    texts = [text for text in vars(statements).values() if isinstance(text, str)]
+    tables = words_in(*texts)
+    versions = newest_versions(spark, place, tables)
+    for spec, frame in frames(spark, place, versions, pinned=versions, tables=tables):
         frame.createOrReplaceTempView(spec.name)
-    register_views(spark)
+    register_views(spark, named_in(*texts))
     return next(versions[spec.name] for spec in (LOG, KAFKA_LOG) if spec.name in versions)
 
 
@@ -99,25 +104,38 @@ class _Questions:
         self._spark = spark
         self._waits = spark.sql(statements.WAITS)
 
-    def logs(self) -> tuple[LogFacts, ...]:
+    def all(self, tell: Callable[[str], None]) -> dict[str, Any]:
+        """The answers, by the names of the fields of `Facts`."""
+        questions: dict[str, Callable[[], Any]] = {
+            "logs": self._logs,
+            "groups": self._groups,
+            "topics": self._topics,
+            "transactions": lambda: self._pending(statements.TRANSACTIONS, _TRANSACTION_STATES),
+            "delays": lambda: self._pending(statements.DELAYS, _DELAY_STATES),
+            "flaws": self._flaws,
+            "timeline": self._timeline,
+            "elections": self._elections,
+            "incidents": self._incidents,
+        }
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            asked = {pool.submit(question): name for name, question in questions.items()}
+            for number, _ in enumerate(as_completed(asked), 1):
+                tell(f"{number} of {len(asked)} questions are answered")
+            return {name: answer.result() for answer, name in asked.items()}
+
+    def _logs(self) -> tuple[LogFacts, ...]:
         ranges = {row["log_id"]: row for row in self._rows(statements.RANGES, waits=self._waits)}
         rows = ({**row, **ranges[row["log_id"]]} for row in self._rows(statements.COMPLETENESS))
         return tuple(_each(LogFacts, rows))
 
-    def all_others(self, logs: int) -> dict[str, Any]:
-        """What there is to say beside logs and incidents, of a replica that has so many logs."""
-        return {
-            "timeline": self._timeline(logs),
-            "flaws": self._flaws(),
-            "topics": self._topics(),
-            "groups": self._groups(),
-            "transactions": self._pending(statements.TRANSACTIONS, _TRANSACTION_STATES),
-            "delays": self._pending(statements.DELAYS, _DELAY_STATES),
-            "elections": tuple(_each(Election, self._rows(statements.ELECTIONS, most=_MOST_ELECTIONS))),
-        }
+    def _elections(self) -> tuple[Election, ...]:
+        return tuple(_each(Election, self._rows(statements.ELECTIONS, most=_MOST_ELECTIONS)))
 
-    def _timeline(self, logs: int) -> Timeline:
+    def _timeline(self) -> Timeline:
         (bounds,) = self._rows(statements.COMMIT_TIMES)
+        logs = bounds["logs"]
+        if bounds["first"] is None:
+            return Timeline(1.0)
         width = width_s(bounds["first"], bounds["last"], _MOST_SPANS)
         # where colours are too few, the last one is for all the rest
         shown = logs if logs <= len(SERIES) else len(SERIES) - 1
@@ -158,7 +176,7 @@ class _Questions:
         oldest = _each(Waiting, (row for row in rows if not row["is_total"]))
         return Pending(counted, width, tuple(_each(Slice, slices)), tuple(oldest), places)
 
-    def incidents(self) -> Incidents:
+    def _incidents(self) -> Incidents:
         rows = self._rows(statements.INCIDENTS, most=_MOST_INCIDENTS)
         if not rows:
             return Incidents()

@@ -54,7 +54,10 @@ FROM ranges
 GROUP BY log_id
 """
 
-COMMIT_TIMES: Final = "SELECT min(committed_at) AS first, max(committed_at) AS last FROM ledger"
+COMMIT_TIMES: Final = """
+SELECT min(committed_at) AS first, max(committed_at) AS last, count(DISTINCT log_id) AS logs
+FROM ledger
+"""
 
 COMMITS: Final = """
 WITH ranked AS (

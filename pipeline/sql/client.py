@@ -13,7 +13,8 @@ from typing import BinaryIO, Final
 
 from pipeline.console import err
 from pipeline.sql.meeting import check_owned, peer_is_owner, socket_path
-from pipeline.sql.wire import DONE, ERROR, NOTE, OUTPUT, Ask, Hello, Message, error_in, next_message
+from pipeline.sql.output import destination
+from pipeline.sql.wire import DONE, ERROR, NOTE, OUTPUT, REPORT, Ask, Hello, Message, error_in, next_message
 from pipeline.version import own_version
 from sources.errors import ConfigurationError, QueryError
 
@@ -78,9 +79,26 @@ class Served:
         )
 
 
-def server_for(config: str, text: str) -> Served | None:
-    """A server that answers `text` as a process of its own would; None where there is none, with a note if one seems
-    to be there. `config` is the text of a configuration file.
+def answered(config: Path, form: str, *, text: str = "", output: Path | None, width: int | None = None) -> bool:
+    """Whether a server was there for that configuration file, and has answered into `output`.
+
+    Raises what answering raises, and ConfigurationError where `output` cannot be written.
+    """
+    try:
+        given = config.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False  # what is wrong with it is said by who loads it
+    server = server_for(given, text, form)
+    if server is None:
+        return False
+    with destination(output) as sink:
+        server.answer(Ask(text, form, width, given, str(config)), sink)
+    return True
+
+
+def server_for(config: str, text: str, form: str) -> Served | None:
+    """A server that answers as a process of its own would; None where there is none, with a note if one seems to be
+    there. `config` is the text of a configuration file.
     """
     try:
         path = socket_path(tomllib.loads(config))
@@ -108,15 +126,17 @@ def server_for(config: str, text: str) -> Served | None:
         connection.close()
         _say(f"the server behind {path} does not say who it is: {error}")
         return None
-    return _fitting(server, text)
+    return _fitting(server, text, form)
 
 
-def _fitting(server: Served, text: str) -> Served | None:
+def _fitting(server: Served, text: str, form: str) -> Served | None:
     said = server.hello
     is_other = said.version != own_version()
     if is_other:
         _say(f"the server (process {said.pid}) is logtwin {said.version}, this is {own_version()}")
-    if is_other or _SHARED.search(text) or (said.folder != str(Path.cwd()) and _BY_PATH.search(text)):
+    # a report names typed tables, whose schemas are files
+    needs_folder = form == REPORT or _BY_PATH.search(text) is not None
+    if is_other or _SHARED.search(text) or (needs_folder and said.folder != str(Path.cwd())):
         server.close()
         return None
     return server

@@ -1,4 +1,5 @@
-"""``logtwin sql --serve``: a session that is warm, for the clients of its owner (`pipeline.sql.client`).
+"""``logtwin sql --serve``: a session that is warm, for the clients of its owner (`pipeline.sql.client`), which are
+``logtwin sql`` and ``logtwin report``.
 
 Each question has a session of its own beside it: what is SET there, and temporary views, nobody else sees. Tables and
 views are looked up and registered anew for each, those that it names, which takes a tenth of a second: so it sees what
@@ -21,12 +22,13 @@ from typing import IO, BinaryIO, Final, cast, get_args
 from pyspark.sql import SparkSession
 
 from pipeline import config as configuration
+from pipeline.report.made import made_report
 from pipeline.session import spark_log
 from pipeline.sql.meeting import make_folder, peer_is_owner, socket_path
 from pipeline.sql.output import Format
 from pipeline.sql.reader import Reader
 from pipeline.sql.run import run_text
-from pipeline.sql.wire import DONE, NOTE, OUTPUT, Ask, Hello, Message, error_message, next_message
+from pipeline.sql.wire import DONE, NOTE, OUTPUT, REPORT, Ask, Hello, Message, error_message, next_message
 from pipeline.version import own_version
 from sources.errors import ConfigurationError, LogtwinError, ReplicaError, of_log
 
@@ -108,10 +110,15 @@ class Server:
             connection.sendall(last.encoded())
 
     def _answer(self, ask: Ask, client: _Client) -> None:
-        if ask.form not in get_args(Format):
+        if ask.form not in (*get_args(Format), REPORT):
             raise ValueError(ask.form)
         theirs = configuration.parse(tomllib.loads(ask.config), where=ask.where)
         config = theirs.model_copy(update={"warehouse": self._warehouse})  # the same, and relative to another folder
+        if ask.form == REPORT:
+            made = made_report(self._spark, config.with_logs(ask.where))
+            with client.sink() as sink:
+                sink.write(made)
+            return
         reader = Reader.over(self._spark, config, None, ask.text)
         client.stops(reader.spark)
         with client.sink() as sink:

@@ -28,6 +28,9 @@ NOTE: Final = b"N"
 ERROR: Final = b"E"
 DONE: Final = b"D"
 
+REPORT: Final = "report"
+"""Instead of a format: no statements, but the page of ``logtwin report``."""
+
 LONGEST_BYTES: Final = 1 << 28
 _HEAD: Final = struct.Struct(">Ic")
 
@@ -65,7 +68,9 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Statements; `config` is the text of the configuration file `where`; `width` a terminal's, else None."""
+    """Statements, and what they are answered as; `config` is the text of the configuration file `where`; `width` a
+    terminal's, else None.
+    """
 
     text: str
     form: str

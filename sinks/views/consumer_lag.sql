@@ -11,29 +11,30 @@ CREATE VIEW consumer_lag (
 )
 COMMENT 'how far each consumer group is behind in each queue'
 AS
-WITH business_offsets AS (
-  SELECT log_id, consumer_group, topic, queue_id, next_queue_offset
+WITH committed AS (
+  SELECT log_id, consumer_group, topic, queue_id, max(next_queue_offset) AS next_queue_offset
   FROM consumer_offsets
   LEFT ANTI JOIN (SELECT DISTINCT log_id, topic FROM records WHERE is_system) USING (log_id, topic)
   WHERE is_current
+  GROUP BY log_id, consumer_group, topic, queue_id
+),
+-- What is named twice Spark makes twice: so queues are put together and taken apart again.
+of_topics AS (
+  SELECT
+    log_id, consumer_group, topic,
+    map_from_entries(collect_list(named_struct('queue_id', queue_id, 'next', next_queue_offset))) AS next_queue_offsets
+  FROM committed
+  GROUP BY log_id, consumer_group, topic
 ),
 -- a group has to read every queue of a topic, also one that it has not committed an offset of
-queues AS (
-  SELECT log_id, consumer_group, topic, explode(sequence(0, read_queue_nums - 1)) AS queue_id
-  FROM (SELECT DISTINCT log_id, consumer_group, topic FROM business_offsets)
-  JOIN topics USING (log_id, topic)
-  WHERE is_current AND read_queue_nums > 0
-),
 progress AS (
-  SELECT log_id, consumer_group, topic, queue_id, max(next_queue_offset) AS next_queue_offset
-  FROM (
-    SELECT log_id, consumer_group, topic, queue_id, next_queue_offset
-    FROM business_offsets
-    UNION ALL
-    SELECT log_id, consumer_group, topic, queue_id, NULL
-    FROM queues
-  )
-  GROUP BY log_id, consumer_group, topic, queue_id
+  SELECT log_id, consumer_group, topic, queue_id, next_queue_offsets[queue_id] AS next_queue_offset
+  FROM of_topics
+  LEFT JOIN (SELECT log_id, topic, read_queue_nums FROM topics WHERE is_current AND read_queue_nums > 0)
+    USING (log_id, topic)
+  LATERAL VIEW explode(
+    array_union(map_keys(next_queue_offsets), coalesce(sequence(0, read_queue_nums - 1), array()))
+  ) queues AS queue_id
 ),
 -- an entry holds the queue offsets [first, past)
 entries AS (
@@ -45,13 +46,13 @@ entries AS (
 ),
 found AS (
   SELECT
-    log_id, consumer_group, topic, queue_id,
+    log_id, consumer_group, topic, queue_id, next_queue_offset,
     max(past) AS past,
     min_by(store_timestamp, first) FILTER (WHERE past > coalesce(next_queue_offset, 0)) AS next_stored,
     max(store_timestamp) FILTER (WHERE first < next_queue_offset AND next_queue_offset <= past) AS last_consumed
   FROM progress
-  JOIN entries USING (log_id, topic, queue_id)
-  GROUP BY log_id, consumer_group, topic, queue_id
+  LEFT JOIN entries USING (log_id, topic, queue_id)
+  GROUP BY log_id, consumer_group, topic, queue_id, next_queue_offset
 ),
 newest AS (
   SELECT log_id, max(store_timestamp) AS stored
@@ -61,8 +62,7 @@ newest AS (
 -- offsets are fetched beside the log and may be ahead of it; and of an old queue the log may have no entry any more
 ends AS (
   SELECT *, greatest(past, next_queue_offset, 0) AS end_queue_offset
-  FROM progress
-  LEFT JOIN found USING (log_id, consumer_group, topic, queue_id)
+  FROM found
   LEFT JOIN newest USING (log_id)
 )
 SELECT

@@ -36,7 +36,7 @@ def job(tmp_path: Path) -> Path:
 
 
 def found(job: Path) -> client.Served | None:
-    return server_for(job.read_text(), TEXT)
+    return server_for(job.read_text(), TEXT, "csv")
 
 
 def test_a_replica_has_one_place_however_it_is_named(tmp_path: Path, runtime: Path) -> None:
@@ -174,4 +174,4 @@ def test_a_server_that_ends_in_the_middle_of_an_answer_is_no_end_of_the_answer(j
 
 
 def test_a_configuration_that_cannot_be_read_is_left_to_who_says_why() -> None:
-    assert server_for("warehouse = ", TEXT) is None
+    assert server_for("warehouse = ", TEXT, "csv") is None

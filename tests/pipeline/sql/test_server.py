@@ -45,14 +45,15 @@ LONG = "SELECT id, repeat('x', 1000) AS text FROM range(0, 200000, 1, 50)"
 
 @dataclass(frozen=True)
 class Client:
-    """Call it with the arguments of ``logtwin sql``: its exit code, and what it says."""
+    """Call it with the arguments of ``logtwin sql``, or of another `verb`: its exit code, and what it says."""
 
     job: Path
     environment: dict[str, str]
     folder: Path = PROJECT
+    verb: str = "sql"
 
     def start(self, *arguments: str | Path) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "pipeline", "sql", "--config", str(self.job), *map(str, arguments)]
+        command = [sys.executable, "-m", "pipeline", self.verb, "--config", str(self.job), *map(str, arguments)]
         return subprocess.Popen(
             command, cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
@@ -104,6 +105,16 @@ def test_the_same_rows_in_a_parquet_file(served: Client, tmp_path: Path) -> None
     file = tmp_path / "bodies.parquet"
     assert served("-e", QUERY, "--format", "parquet", "--output", file) == (0, b"", "")
     assert pq.read_table(file).equals(pq.read_table(io.BytesIO(alone(served, QUERY, "parquet"))))
+
+
+def test_a_report_is_made_there_too(served: Client, tmp_path: Path) -> None:
+    job = tmp_path / "job.toml"
+    job.write_text(served.job.read_text() + '[[logs]]\nid = "rocketmq/not-begun"\npath = "/nowhere"\n')
+    reporting, file = replace(served, job=job, verb="report"), tmp_path / "report.html"
+    assert reporting("--output", file) == (0, f"{file}\n".encode(), "")
+    page = file.read_text(encoding="utf-8")
+    assert message(0)["log_id"] in page
+    assert "rocketmq/not-begun" in page
 
 
 def test_a_note_comes_apart_from_the_answer(served: Client) -> None:
@@ -237,7 +248,7 @@ def test_what_a_server_would_answer_differently_it_is_not_asked(
     asked = []
     for folder in (PROJECT, tmp_path):
         monkeypatch.chdir(folder)
-        server = server_for(served.job.read_text(), text)
+        server = server_for(served.job.read_text(), text, "csv")
         asked.append(server is not None)
         if server is not None:
             server.close()
