@@ -29,6 +29,7 @@ app = cli_options.plain_app(
     name="logtwin",
     help="A lakehouse twin of a master log: RocketMQ's commit log in Delta tables, by physical offset, exactly once.",
     no_args_is_help=True,
+    add_completion=True,
 )
 
 app.add_typer(cli_trust.app)

@@ -10,6 +10,7 @@ import typer
 
 from pipeline import config as configuration
 from pipeline.cli_options import AsJson, RequiredConfig
+from pipeline.completion import log_ids
 from pipeline.console import err, out
 from pipeline.leader import fill, leader_lines, parse_node, parse_pairs
 from sources.dister.leader import EmbeddedLeader
@@ -28,7 +29,10 @@ app.add_typer(leader, name="leader")
 LeaderFolder = Annotated[Path, typer.Option("--dir", help="folder of the leader: holds dister.entry.log; made if new")]
 Group = Annotated[str | None, typer.Option("--group", help="its group; by default the one that the folder has")]
 KeyedLog = Annotated[
-    str | None, typer.Option("--log", help="one log of the configuration, by its id; not needed where one has keys")
+    str | None,
+    typer.Option(
+        "--log", help="one log of the configuration, by its id; not needed where one has keys", autocompletion=log_ids
+    ),
 ]
 Ips = Annotated[list[str], typer.Argument(metavar="IP...", help="addresses of nodes")]
 

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from pipeline.completion import log_ids
+
 plain_app = partial(typer.Typer, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 """A command line that looks as ours does."""
 
@@ -15,7 +17,10 @@ _CONFIG_HELP = "configuration file (TOML), see conf/logtwin.toml"
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help=_CONFIG_HELP)]
 RequiredConfig = Annotated[Path, typer.Option("--config", help=_CONFIG_HELP)]
-OneLog = Annotated[str | None, typer.Option("--log", help="one log of the configuration, by its id; without it all")]
+OneLog = Annotated[
+    str | None,
+    typer.Option("--log", help="one log of the configuration, by its id; without it all", autocompletion=log_ids),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="one JSON object, for programs")]
 
 _PLACE = "env:NAME or file:PATH"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipeline.cli_options import RequiredConfig, plain_app
+from pipeline.completion import log_ids
 from pipeline.console import err, out, run
 from pipeline.sql.output import Format, destination
 
@@ -38,7 +39,10 @@ def sql(
         Format, typer.Option("--format", help="what results are written as; a table has the first 1000 rows")
     ] = "table",
     output: Annotated[Path | None, typer.Option(help="write to this file, which is replaced, once all is done")] = None,
-    log: Annotated[str | None, typer.Option(help="with --as-of-…: the log, by its id; not needed where one is")] = None,
+    log: Annotated[
+        str | None,
+        typer.Option(help="with --as-of-…: the log, by its id; not needed where one is", autocompletion=log_ids),
+    ] = None,
     as_of_offset: Annotated[int | None, typer.Option(min=0, help="one log as it was up to this offset")] = None,
     as_of_time: Annotated[
         str | None, typer.Option(metavar="TIME", help="one log as its master had it then: ISO 8601, UTC if not said")

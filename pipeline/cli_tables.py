@@ -10,13 +10,18 @@ import typer
 
 from pipeline import config as configuration
 from pipeline.cli_options import AsJson, RequiredConfig
+from pipeline.completion import relations, typed_tables
 from pipeline.console import err, out
 from sources.errors import ReplicaError
 
 app = typer.Typer(help="List what can be queried; make and look after typed tables.", no_args_is_help=True)
 
-TableName = Annotated[str, typer.Argument(metavar="NAME", help="a typed table of the configuration")]
-AnyTable = Annotated[str | None, typer.Argument(metavar="[NAME]", help="one of them; without it all")]
+TableName = Annotated[
+    str, typer.Argument(metavar="NAME", help="a typed table of the configuration", autocompletion=typed_tables)
+]
+AnyTable = Annotated[
+    str | None, typer.Argument(metavar="[NAME]", help="one of them; without it all", autocompletion=typed_tables)
+]
 
 
 @app.command("all")
@@ -33,7 +38,9 @@ def list_all(as_json: AsJson = False) -> None:
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="a table or view that every replica has")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="a table or view that every replica has", autocompletion=relations)
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Show the columns of a table or view, with what each is."""
@@ -149,7 +156,9 @@ def retry(name: TableName, config: RequiredConfig) -> None:
 
 @app.command()
 def drop(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="a typed table of the warehouse")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="a typed table of the warehouse", autocompletion=typed_tables)
+    ],
     config: RequiredConfig,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
 ) -> None:

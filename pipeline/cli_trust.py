@@ -10,6 +10,7 @@ import typer
 
 from pipeline import config as configuration
 from pipeline.cli_options import AsJson, OneLog, RequiredConfig
+from pipeline.completion import log_ids
 from pipeline.console import err, out
 
 app = typer.Typer()
@@ -72,7 +73,9 @@ def close_incident(
 @app.command()
 def rebuild(
     config: RequiredConfig,
-    log: Annotated[str, typer.Option("--log", help="the log of the configuration, by its id; or a topic")],
+    log: Annotated[
+        str, typer.Option("--log", help="the log of the configuration, by its id; or a topic", autocompletion=log_ids)
+    ],
     to: Annotated[Path, typer.Option("--to", help="directory for the segment files, empty or not there yet")],
     file_size_bytes: Annotated[
         int | None, typer.Option(min=1, help="size of the files, where the log does not fill one; of a topic's at most")
@@ -197,7 +200,7 @@ def coverage(
 @app.command()
 def backfill(
     config: RequiredConfig,
-    log: Annotated[str, typer.Option("--log", help="the log of the configuration, by its id")],
+    log: Annotated[str, typer.Option("--log", help="the log of the configuration, by its id", autocompletion=log_ids)],
     start: Annotated[
         str | None,
         typer.Option("--from", help="an offset, or a time; without it all that the replica's retention did not delete"),

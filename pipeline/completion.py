@@ -1,0 +1,42 @@
+"""What a shell offers for an argument: what the configuration names that stands before it on the same line.
+
+Nothing is asked for it but that file. What is wrong with it the verb says.
+"""
+
+from __future__ import annotations
+
+import typer
+
+from pipeline import config as configuration
+from pipeline.config import Config
+from sources.errors import LogtwinError
+
+
+def log_ids(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Logs, and topics but for those that a pattern stands for."""
+    config = _config(ctx)
+    named = [] if config is None else [*(one.id for one in config.logs), *(one.id for one in config.topics_among(()))]
+    return [name for name in named if name.startswith(incomplete)]
+
+
+def typed_tables(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Those of the configuration; without one of which nothing is known."""
+    config = _config(ctx)
+    return [] if config is None else [one.name for one in config.tables if one.name.startswith(incomplete)]
+
+
+def relations(incomplete: str) -> list[tuple[str, str]]:
+    """The tables and views that every replica has, with what each is."""
+    from pipeline.tables import listed
+
+    return [(one.name, one.comment) for one in listed() if one.name.startswith(incomplete)]
+
+
+def _config(ctx: typer.Context) -> Config | None:
+    file = ctx.params.get("config")
+    if file is None:
+        return None
+    try:
+        return configuration.load(file)
+    except LogtwinError:
+        return None
