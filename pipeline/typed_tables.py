@@ -24,7 +24,7 @@ from sinks.retries import doubled_s
 from sinks.typed.definition import Definition
 from sinks.typed.follower import TypedFollower
 from sinks.typed.rebuild import Rebuild
-from sources.errors import LogtwinError, RowsReplaced, of_log
+from sources.errors import LogtwinError, ReplicaError, RowsReplaced, of_log
 
 log = logging.getLogger(__name__)
 
@@ -124,6 +124,8 @@ class TypedTables:
         except Exception as failure:  # noqa: BLE001 - whatever it is, it is this table's
             wait_s = doubled_s(1.0, one.tries, self._retry_wait_max_s)
             one.error, one.tries = of_log(failure, f"typed table {one.wanted.name}"), one.tries + 1
+            if isinstance(one.error, ReplicaError) and not one.error.is_transient:
+                one.anew = None  # what it was made into may be broken, as by two who made it at once: it is begun again
             one.again_at_s = time.monotonic() + wait_s
             return False
         one.error, one.tries = None, 0

@@ -119,8 +119,14 @@ class _Questions:
         }
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             asked = {pool.submit(question): name for name, question in questions.items()}
-            for number, _ in enumerate(as_completed(asked), 1):
-                tell(f"{number} of {len(asked)} questions are answered")
+            try:
+                for number, answer in enumerate(as_completed(asked), 1):
+                    answer.result()
+                    tell(f"{number} of {len(asked)} questions are answered")
+            except BaseException:  # nobody waits for the others
+                pool.shutdown(wait=False, cancel_futures=True)
+                self._spark.interruptAll()
+                raise
             return {name: answer.result() for answer, name in asked.items()}
 
     def _logs(self) -> tuple[LogFacts, ...]:
