@@ -1,15 +1,19 @@
 """What a shell offers for an argument: what the configuration names that stands before it on the same line.
 
-Nothing is asked for it but that file. What is wrong with it the verb says.
+Nothing is asked for it but that file, which is read, with what that takes to import, only where a shell asks. What is
+wrong with it the verb says.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
 
-from pipeline import config as configuration
-from pipeline.config import Config
 from sources.errors import LogtwinError
+
+if TYPE_CHECKING:
+    from pipeline.config import Config
 
 
 def log_ids(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -36,6 +40,8 @@ def _config(ctx: typer.Context) -> Config | None:
     file = ctx.params.get("config")
     if file is None:
         return None
+    from pipeline import config as configuration
+
     try:
         return configuration.load(file)
     except LogtwinError:

@@ -135,10 +135,10 @@ class TypedTables:
         """Whether it has more to do at once; where a log always has more, the other tables have their turn, too."""
         looked_at_s = time.monotonic()
         try:
-            step = one.follower.step() if one.anew is None else one.anew.step()
-        except RowsReplaced as error:  # of one that is made anew: once more
+            step = (one.anew or one).follower.step()
+        except RowsReplaced as error:
             log.warning("%s", error)
-            one.anew = None
+            one.anew = None  # where that was being made: the log went back once more
             one.anew = Rebuild.begun(self._spark, self._warehouse, one.wanted)
             return True
         if step is not None:

@@ -20,7 +20,7 @@ from sinks.retries import until_it_takes
 from sinks.storage_errors import failed_by
 from sinks.typed.dead_letters import DeadLetters
 from sinks.typed.definition import Definition
-from sinks.typed.follower import Step, TypedFollower
+from sinks.typed.follower import TypedFollower
 from sinks.typed.schema_changes import SchemaChanges
 from sinks.typed.state import TypedState
 from sinks.typed.table import ANEW, TypedTable, TypedView
@@ -28,7 +28,9 @@ from sources.errors import ReplicaError
 
 
 class Rebuild:
-    """One that is on its way. Driver only; one thread. Raises ReplicaError, ConfigurationError, UnfitMessage."""
+    """One that is on its way: `follower` brings it on, up to its last step, as what comes meanwhile is for the job.
+    Then `exchange`. Driver only; one thread. Raises ReplicaError, ConfigurationError, UnfitMessage.
+    """
 
     def __init__(
         self, spark: SparkSession, warehouse: str, wanted: Definition, was: TypedView, state: TypedState
@@ -42,7 +44,7 @@ class Rebuild:
         # what a rebuild has left that was killed
         DeadLetters(spark, warehouse, wanted.name, anew=True).clear(list(state.logs), since=self._generation)
         self._anew.make(was.columns if state.made == wanted.fingerprint else wanted.declared())
-        self._follower = TypedFollower(spark, warehouse, wanted, generation=self._generation)
+        self.follower = TypedFollower(spark, warehouse, wanted, generation=self._generation)
 
     @classmethod
     def begun(cls, spark: SparkSession, warehouse: str, wanted: Definition) -> Self | None:
@@ -53,14 +55,10 @@ class Rebuild:
         view = TypedTable(spark, warehouse, wanted.name).look()
         return None if view is None or view.state is None else cls(spark, warehouse, wanted, view, view.state)
 
-    def step(self) -> Step | None:
-        """Bring it on, as `TypedFollower.step` does: until its last step, for what comes meanwhile is for the job."""
-        return self._follower.step()
-
     def exchange(self) -> TypedState | None:
         """Put it in the place of the old one, in one commit; where the table stands then. Not to be tried again: what
         has failed here is begun anew. None, and nothing is done, where no log was there to make it of."""
-        self._follower.settle()
+        self.follower.settle()
         made = self._anew.look()
         if made is None or made.state is None:
             return None
@@ -100,8 +98,7 @@ def rebuild(spark: SparkSession, warehouse: str, wanted: Definition) -> TypedSta
     anew = Rebuild.begun(spark, warehouse, wanted)
     if anew is None:
         return None
-    while (step := anew.step()) is not None and not step.is_last:
-        pass
+    anew.follower.bring_to_end()
     return anew.exchange()
 
 

@@ -6,6 +6,8 @@ import io
 import os
 import socket
 import stat
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -20,6 +22,7 @@ from pipeline.sql.wire import OUTPUT, Ask, Hello, Message
 from pipeline.version import own_version
 from sources.errors import ConfigurationError, QueryError
 
+PROJECT = Path(__file__).parents[3]
 TEXT = "SELECT 1"
 
 
@@ -175,3 +178,10 @@ def test_a_server_that_ends_in_the_middle_of_an_answer_is_no_end_of_the_answer(j
 
 def test_a_configuration_that_cannot_be_read_is_left_to_who_says_why() -> None:
     assert server_for("warehouse = ", TEXT, "csv") is None
+
+
+def test_who_asks_a_server_waits_for_no_slow_import() -> None:
+    slow = ("pyspark", "pyarrow", "pydantic")
+    look = f"import sys, pipeline.cli_sql, pipeline.sql.client; print([one for one in {slow} if one in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", look], cwd=PROJECT, capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"
