@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from sources.rocketmq.broker.master import EmbeddedMaster
 from sources.rocketmq.client import RemotingClient
 from tests.meanwhile import meanwhile
-from tests.sources.rocketmq.broker.embedded import running_master, settings_for
+from tests.sources.rocketmq.broker.embedded import master_and_loop, paused, settings_for
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class Served:
     """A running master."""
 
     master: EmbeddedMaster
+    loop: asyncio.AbstractEventLoop
 
     @property
     def options(self) -> dict[str, str]:
@@ -34,6 +36,10 @@ class Served:
         """Everything it holds."""
         files = sorted((self.master.settings.store / "commitlog").iterdir())
         return b"".join(file.read_bytes() for file in files)[: self.end]
+
+    def paused(self) -> AbstractContextManager[None]:
+        """It says nothing while the `with` lasts, as a process that is stopped."""
+        return paused(self.loop)
 
     @contextmanager
     def watched(self) -> Iterator[set[int]]:
@@ -53,5 +59,5 @@ def embedded_master(store: Path, commitlog: Path | None = None, **changes: objec
     """A master on free ports with files of 1 MiB; on a copy of `commitlog`, if given. `changes` of its settings."""
     if commitlog is not None:
         shutil.copytree(commitlog, store / "commitlog")
-    with running_master(settings_for(store), **changes) as master:
-        yield Served(master)
+    with master_and_loop(settings_for(store), **changes) as (master, loop):
+        yield Served(master, loop)

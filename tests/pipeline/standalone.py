@@ -106,14 +106,13 @@ class Worker(Daemon):
                 ports |= {one.raddr.port for one in task.net_connections("tcp") if one.raddr}
         return ports
 
-    def kill(self) -> None:
-        """The worker and its executors, at once. Their Python processes find out by themselves."""
+    def kill(self) -> list[psutil.Process]:
+        """The worker and its executors, at once. Returns their Python processes, which find out by themselves."""
         executors, tasks = self.executors(), self.tasks()
         self.process.kill()
         _kill(executors)
         self.process.wait()
-        _, left = psutil.wait_procs(tasks, timeout=20)
-        _kill(left)
+        return tasks
 
 
 class Cluster:
@@ -178,6 +177,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
     _kill(below)
     psutil.wait_procs(below, timeout=20)
+
+
+def see_them_end(processes: list[psutil.Process]) -> None:
+    """By themselves, for a while."""
+    _, left = psutil.wait_procs(processes, timeout=20)
+    _kill(left)
 
 
 def _kill(processes: list[psutil.Process]) -> None:

@@ -6,6 +6,7 @@ The workers share the warehouse and the masters, which they read over HA, and no
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,9 +19,9 @@ from deltalake import DeltaTable
 from sources.master import RECORD_SCHEMA
 from sources.rocketmq import columns
 from tests.large_log import write_large_log
-from tests.patience import wait_until
+from tests.patience import eventually, wait_until
 from tests.pipeline.masters import Served, embedded_master
-from tests.pipeline.standalone import Submission, Worker, cluster, submitted
+from tests.pipeline.standalone import Submission, Worker, cluster, see_them_end, submitted
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -79,16 +80,29 @@ def assert_complete(folder: Path, masters: list[Served]) -> None:
         assert ranges["end"].to_pylist()[-1] == master.end
 
 
-def wait_for_work(folder: Path, job: Submission, worker: Worker, masters: list[Served], committed: int) -> None:
-    """Until that much is committed and a task of `worker` reads from a master. Raises AssertionError if it never is."""
+@contextmanager
+def at_work(folder: Path, job: Submission, worker: Worker, masters: list[Served], committed: int) -> Iterator[None]:
+    """That much is committed, and a task of `worker` waits for bytes of a master while the `with` lasts.
+
+    It reads what a master has in milliseconds: so the masters say nothing, now and then, until one is found waiting.
+    Raises AssertionError where none ever is.
+    """
     ports = {master.master.ha_address.port for master in masters}
 
     def goes_on(reached: bool) -> bool:
         assert job.is_running, job.errors.read_text()[-3000:]
         return reached
 
-    wait_until(lambda: goes_on(sum(positions(folder)) >= committed), f"{committed} bytes committed", look_every_s=0.2)
-    wait_until(lambda: goes_on(bool(worker.connected_to() & ports)), "a task at work")
+    wait_until(lambda: goes_on(sum(positions(folder)) >= committed), f"{committed} bytes committed", look_every_s=0.01)
+    for _ in range(200):
+        with ExitStack() as pauses:
+            for master in masters:
+                pauses.enter_context(master.paused())
+            if eventually(lambda: goes_on(bool(worker.connected_to() & ports)), within_s=0.5):
+                yield
+                return
+        time.sleep(0.1)  # long enough for an answer, short enough that the job does not get far
+    raise AssertionError("no task of the worker at work")
 
 
 def replicate_while_workers_die(folder: Path, wheel: Path, log_bytes: int, moments: Sequence[float]) -> None:
@@ -98,9 +112,10 @@ def replicate_while_workers_die(folder: Path, wheel: Path, log_bytes: int, momen
         with_ui = {"spark.ui.enabled": "true", "spark.ui.port": "0"}
         with submitted(two, wheel, job_file(folder, masters), properties=with_ui) as job:
             for number, moment in enumerate(moments):
-                wait_for_work(folder, job, two.workers[number], masters, round(moment * whole))
-                assert two.workers[number].daemon_modules() == {"pipeline.python_daemon"}
-                two.workers[number].kill()
+                with at_work(folder, job, two.workers[number], masters, round(moment * whole)):
+                    assert two.workers[number].daemon_modules() == {"pipeline.python_daemon"}
+                    tasks = two.workers[number].kill()
+                see_them_end(tasks)
                 assert sum(positions(folder)) < whole
                 if number + 1 < len(moments):
                     two.start_worker()

@@ -20,7 +20,7 @@ from tests.pipeline.faulty_log import FILE_SIZE_BYTES, FaultyLog
 from tests.pipeline.masters import Served
 from tests.pipeline.operator_at_work import Operator
 from tests.pipeline.running import bytes_of, log_table
-from tests.sources.rocketmq.broker.embedded import running_master, settings_for
+from tests.sources.rocketmq.broker.embedded import master_and_loop, settings_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -52,8 +52,8 @@ def operator(spark: SparkSession, tmp_path: Path, log: FaultyLog, capsys: pytest
 @contextmanager
 def served(operator: Operator, log: FaultyLog) -> Iterator[Served]:
     """The log as a broker serves it, at addresses of its own each time."""
-    with running_master(settings_for(log.root)) as master:
-        found = Served(master)
+    with master_and_loop(settings_for(log.root)) as (master, loop):
+        found = Served(master, loop)
         operator.configure(**found.options, max_bytes_per_trigger=BATCH_BYTES)
         yield found
 

@@ -79,9 +79,9 @@ def test_nor_does_a_function(reader: Reader) -> None:
 
 
 def test_a_variable_is_judged_by_what_it_stands_for(reader: Reader) -> None:
-    reader.spark.conf.set("x", "*/ INSERT INTO ledger SELECT * FROM a --")
+    reader.spark.conf.set("hidden", "*/ INSERT INTO ledger SELECT * FROM a --")
     with pytest.raises(QueryError, match="only reads"):
-        answers(reader, "WITH a AS (SELECT * FROM ledger) /* ${x} */ SELECT * FROM a")
+        answers(reader, "WITH a AS (SELECT * FROM ledger) /* ${hidden} */ SELECT * FROM a")
 
 
 def test_whatever_of_spark_calls_users_code_is_listed(spark: SparkSession) -> None:

@@ -20,6 +20,15 @@ def settings_for(store: Path) -> MasterSettings:
 @contextmanager
 def running_master(settings: MasterSettings, **changes: object) -> Iterator[EmbeddedMaster]:
     """The master serves while the `with` lasts, and has stopped cleanly after it. Raises what its start raises."""
+    with master_and_loop(settings, **changes) as (master, _):
+        yield master
+
+
+@contextmanager
+def master_and_loop(
+    settings: MasterSettings, **changes: object
+) -> Iterator[tuple[EmbeddedMaster, asyncio.AbstractEventLoop]]:
+    """The same, with the loop that all of the master runs in."""
     master = EmbeddedMaster(replace(settings, **changes))  # type: ignore[arg-type]  # the caller's own field names
     with asyncio.Runner() as runner:
         runner.run(master.start())
@@ -27,8 +36,25 @@ def running_master(settings: MasterSettings, **changes: object) -> Iterator[Embe
         thread = threading.Thread(target=loop.run_forever, name="embedded master")
         thread.start()
         try:
-            yield master
+            yield master, loop
         finally:
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
             runner.run(master.stop())
+
+
+@contextmanager
+def paused(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Nothing runs in `loop` while the `with` lasts: the system accepts connections, and nobody answers them."""
+    has_paused, goes_on = threading.Event(), threading.Event()
+
+    def pause() -> None:
+        has_paused.set()
+        goes_on.wait()
+
+    loop.call_soon_threadsafe(pause)
+    has_paused.wait()
+    try:
+        yield
+    finally:
+        goes_on.set()
