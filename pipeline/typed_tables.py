@@ -95,6 +95,8 @@ class TypedTables:
 
     def _run(self) -> None:
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", "typed tables")  # of this thread
+        for one in self._tables:
+            self._told(one, self._prepare)  # while the logs still begin
         is_busy = False
         while not self._stop.is_set():
             if not is_busy:
@@ -157,6 +159,10 @@ class TypedTables:
         anew.exchange()
         one.follower = self._follower(one.wanted)
         log.warning("the typed table %s was made anew", one.wanted.name)
+
+    def _prepare(self, one: _Table) -> bool:
+        one.follower.prepare()
+        return False
 
     def _settle(self, one: _Table) -> bool:
         one.follower.settle()

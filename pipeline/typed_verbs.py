@@ -24,7 +24,7 @@ from sinks.typed.definition import Definition
 from sinks.typed.follower import TypedFollower
 from sinks.typed.formats.reading import Reading
 from sinks.typed.logs import FollowedLogs
-from sinks.typed.messages import Messages, in_ranges
+from sinks.typed.messages import in_ranges, messages_in
 from sinks.typed.parsing import REPORT_DDL, Looking, Report, reports
 from sinks.typed.state import TypedState, without
 from sinks.typed.table import TypedTable
@@ -121,7 +121,7 @@ def _looking(
     ranges: Mapping[LogId, Sequence[OffsetRange]],
     reading: Reading | None = None,
 ) -> Report:
-    frame = Messages(spark, config.warehouse, wanted).read(ranges)
+    frame = messages_in(spark, config.warehouse, wanted, ranges)
     looking = Looking(reading)
     return reports(_collected(frame.mapInArrow(lambda batches: looking(batches), REPORT_DDL), wanted.name))
 

@@ -78,10 +78,13 @@ class DeadLetters:
         self._name = name
         self._table = KernelTable(spark, self.path)
         self._domain = f"logtwin.table.{name}{'.anew' if anew else ''}"
+        self._was_there = False
 
     def ensure(self) -> None:
-        """Make the table unless it is there. Raises ConfigurationError where it is not ours."""
-        ensure_table(self._table, UNFIT)
+        """Make the table unless it was there before. Raises ConfigurationError where it is not ours."""
+        if not self._was_there:
+            ensure_table(self._table, UNFIT)
+            self._was_there = True
 
     def announced(self) -> TypedState | None:
         """Where the last step went that wrote here; None where none did."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -27,8 +27,7 @@ from sinks.delta_log import StoredFile
 from sinks.files import DataFile, discard
 from sinks.healing.rewrite import Exchange, Rows, TakingOut
 from sinks.holes import TakenOut, joined
-from sinks.kernel import KernelConflict
-from sinks.position import Held
+from sinks.kernel import KernelConflict, Snapshot
 from sinks.retries import ATTEMPTS, until_it_takes
 from sinks.spark_jobs import JobFacts, job_failure, run_tasks
 from sinks.typed.columns import Change, Column, Place, table_spec, widened, with_found
@@ -37,10 +36,11 @@ from sinks.typed.dead_letters import DeadLetters, unfit_offsets
 from sinks.typed.definition import Definition
 from sinks.typed.json_fields import EXACT
 from sinks.typed.logs import FollowedLogs
-from sinks.typed.messages import Messages
-from sinks.typed.parsing import REPORT_DDL, Parsing, Report, reports
+from sinks.typed.parsing import REPORT_DDL, OfStep, Parsing, Report, reports
+from sinks.typed.plan import Plan, is_under_way, plan_of, share_size
+from sinks.typed.prepared import PreparedMessages
 from sinks.typed.schema_changes import SchemaChanges
-from sinks.typed.state import Followed, TypedState, Way, way
+from sinks.typed.state import TypedState, Way
 from sinks.typed.table import TypedTable, TypedView
 from sinks.typed.upsert import upserted
 from sinks.upkeep.merge import Merge, Merging, unpack
@@ -49,8 +49,6 @@ from sources.errors import ConfigurationError, ReplicaError, RowsReplaced, Unfit
 from sources.offsets import LogId, Offset, OffsetRange
 
 _Done = TypeVar("_Done")
-_STEP_BYTES = 1 << 30
-_STEP_MESSAGES = 1_000_000
 _MOST_RETRIED = 10_000
 """Each of them is a hole until it is taken, in the state that a commit carries."""
 _IDLE_S = 10.0
@@ -64,16 +62,6 @@ class Step:
     messages: int = 0
     rows: int = 0
     unfit: int = 0
-    is_last: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """What one step is about to do; `undone` are messages whose dead letters a killed step has left in vain."""
-
-    ways: Mapping[LogId, Way]
-    announced: TypedState | None
-    undone: Mapping[LogId, Sequence[OffsetRange]] = field(default_factory=dict)
     is_last: bool = True
 
 
@@ -101,18 +89,25 @@ class TypedFollower:
     # Made with the first use: what reads and writes them takes a moment, and a job may have many tables.
 
     @cached_property
-    def _messages(self) -> Messages:
-        return Messages(self._spark, self._warehouse, self._wanted)
+    def _messages(self) -> PreparedMessages:
+        parsing = Parsing(
+            self._wanted.name, (), self._table.path, self._dead_letters.path,
+            finds=self._wanted.schema is None, dropped=self._wanted.dropped, masks=dict(self._wanted.masks),
+            key=self._wanted.key_columns, reading=self._wanted.reading, deletes=self._wanted.deletes,
+        )  # fmt: skip
+        return PreparedMessages(self._spark, self._logs.table, self._wanted, parsing, REPORT_DDL)
 
     @cached_property
     def _dead_letters(self) -> DeadLetters:
-        letters = DeadLetters(self._spark, self._warehouse, self._wanted.name, anew=self._generation is not None)
-        letters.ensure()  # tasks write into its folder
-        return letters
+        return DeadLetters(self._spark, self._warehouse, self._wanted.name, anew=self._generation is not None)
 
     @cached_property
     def _changes(self) -> SchemaChanges:
         return SchemaChanges(self._spark, self._warehouse, self._wanted.name)
+
+    def prepare(self) -> None:
+        """Plan what the first step would have to plan. Raises ConfigurationError for a condition that is none."""
+        self._messages.prepare()
 
     def step(self) -> Step | None:
         """Bring the table on; None where it stands where its logs stand, or there are none yet.
@@ -151,10 +146,10 @@ class TypedFollower:
         if view is None or view.state is None:
             return 0
         # Before they are read: of dead letters that come later Delta says so
-        announced = self._dead_letters.announced()
+        announced = self._announced()
         state = self._standing(view, announced)
         self._seen_version = None
-        if _is_under_way(announced, state):  # its dead letters are there, and its rows are not: it comes first
+        if is_under_way(announced, state):  # its dead letters are there, and its rows are not: it comes first
             self._step()
             raise KernelConflict("another step is under way")
         unfit = unfit_offsets(self._warehouse, self._wanted.name, state.generation, of_no_row=self._wanted.is_upsert)
@@ -171,7 +166,7 @@ class TypedFollower:
             was, out = state.logs[log_id], tuple(OffsetRange(one, Offset(one + 1)) for one in offsets)
             ways[log_id] = Way(replace(was, holes=joined([*was.holes, *out])), out=out)
         if ways:
-            self._take_out(view, state, _Plan(ways, announced))
+            self._take_out(view, state, Plan(ways, announced))
         return messages
 
     def settle(self) -> None:
@@ -192,9 +187,9 @@ class TypedFollower:
         view = self._table.look()
         if view is None or view.state is None:
             view = self._table.make(self._wanted.declared())
-        announced = self._dead_letters.announced()
+        announced = self._announced()
         state = self._standing(view, announced)
-        plan = self._plan(state, announced, self._logs.held_in(on))
+        plan = plan_of(self._wanted, self._logs, state, announced, on)
         if not plan.ways:
             if view.state is None:
                 self._commit(view, state.moved({}))
@@ -203,7 +198,12 @@ class TypedFollower:
             return None
         if any(one.out or one.back_to is not None for one in plan.ways.values()):
             return self._take_out(view, state, plan)
-        return self._bring(view, state, plan)
+        return self._bring(view, state, plan, on)
+
+    def _announced(self) -> TypedState | None:
+        """Where the last step that wrote dead letters went. Their table is there from now on: tasks write into it."""
+        self._dead_letters.ensure()
+        return self._dead_letters.announced()
 
     def _standing(self, view: TypedView, announced: TypedState | None) -> TypedState:
         """Where the table stands, or further, as nothing came for it since; not where another step is under way."""
@@ -216,51 +216,11 @@ class TypedFollower:
                 found=f"another, in {self._table.path}",
                 hint=f"{self._rebuild} makes it anew from the log, and exchanges it in one commit.",
             )
-        if self._ahead is not None and self._ahead[0] == view.state and not _is_under_way(announced, view.state):
+        if self._ahead is not None and self._ahead[0] == view.state and not is_under_way(announced, view.state):
             return self._ahead[1]
         return view.state
 
-    def _plan(self, state: TypedState, announced: TypedState | None, held: Mapping[LogId, Held]) -> _Plan:
-        """What each log asks for, as far as one step goes; nothing of those that ask for nothing.
-
-        Where a step was killed between its dead letters and its rows it is that very step, unless one of its logs has
-        gone back since: then its dead letters have to go.
-        """
-        killed: dict[LogId, Way] = {}
-        if announced is not None and _is_under_way(announced, state):
-            killed = {
-                log_id: way(state.logs.get(log_id), to.epoch, to.offset, to.holes, Offset(0))
-                for log_id, to in announced.logs.items()
-                if to != state.logs.get(log_id)
-            }
-            epochs = {log_id: one.epoch for log_id, one in held.items()}
-            if all(one.back_to is None and epochs.get(log_id) == one.to.epoch for log_id, one in killed.items()):
-                return _Plan(killed, announced, is_last=False)
-        most = _STEP_MESSAGES if self._wanted.kafka_topics else _STEP_BYTES
-        ways: dict[LogId, Way] = {}
-        is_last = True
-        for log_id, one in held.items():
-            was, end = state.logs.get(log_id), one.offset
-            if was is not None and was.epoch == one.epoch and was.offset > end:
-                raise self._ahead_of(log_id, was, end)
-            reach = Offset(min(end, (was.offset if was is not None else one.holes.front) + most))
-            found = way(was, one.epoch, reach, one.holes.ranges, self._branched_at(log_id, was, one))
-            if found.to != was:
-                ways[log_id] = found
-            is_last = is_last and found.to.offset == end
-        return _Plan(ways, announced, {log_id: one.into for log_id, one in killed.items()}, is_last)
-
-    def _branched_at(self, log_id: LogId, was: Followed | None, held: Held) -> Offset | None:
-        """Where the log left the history that `was` is of: of several times the lowest."""
-        if was is None or was.epoch == held.epoch or held.state is None:
-            return None
-        files = self._logs.table.files(held.snapshot, {"log_id": str(log_id)})
-        later = [one.statistics() for one in files if one.statistics().get("maxValues", {}).get("epoch", 0) > was.epoch]
-        starts = [one.get("minValues", {}).get("offset", 0) for one in later]
-        at = held.state.offset if held.state.branched_at is None else held.state.branched_at
-        return Offset(min([at or 0, *starts]))
-
-    def _take_out(self, view: TypedView, state: TypedState, plan: _Plan) -> Step:
+    def _take_out(self, view: TypedView, state: TypedState, plan: Plan) -> Step:
         """What the logs have no more. Of a table with a key what it had said before is not known any more."""
         gone = {log_id: one for log_id, one in plan.ways.items() if one.out or one.back_to is not None}
         back = [log_id for log_id, one in gone.items() if one.back_to is not None and one.out]
@@ -285,8 +245,8 @@ class TypedFollower:
         self._commit(view, to, added=exchange.added, removed=exchange.removed)
         return Step(rows=-exchange.rows, is_last=False)
 
-    def _bring(self, view: TypedView, state: TypedState, plan: _Plan) -> Step:
-        columns, changes, report, rewritten = self._parsed(view, plan.ways)
+    def _bring(self, view: TypedView, state: TypedState, plan: Plan, on: Snapshot) -> Step:
+        columns, changes, report, rewritten = self._parsed(view, plan.ways, on)
         if self._wanted.stops_at_unfit and report.first_unfit is not None:
             self._discard(report)
             raise self._unfit(report.first_unfit)
@@ -319,7 +279,7 @@ class TypedFollower:
             self._ahead = (view.state, replace(to, number=view.state.number))  # no commit has moved it
 
     def _parsed(
-        self, view: TypedView, ways: Mapping[LogId, Way]
+        self, view: TypedView, ways: Mapping[LogId, Way], on: Snapshot
     ) -> tuple[tuple[Column, ...], tuple[Change, ...], Report, _Rewritten | None]:
         """The messages as rows, in the columns that they need, and what of the table is written anew for that."""
         columns, changes = self._columns(view), list[Change]()
@@ -327,7 +287,7 @@ class TypedFollower:
         rewritten: _Rewritten | None = None
         doubled: dict[str, Place] = {}  # columns that this step makes double: where the first fraction is
         while True:
-            report = self._parse(view, columns, unwidened, ways)
+            report = self._parse(view, columns, unwidened, ways, on)
             if self._wanted.schema is not None:
                 break
             # Where an integer came first that would lose a digit, a step that had ended between the two would have
@@ -367,19 +327,18 @@ class TypedFollower:
         columns: tuple[Column, ...],
         unwidened: tuple[str, ...],
         ways: Mapping[LogId, Way],
+        on: Snapshot,
     ) -> Report:
         ranges = {log_id: one.into for log_id, one in ways.items() if one.into}
         if not ranges:
             return Report()
         generation = (view.state or TypedState("", self._generation or 1)).generation
-        frame = self._messages.read(ranges)
-        parsing = Parsing(
-            self._wanted.name, tuple(one for one in columns if one.sql is None), self._table.path,
-            self._dead_letters.path,
-            finds=self._wanted.schema is None, dropped=self._wanted.dropped, masks=dict(self._wanted.masks),
-            key=self._wanted.key_columns, unwidened=unwidened, reading=self._wanted.reading, generation=generation,
-            epochs={str(log_id): ways[log_id].to.epoch for log_id in ranges}, deletes=self._wanted.deletes,
-        )  # fmt: skip
+        of_step = OfStep(
+            tuple(one for one in columns if one.sql is None),
+            unwidened,
+            generation,
+            {str(log_id): ways[log_id].to.epoch for log_id in ranges},
+        )
         facts = JobFacts(
             problem=f"the Spark job that makes rows of the typed table {self._wanted.name} failed",
             log=next(iter(ranges)),
@@ -387,7 +346,7 @@ class TypedFollower:
             hint="Nothing of the step was committed; a running job does it again.",
         )
         try:
-            return reports(frame.mapInArrow(lambda batches: parsing(batches), REPORT_DDL).collect())
+            return reports(self._messages.run(on, ranges, share_size(self._wanted), of_step))
         except (PySparkException, Py4JError) as error:
             raise job_failure(error, facts) from error
 
@@ -418,14 +377,16 @@ class TypedFollower:
     def _by_key(
         self, view: TypedView, columns: tuple[Column, ...], new: Sequence[DataFile], rewritten: _Rewritten | None
     ) -> tuple[list[StoredFile], list[DataFile], list[DataFile]]:
-        """What goes, what stays in other columns, and the newest row of each key of `new`."""
+        """What goes, what stays in other columns, and what comes: the newest row of each key."""
         spec = table_spec(self._wanted.name, columns)
         stored, kept = rewritten or (self._table.files(view), [])
         there = {one.path: one.statistics()["numRecords"] for one in stored} if rewritten is None else _rows_in(kept)
-        gone, files = upserted(self._spark, spec, self._table.path, self._wanted.key_columns, there, _rows_in(new))
+        found = upserted(self._spark, spec, self._table.path, self._wanted.key_columns, there, _rows_in(new))
+        discard(self._table.path, found.replaced)
+        come = [*(one for one in new if one.name not in found.replaced), *found.written]
         if rewritten is None:
-            return [one for one in stored if one.path in gone], [], files
-        return stored, [one for one in kept if one.name not in gone], files
+            return [one for one in stored if one.path in found.gone], [], come
+        return stored, [one for one in kept if one.name not in found.gone], come
 
     def _columns(self, view: TypedView) -> tuple[Column, ...]:
         """Those that the table has; before its first step those of the definition, which may have been mended since."""
@@ -461,21 +422,6 @@ class TypedFollower:
             found=found,
             hint='Mend its schema, or let on_bad = "quarantine" put what does not fit into the table unfit.',
         )
-
-    def _ahead_of(self, log_id: LogId, was: Followed, end: Offset) -> ReplicaError:
-        return ReplicaError(
-            f"the typed table {self._wanted.name} is ahead of its log",
-            log=log_id,
-            offset=end,
-            expected=f"at most epoch {was.epoch}, offset {end}",
-            found=f"offset {was.offset}",
-            hint=f"The log was restored from an older copy: {self._rebuild} makes the table anew.",
-        )
-
-
-def _is_under_way(announced: TypedState | None, state: TypedState) -> bool:
-    """Whether a step has brought its dead letters and not its rows: somebody is at it, or was killed."""
-    return announced is not None and announced.made == state.made and announced.number > state.number
 
 
 def _rows_in(files: Sequence[DataFile]) -> dict[str, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property, reduce
+from functools import reduce
 from operator import or_
 from typing import Final
 
@@ -30,54 +30,54 @@ _COLUMNS: Final = {
 }
 
 
-class Messages:
-    """Those of one definition. Driver only."""
+def topic_names(wanted: Definition) -> tuple[str, ...]:
+    """Its topics, as records name them."""
+    return wanted.topics or tuple(one.rpartition("/")[2] for one in wanted.kafka_topics)
 
-    def __init__(self, spark: SparkSession, warehouse: str, wanted: Definition) -> None:
-        self._spark = spark
-        self._place = absolute(warehouse)
-        self._wanted = wanted
 
-    @cached_property
-    def _all(self) -> DataFrame:
-        """All there are, in a session of its own, which knows the log and its views by their names, and nothing else.
+def messages_of(session: SparkSession, log: DataFrame, wanted: Definition) -> DataFrame:
+    """The messages that `wanted` is made of among the records `log`, in the columns of `sinks.typed.parsing.MESSAGES`.
 
-        Once: to understand what the views say takes Spark a second of a processor. It sees the newest version of the
-        log whenever it is read.
-        """
-        session = self._spark.newSession()
-        source, topics = self._wanted.source, metadata_table(TOPICS)
-        session.read.format("delta").load(source.path(self._place)).createOrReplaceTempView(source.name)
-        session.sql(empty_table(topics)).to(spark_schema(topics.schema)).createOrReplaceTempView(topics.name)
-        register_views(session, _VIEWS[source.name])
-        columns, name = _COLUMNS[source.name], _VIEWS[source.name][-1]
-        return session.sql(f"SELECT {columns} FROM {name} WHERE {self._condition}")  # noqa: S608 - the operator's own
+    `session` is one of its own: it knows the log and its views by their names, and nothing else. Raises
+    ConfigurationError for a condition that is none.
+    """
+    topics, name = metadata_table(TOPICS), wanted.source.name
+    log.createOrReplaceTempView(name)
+    session.sql(empty_table(topics)).to(spark_schema(topics.schema)).createOrReplaceTempView(topics.name)
+    register_views(session, _VIEWS[name])
+    view = _VIEWS[name][-1]
+    try:
+        return session.sql(f"SELECT {_COLUMNS[name]} FROM {view} WHERE {_condition(wanted)}")  # noqa: S608 - the operator's own
+    except (PySparkException, Py4JError) as error:
+        raise wrong_condition(wanted, first_line(error)) from error
 
-    def read(self, ranges: Mapping[LogId, Sequence[OffsetRange]]) -> DataFrame:
-        """Those whose records start in `ranges`, in the columns of `sinks.typed.parsing.MESSAGES`.
 
-        Raises ConfigurationError for a condition that is none.
-        """
-        try:
-            return self._all.where(in_ranges(ranges))
-        except (PySparkException, Py4JError) as error:
-            raise ConfigurationError(
-                f"the messages of the typed table {self._wanted.name} cannot be read",
-                expected=f"a condition over the columns of {_VIEWS[self._wanted.source.name][-1]}, docs/views.md",
-                found=first_line(error),
-                hint="Look at where in its [[tables]].",
-            ) from error
+def messages_in(
+    spark: SparkSession, warehouse: str, wanted: Definition, ranges: Mapping[LogId, Sequence[OffsetRange]]
+) -> DataFrame:
+    """Those in the newest version of the log whose records start in `ranges`. Raises ConfigurationError."""
+    session = spark.newSession()
+    log = session.read.format("delta").load(wanted.source.path(absolute(warehouse)))
+    return messages_of(session, log, wanted).where(in_ranges(ranges))
 
-    @property
-    def _condition(self) -> str:
-        wanted = self._wanted
-        names = wanted.topics or tuple(one.rpartition("/")[2] for one in wanted.kafka_topics)
-        conditions = [f"topic IN ({', '.join(map(literal, names))})"]
-        if wanted.tags:
-            conditions.append(f"tags IN ({', '.join(map(literal, wanted.tags))})")
-        if wanted.where is not None:
-            conditions.append(f"({wanted.where})")
-        return " AND ".join(conditions)
+
+def wrong_condition(wanted: Definition, found: str) -> ConfigurationError:
+    view = _VIEWS[wanted.source.name][-1]
+    return ConfigurationError(
+        f"the messages of the typed table {wanted.name} cannot be read",
+        expected=f"a condition over the columns of {view}, docs/views.md, that says the same of a message at any time",
+        found=found,
+        hint="Look at where in its [[tables]].",
+    )
+
+
+def _condition(wanted: Definition) -> str:
+    conditions = [f"topic IN ({', '.join(map(literal, topic_names(wanted)))})"]
+    if wanted.tags:
+        conditions.append(f"tags IN ({', '.join(map(literal, wanted.tags))})")
+    if wanted.where is not None:
+        conditions.append(f"({wanted.where})")
+    return " AND ".join(conditions)
 
 
 def in_ranges(ranges: Mapping[LogId, Sequence[OffsetRange]]) -> Column:

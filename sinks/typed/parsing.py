@@ -81,6 +81,21 @@ class Report:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class OfStep:
+    """What differs between steps of one table, as `Parsing` has it."""
+
+    columns: tuple[Column, ...]
+    unwidened: tuple[str, ...] = ()
+    generation: int = 1
+    epochs: Mapping[str, int] = field(default_factory=dict)
+
+    def told(self, parsing: Parsing) -> Parsing:
+        return replace(
+            parsing, columns=self.columns, unwidened=self.unwidened, generation=self.generation, epochs=self.epochs
+        )
+
+
 def _note(first: dict[str, Place], name: str, places: Iterable[Place]) -> None:
     for place in places:
         first[name] = min(place, first.get(name, place))
@@ -112,9 +127,9 @@ class Parsing:
     epochs: Mapping[str, int] = field(default_factory=dict)
     deletes: Deletes = field(default_factory=Deletes)
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterable[pa.RecordBatch], of_step: OfStep) -> Iterator[pa.RecordBatch]:
         with across_processes():
-            report = self.report(batches)
+            report = of_step.told(self).report(batches)
         if report.messages:
             yield pa.record_batch([pa.array([pickle.dumps(report)])], schema=_REPORT)
 

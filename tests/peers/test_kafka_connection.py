@@ -64,6 +64,7 @@ def no_secret_in_the_log(
     monkeypatch.setenv("TEST_PASSWORD", keys.password)
     monkeypatch.setenv("TEST_KEY_PASSWORD", keys.key_password)
     caplog.set_level(1)
+    caplog.set_level(1, "kafka")  # which the command line silences for its process
     yield
     said = [f"{record.getMessage()} {record.args!r} {record.exc_text}" for record in caplog.get_records("call")]
     assert any("kafka" in record.name for record in caplog.get_records("call"))  # else there is nothing to find

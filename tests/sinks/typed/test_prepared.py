@@ -1,0 +1,59 @@
+"""Which conditions over messages a plan that is kept can have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from sinks.kernel import KernelTable
+from sinks.typed.definition import Definition
+from sinks.typed.prepared import PreparedMessages
+from sources.errors import ConfigurationError
+
+pytestmark = pytest.mark.spark
+
+
+def no_work(batches: Iterable[pa.RecordBatch], _: Any) -> Iterator[pa.RecordBatch]:
+    yield from batches
+
+
+def prepared(spark: SparkSession, folder: Path, **how: Any) -> None:
+    wanted = Definition(name="orders", **{"topics": ("orders",), **how})
+    PreparedMessages(spark, KernelTable(spark, str(folder / "log")), wanted, no_work, "n int").prepare()
+
+
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [
+        ("retries > 0", "other records"),
+        ("stored_timestamp < delivered_timestamp", "other records"),
+        ("queue_offset IN (SELECT max(queue_offset) FROM messages)", "other records"),
+        ("rand() > 2", "may not hold later"),
+        ("born_timestamp > now() - INTERVAL 1 DAY", "may not hold later"),
+        ("born_timestamp > current_date()", "may not hold later"),
+        ("unix_timestamp() > 1", "may not hold later"),
+        ("no_such_column > 1", "no_such_column"),
+    ],
+)
+def test_what_another_moment_would_answer_otherwise_is_refused(
+    spark: SparkSession, tmp_path: Path, where: str, why: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=f"orders.*{why}.*where"):
+        prepared(spark, tmp_path, where=where)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"where": "json:amount::INT > 1 AND properties['a'] = 'b' AND array_contains(keys, 'k') AND text LIKE '{%'"},
+        {"where": "batch_index IS NULL OR unique_key <> ''", "tags": ("a",)},
+        {"topics": (), "kafka_topics": ("kafka/c/t",), "where": "header_texts['a'] = 'b' AND value_json IS NOT NULL"},
+    ],
+)
+def test_what_a_record_says_may_be_asked_for(spark: SparkSession, tmp_path: Path, how: dict[str, Any]) -> None:
+    prepared(spark, tmp_path, **how)
