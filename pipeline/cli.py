@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 app = cli_options.plain_app(
     name="logtwin",
-    help="A lakehouse twin of a master log: RocketMQ's commit log in Delta tables, by physical offset, exactly once.",
     no_args_is_help=True,
     add_completion=True,
 )
@@ -42,6 +41,23 @@ app.add_typer(cli_tables.app, name="tables")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one verb and leave the process with its exit code."""
     run(app, arguments)
+
+
+def _say_version(is_asked: bool) -> None:
+    if is_asked:
+        from importlib.metadata import version
+
+        out.print(f"logtwin {version('logtwin')}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def logtwin(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_say_version, help="which one it is")
+    ] = False,
+) -> None:
+    """A lakehouse twin of a master log: RocketMQ's commit log in Delta tables, by physical offset, exactly once."""
 
 
 @app.command()

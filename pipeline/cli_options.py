@@ -9,14 +9,48 @@ from typing import Annotated
 import typer
 
 from pipeline.completion import log_ids
+from sources.errors import ConfigurationError
 
-plain_app = partial(typer.Typer, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+plain_app = partial(
+    typer.Typer,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 """A command line that looks as ours does."""
 
+_NAMED_BY = "LOGTWIN_CONFIG"
+_HERE = Path("logtwin.toml")
 _CONFIG_HELP = "configuration file (TOML), see conf/logtwin.toml"
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help=_CONFIG_HELP)]
-RequiredConfig = Annotated[Path, typer.Option("--config", help=_CONFIG_HELP)]
+
+
+def _named(context: typer.Context, config: Path) -> Path:
+    """Raises ConfigurationError where none is."""
+    if config == _HERE and not config.exists() and not context.resilient_parsing:
+        raise ConfigurationError(
+            "no configuration is named",
+            expected=f"--config FILE, the file in {_NAMED_BY}, or {_HERE} in this folder",
+            found="none of them",
+            hint="conf/logtwin.toml has every key; the demo leaves one beside its tables.",
+        )
+    return config
+
+
+RequiredConfig = Annotated[
+    Path,
+    typer.Option(
+        "--config",
+        envvar=_NAMED_BY,
+        default_factory=lambda: _HERE,
+        callback=_named,
+        show_default=False,
+        show_envvar=False,
+        help=f"{_CONFIG_HELP}; else what {_NAMED_BY} names, or ./{_HERE}",
+    ),
+]
 OneLog = Annotated[
     str | None,
     typer.Option("--log", help="one log of the configuration, by its id; without it all", autocompletion=log_ids),

@@ -23,7 +23,7 @@ from rich.table import Table
 from pipeline.config import Config, EmbeddedMasterConfig, WorkloadConfig
 from pipeline.console import err
 from pipeline.coverage import coverage_blocks, coverages
-from pipeline.demo_warehouse import demo_job
+from pipeline.demo_warehouse import demo_job, leave_job
 from pipeline.display import Display, duration, number, size
 from pipeline.embedded import READY
 from pipeline.own_process import own_process
@@ -81,6 +81,8 @@ def run_demo(settings: Config, console: Console, *, keep: bool) -> None:
         config = demo_job(
             settings, logs=[{"id": LOG_ID, "master": master.ha, "remoting": master.remoting}], tables=[ORDERS]
         )
+        log_files = Path(settings.embedded_master.store).absolute() / "commitlog"
+        leave_job(settings.warehouse, logs=[{"id": LOG_ID, "path": str(log_files)}], tables=[ORDERS])
         console.print("starting Spark …")
         spark = session_for(config, "logtwin demo")
         warm_up(spark)

@@ -23,7 +23,7 @@ from rich.table import Table
 from pipeline.config import Config, WorkloadConfig
 from pipeline.console import err
 from pipeline.demo import pace, show_proof, show_queries
-from pipeline.demo_warehouse import demo_job
+from pipeline.demo_warehouse import demo_job, leave_job
 from pipeline.display import Display, number
 from pipeline.own_process import own_process
 from pipeline.progress import Progress
@@ -62,11 +62,12 @@ QUERIES: Final = {
 
 def run_dister_demo(settings: Config, console: Console, *, keep: bool) -> None:
     """Run it; ends by itself once everything is replicated, with `keep` at Ctrl-C. Raises LogtwinError."""
-    folder = Path(settings.embedded_master.store) / "dister"
+    folder = Path(settings.embedded_master.store).absolute() / "dister"
     _prepare(folder)
     console.print(f"leader: group {GROUP}, entry log and services in {folder}", soft_wrap=True)
     log = {"id": LOG_ID, "path": str(folder), "peers": str(folder / PEERS_FILE)}
     config = demo_job(settings, logs=[log], metadata={"first_after_s": 1.0})
+    leave_job(settings.warehouse, logs=[log])
     console.print("starting Spark …")
     spark = session_for(config, "logtwin demo")
     warm_up(spark)

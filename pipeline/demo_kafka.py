@@ -26,7 +26,7 @@ from pipeline.config import Config, WorkloadConfig
 from pipeline.console import err
 from pipeline.coverage import coverage_blocks, coverages
 from pipeline.demo import pace, show_queries
-from pipeline.demo_warehouse import demo_job
+from pipeline.demo_warehouse import demo_job, leave_job
 from pipeline.display import Display, number
 from pipeline.kafka_broker import VERSION, running_broker
 from pipeline.kafka_counts import PartitionCounts, partition_counts
@@ -72,6 +72,7 @@ def run_kafka_demo(settings: Config, console: Console, *, keep: bool) -> None:
         console.print(f"broker: {server}, store {home}", soft_wrap=True)
         _make_topic(server)
         config = demo_job(settings, topics=[{"id": LOG_ID, "servers": server}])
+        leave_job(settings.warehouse, topics=[{"id": LOG_ID, "servers": server}])
         console.print("starting Spark …")
         spark = session_for(config, "logtwin demo")
         warm_up(spark)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +17,7 @@ from rich.console import Console
 from pipeline.config import Config, load, parse
 from pipeline.display import size
 from pipeline.s3_server import OWNER, Server, running_server
-from sinks.place import open_folder
+from sinks.place import open_folder, placed
 
 S3: Final = "s3"
 """The name, in the place of a folder's, of a server that the demo starts. A folder of that name is ``./s3``."""
@@ -30,10 +33,40 @@ secret_key = "file:{folder}/secret_key"
 """
 
 
+_LEFT: Final = "demo.toml"
+
+
 def demo_job(settings: Config, **job: Any) -> Config:
     """A job into the demo's warehouse. Raises ConfigurationError."""
     given = {"warehouse": settings.warehouse, "storage": settings.storage.as_said(), "spark": dict(settings.spark)}
     return parse({**given, **job}, where="demo")
+
+
+def leave_job(warehouse: str, **job: Sequence[Mapping[str, Any]]) -> None:
+    """Write a job that other programs can use once the demo has ended, beside the tables in a folder.
+
+    `job` are arrays of tables, by their names: values are strings, numbers, or lists of these.
+    """
+    folder = placed(warehouse).local
+    if folder is None:
+        return
+    lines = [
+        "# The demo's warehouse, and where its master left the log.",
+        f"warehouse = {json.dumps(str(folder.absolute()))}",
+    ]
+    for name, several in job.items():
+        for one in several:
+            lines += ["", f"[[{name}]]", *(f"{key} = {json.dumps(value)}" for key, value in one.items())]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / _LEFT).write_text("\n".join([*lines, ""]))
+
+
+def _ways_in(job: Path) -> Iterator[str]:
+    """What can be pasted to look at it."""
+    here = Path(sys.executable).with_name("logtwin")
+    program = "logtwin" if not here.exists() else os.path.relpath(here)
+    for verb in ("sql", "status", "coverage", "verify"):
+        yield f"  {program} {verb} --config {os.path.relpath(job)}"
 
 
 @contextmanager
@@ -45,7 +78,9 @@ def demo_warehouse(settings: Config, console: Console) -> Iterator[Config]:
     if settings.warehouse != S3:
         yield settings
         console.print(f"\ntables: {settings.warehouse}; run it again and they grow from where they end", soft_wrap=True)
-        console.print("ask them: logtwin sql, docs/sql.md says how and what", soft_wrap=True)
+        console.print("look at them, docs/sql.md says what to ask:", soft_wrap=True)
+        for line in _ways_in(Path(settings.warehouse) / _LEFT):
+            console.print(line, soft_wrap=True, highlight=False)
         return
     with running_server() as server, _job_file(server, Path(settings.embedded_master.store) / "s3") as job:
         on_s3 = _loaded(settings, job)

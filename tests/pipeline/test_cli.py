@@ -10,6 +10,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,34 @@ def test_help_names_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 0
     for verb in VERBS:
         assert verb in out
+
+
+def test_it_says_its_version_and_takes_h_for_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "--version") == (0, f"logtwin {version('logtwin')}\n", "")
+    for words in (["-h"], ["tables", "-h"], ["incidents", "list", "-h"], ["sql", "-h"]):
+        assert run(capsys, *words)[:2] == run(capsys, *words[:-1], "--help")[:2]
+
+
+def test_the_configuration_is_what_the_environment_names_or_is_in_the_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LOGTWIN_CONFIG", raising=False)
+    code, _, said = run(capsys, "incidents", "list")
+    assert (code, "no configuration is named; expected --config FILE, the file in LOGTWIN_CONFIG" in said) == (2, True)
+    for number, name in enumerate(("logtwin.toml", "other.toml")):
+        Path(name).write_text(f'[[logs]]\nid = "rocketmq/{number}"\npath = "/data/{number}"\n')
+    assert log_of(capsys) == "rocketmq/0"
+    monkeypatch.setenv("LOGTWIN_CONFIG", "other.toml")
+    assert log_of(capsys) == "rocketmq/1"
+    assert log_of(capsys, "--config", "logtwin.toml") == "rocketmq/0"
+
+
+def log_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The only one of the configuration that a verb has found."""
+    _, out, _ = run(capsys, "coverage", "--json", *arguments)
+    (log,) = json.loads(out)["logs"]
+    return str(log["log"])
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -51,6 +51,14 @@ def offered(line: str) -> list[str]:
     return CliRunner().invoke(cli.app, env=asking(line), prog_name="logtwin").stdout.split()
 
 
+def test_without_a_name_it_is_the_configuration_of_the_folder(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(job.parent)
+    monkeypatch.delenv("LOGTWIN_CONFIG", raising=False)
+    assert offered("logtwin verify --log rocketmq/broker-a") == []
+    job.rename("logtwin.toml")
+    assert offered("logtwin verify --log rocketmq/broker-a") == ["rocketmq/broker-a"]
+
+
 @pytest.mark.parametrize(
     ("line", "expected"),
     [

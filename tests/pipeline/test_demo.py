@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from tests.pipeline.demos import DemoHere, ctrl_c_beyond, demo, finish
+
+PROJECT = Path(__file__).parents[2]
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -44,6 +49,7 @@ def test_it_ends_by_itself_and_goes_on_when_run_again_until_ctrl_c(tmp_path: Pat
     table = DeltaTable(str(tmp_path / "warehouse" / "log"))
     assert table.transaction_version("logtwin/rocketmq/embedded@0") == end
     assert table.to_pyarrow_dataset().count_rows() > 1000
+    assert_what_it_left_can_be_used(tmp_path, out, end)
 
     with ctrl_c_beyond(end, tmp_path / "warehouse" / "log", "rocketmq/embedded"):
         out, err = demo_here(tmp_path, "--keep", "--rate-per-s", "500")
@@ -52,6 +58,25 @@ def test_it_ends_by_itself_and_goes_on_when_run_again_until_ctrl_c(tmp_path: Pat
     again_start, again_end, _ = offsets_of(out)
     assert again_start == end
     assert again_end > end
+
+
+def assert_what_it_left_can_be_used(folder: Path, said: str, end: int) -> None:
+    """As pasted, though the master has ended: it left the log's files, and a job that reads them."""
+    for verb in ("sql", "status", "coverage", "verify"):
+        assert re.search(rf"^  \S*logtwin {verb} --config \S*warehouse/demo.toml$", said, re.M), said
+    config = str(folder / "warehouse" / "demo.toml")
+    shown = {verb: logtwin(verb, "--json", "--config", config) for verb in ("status", "coverage")}
+    for verb, one in shown.items():
+        (log,) = json.loads(one)["logs"]
+        assert log["log"] == "rocketmq/embedded", verb
+        assert str(end) in one, verb
+    assert "orders" in shown["status"]
+
+
+def logtwin(*arguments: str) -> str:
+    """What it prints. Raises CalledProcessError where it ends with an error."""
+    program = [sys.executable, "-m", "pipeline", *arguments]
+    return subprocess.run(program, cwd=PROJECT, capture_output=True, text=True, check=True).stdout
 
 
 def test_into_an_s3_server_that_ends_with_it(tmp_path: Path, demo_here: DemoHere) -> None:
