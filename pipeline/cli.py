@@ -45,9 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _say_version(is_asked: bool) -> None:
     if is_asked:
-        from importlib.metadata import version
+        from pipeline.version import own_version
 
-        out.print(f"logtwin {version('logtwin')}", highlight=False)
+        out.print(f"logtwin {own_version()}", highlight=False)
         raise typer.Exit
 
 

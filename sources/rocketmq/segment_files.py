@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Self
+from typing import BinaryIO, Self
 
 from sources.errors import ConfigurationError, MissingSegment, SegmentError
 from sources.offsets import Offset, OffsetRange
@@ -40,14 +40,28 @@ class Segment:
         """The offset after its last byte: where the next file starts."""
         return Offset(self.start + self.size)
 
+    def opened(self) -> BinaryIO:
+        """Its file, to be closed. Raises FileNotFoundError; ConfigurationError where we may not read it."""
+        try:
+            return self.path.open("rb")
+        except PermissionError as error:
+            raise ConfigurationError(
+                "a segment file cannot be read",
+                offset=self.start,
+                expected=f"permission to read {self.path}",
+                found=error.strerror,
+                hint="Run logtwin as the user that the broker runs as, or let ours read: setfacl -R -m u:USER:rX on "
+                "the directory, with -d, too, for files to come.",
+            ) from error
+
     def read(self, at: Offset, length: int) -> bytes:
-        """Up to `length` bytes from offset `at` on. Raises FileNotFoundError."""
-        with self.path.open("rb") as file:
+        """Up to `length` bytes from offset `at` on. Raises as `opened`."""
+        with self.opened() as file:
             file.seek(at - self.start)
             return file.read(length)
 
     def has_data(self) -> bool:
-        """Whether a record starts it: a file allocated ahead of its use is all zeros. Raises FileNotFoundError."""
+        """Whether a record starts it: a file allocated ahead of its use is all zeros. Raises as `opened`."""
         return any(self.read(self.start, 8))
 
 
@@ -224,8 +238,8 @@ class SegmentMap:
 
 
 def mapped(segment: Segment) -> SegmentMap:
-    """The segment's file in memory, to be closed. Raises FileNotFoundError, SegmentError."""
-    with segment.path.open("rb") as file:
+    """The segment's file in memory, to be closed. Raises SegmentError, and as `Segment.opened`."""
+    with segment.opened() as file:
         length = os.fstat(file.fileno()).st_size
         if length != segment.size:
             raise SegmentError(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -156,3 +159,24 @@ def test_a_file_that_changed_its_length_since_it_was_listed_is_an_error(tmp_path
     with pytest.raises(SegmentError, match="changed its length") as raised, mapped(listed):
         pass
     assert (raised.value.expected, raised.value.found) == ("200 bytes", "100 bytes")
+
+
+@contextmanager
+def as_a_user() -> Iterator[None]:
+    """Whom files can be kept from: root they cannot."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_a_file_that_we_may_not_read_is_named_and_what_to_do(tmp_path: Path) -> None:
+    (segment,) = list_segments(make(tmp_path, {0: 100}))
+    segment.path.chmod(0)
+    for read in (segment.has_data, lambda: mapped(segment)):
+        with as_a_user(), pytest.raises(ConfigurationError, match=rf"read {segment.path}.*Permission denied.*setfacl"):
+            read()
