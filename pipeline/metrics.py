@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 from wsgiref.simple_server import WSGIServer
 
-from prometheus_client import CollectorRegistry, start_wsgi_server
+from prometheus_client import CollectorRegistry, make_wsgi_app, start_wsgi_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from pipeline.config import MetricsConfig
+from pipeline.probes import Seen, with_probes
 from pipeline.progress import PartitionProgress, Phase, Progress, TableProgress
 from pipeline.version import own_version
 from sinks.steps import Step
@@ -267,12 +269,14 @@ class Metrics(Collector):
 
     def __init__(self) -> None:
         self._shown: tuple[Sequence[Progress], Sequence[TableProgress]] = ((), ())
+        self._looked_at_s = time.monotonic()
         self._server: tuple[WSGIServer, threading.Thread] | None = None
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
     def update(self, logs: Sequence[Progress], tables: Sequence[TableProgress] = ()) -> bool:
         """What the next scrape shows. Always True: metrics never end a job."""
+        self._looked_at_s = time.monotonic()
         self._shown = (tuple(logs), tuple(tables))  # at once: a scrape in another thread never sees half of two polls
         return True
 
@@ -286,7 +290,7 @@ class Metrics(Collector):
             yield of_table.of(tables)
 
     def serve(self, host: str, port: int) -> str:
-        """Answer scrapes in threads of their own; 0 takes a free port. The address, ``host:port``.
+        """Answer scrapes and probes in threads of their own; 0 takes a free port. The address, ``host:port``.
 
         Raises ConfigurationError where nobody can listen there.
         """
@@ -299,7 +303,12 @@ class Metrics(Collector):
                 found=error,
                 hint="0 takes a free port; without the key there is no endpoint.",
             ) from error
+        server = self._server[0]
+        server.set_app(with_probes(make_wsgi_app(self._registry), self._seen))
         return "{}:{}".format(*self._server[0].server_address)
+
+    def _seen(self) -> Seen:
+        return Seen(self._shown[0], time.monotonic() - self._looked_at_s)
 
     def stop(self) -> None:
         """Free the port. Idempotent."""

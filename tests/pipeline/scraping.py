@@ -105,6 +105,17 @@ def scrape(port: int, accept: str = "text/plain") -> str:
         connection.close()
 
 
+def probed(port: int, path: str) -> tuple[int, str]:
+    """The status, and what it says."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, str(answer.read(), "utf-8").strip()
+    finally:
+        connection.close()
+
+
 def values(text: str) -> dict[tuple[str, ...], float]:
     """Name and label values, those of `log_id` first -> value."""
     return {

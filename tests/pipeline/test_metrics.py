@@ -16,12 +16,13 @@ from pyspark.sql import SparkSession
 from pipeline.cli import main
 from pipeline.config import MetricsConfig
 from pipeline.metrics import Metrics, serving
-from pipeline.progress import Phase
+from pipeline.probes import Seen, unhealthy
+from pipeline.progress import Phase, Progress
 from sinks.steps import Step
-from sources.errors import ConfigurationError
+from sources.errors import ConfigurationError, MasterUnreachable
 from sources.retention import UntilLoss
 from tests.pipeline.masters import embedded_master
-from tests.pipeline.scraping import IN_IDS, KNOWN, TABLE, TOPIC, UNKNOWN, Endpoint, scrape, values
+from tests.pipeline.scraping import IN_IDS, KNOWN, TABLE, TOPIC, UNKNOWN, Endpoint, probed, scrape, values
 from tests.truth import Fixture
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -190,6 +191,39 @@ def test_the_endpoint_listens_on_the_loopback_until_the_job_ends(caplog: pytest.
         assert "logtwin_build_info" in scrape(int(port))
         raise KeyboardInterrupt
     assert not is_open(int(port))
+
+
+@pytest.mark.parametrize(
+    ("logs", "health", "ready"),
+    [
+        ([], (200, "ok"), (503, "the job starts")),
+        ([KNOWN], (200, "ok"), (200, "ok")),
+        ([KNOWN, dataclasses.replace(KNOWN, phase=Phase.DONE)], (200, "ok"), (200, "ok")),
+        ([KNOWN, UNKNOWN], (200, "ok"), (503, "rocketmq/b: starting")),
+        (
+            [dataclasses.replace(KNOWN, phase=Phase.WAITING, error=MasterUnreachable("the master is away"))],
+            (200, "ok"),
+            (503, "rocketmq/a: waiting: the master is away"),
+        ),
+        (
+            [dataclasses.replace(KNOWN, phase=Phase.FAILED, error=MasterUnreachable("the log is gone")), UNKNOWN],
+            (503, "rocketmq/a: failed: the log is gone"),
+            (503, "rocketmq/a: failed: the log is gone\nrocketmq/b: starting"),
+        ),
+    ],
+)
+def test_probes_tell_the_truth(
+    endpoint: Endpoint, logs: list[Progress], health: tuple[int, str], ready: tuple[int, str]
+) -> None:
+    endpoint.metrics.update(logs)
+    assert probed(endpoint.port, "/health") == health
+    assert probed(endpoint.port, "/ready") == ready
+    assert probed(endpoint.port, "/nothing")[0] == 404
+
+
+def test_a_job_that_looks_no_more_is_not_well() -> None:
+    assert unhealthy(Seen([KNOWN], 59)) == []
+    assert unhealthy(Seen([KNOWN], 61)) == ["the job has not looked at its logs for 61 s"]
 
 
 def test_without_a_port_there_is_no_endpoint(caplog: pytest.LogCaptureFixture) -> None:
