@@ -106,6 +106,9 @@ def replicate(
 def status(
     config: RequiredConfig,
     as_json: AsJson = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="for monitors: exit with 3 or 5 where a master or a job is down, and say so")
+    ] = False,
 ) -> None:
     """Say how each replica stands, and its master.
 
@@ -113,7 +116,7 @@ def status(
     deletes what is not replicated. Then how far its typed tables are.
     """
     from pipeline.session import without_session
-    from pipeline.status import log_statuses, status_blocks
+    from pipeline.status import log_statuses, status_blocks, troubles
     from pipeline.typed_status import status_lines, typed_statuses
 
     settings = without_session(configuration.load(config).with_logs(str(config)))
@@ -127,10 +130,15 @@ def status(
     if as_json:
         told = {"logs": [one.as_json() for one in statuses], "tables": [one.as_json() for one in tables]}
         out.print_json(json.dumps(told))
-        return
-    out.print(status_blocks(statuses, datetime.now(UTC)))
-    for line in status_lines(tables) if tables else ():
-        out.print(line, highlight=False, soft_wrap=True)
+    else:
+        out.print(status_blocks(statuses, datetime.now(UTC)))
+        for line in status_lines(tables) if tables else ():
+            out.print(line, highlight=False, soft_wrap=True)
+    found = [one for status in statuses for one in troubles(status, datetime.now(UTC))] if check else []
+    for error in found:
+        err.print(str(error), highlight=False, soft_wrap=True, markup=False)
+    if found:
+        raise typer.Exit(max(error.exit_code for error in found))
 
 
 @app.command()

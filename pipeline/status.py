@@ -27,7 +27,7 @@ from sinks.log_state import LogState
 from sinks.owned import state_at
 from sinks.tables import LOG
 from sinks.warehouse import absolute
-from sources.errors import LogError, MasterError
+from sources.errors import LogError, LogtwinError, MasterError, ReplicaError
 from sources.master import MasterLog, MasterView
 from sources.offsets import UNITS, LogId, Offset
 from sources.options import ReadOptions
@@ -113,6 +113,28 @@ def log_statuses(config: Config) -> list[LogStatus]:
     runs = {options.id: last_run(config.warehouse, options.id) for options in config.logs}
     version = newest(LOG.path(absolute(config.warehouse)))
     return [_status(options, runs[options.id], version) for options in config.logs]
+
+
+def troubles(one: LogStatus, now: datetime) -> list[LogtwinError]:
+    """What somebody has to look at: no job is there, or one that failed or waits, or a master that does not answer.
+
+    A job that has come to the end of its log, as one with --available-now does, is none.
+    """
+    found: list[LogtwinError] = []
+    if one.running and one.phase == Phase.WAITING.value:
+        found.append(ReplicaError("the job waits", log=one.id, found=one.last_error))
+    elif not one.running and one.phase != Phase.DONE.value:
+        found.append(
+            ReplicaError(
+                "no job replicates it",
+                log=one.id,
+                found="none that ran" if one.phase is None else _last(one, now),
+                hint="logtwin replicate starts one.",
+            )
+        )
+    if one.master_error is not None:
+        found.append(MasterError("its master cannot be asked", log=one.id, found=one.master_error))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +300,11 @@ def _partition(one: PartitionStatus) -> str:
     held = "–" if one.master_maximum is None else f"{number(one.master_minimum)} to {number(one.master_maximum)}"
     behind = in_unit(one.lag_offsets, "offsets")
     return f"{number(one.position)} of {held}, acknowledged {number(one.acknowledged)}, lag {behind}"
+
+
+def _last(one: LogStatus, now: datetime) -> str:
+    how = _running(one, now).removeprefix("no, ")
+    return how if one.last_error is None else f"{how}: {one.last_error}"
 
 
 def _running(one: LogStatus, now: datetime) -> str:

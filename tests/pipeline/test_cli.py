@@ -114,6 +114,9 @@ def test_replicate_then_status(
     assert code == 0
     assert f"committed           {fixture_550.max_offset:,}, from 0" in out
     assert max(len(line) for line in out.splitlines()) <= 80
+    code, checked, said = run(capsys, "status", "--check", "--config", str(job))
+    assert (code, checked.splitlines()[0]) == (3, "rocketmq/test")  # the job is done; its master is gone
+    assert "rocketmq/test: its master cannot be asked" in said
 
 
 @pytest.mark.spark

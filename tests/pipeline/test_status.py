@@ -12,7 +12,7 @@ from rich.console import Console
 
 from pipeline.progress import Phase
 from pipeline.run_state import RunState, facts_of, process_space
-from pipeline.status import Answer, LogStatus, status_blocks, status_of
+from pipeline.status import Answer, LogStatus, status_blocks, status_of, troubles
 from sinks.ledger import LedgerRow
 from sinks.log_state import LogState, Writer
 from sources.epochs import Epoch
@@ -72,6 +72,38 @@ def test_a_log_that_is_replicated() -> None:
     assert (said["lag_bytes"], said["lag_s"]) == (1000, 4.5)  # the job said 1.5 s, 3 s ago
     assert (said["until_loss_bytes"], said["until_loss_s"]) == (7000, 86_400)  # the job's, who saw it grow
     assert (said["last_error"], said["master_error"]) == ("it broke", None)
+
+
+@pytest.mark.parametrize(
+    ("last", "answer", "found"),
+    [
+        (run(), ANSWER, []),
+        (run(phase=Phase.DONE, age_s=1e5), ANSWER, []),  # a scheduler starts the next one
+        (run(phase=Phase.WAITING), ANSWER, [(5, "rocketmq/broker-a: the job waits; found it broke")]),
+        (
+            None,
+            ANSWER,
+            [(5, "rocketmq/broker-a: no job replicates it; found none that ran. logtwin replicate starts one.")],
+        ),
+        (
+            run(phase=Phase.FAILED, age_s=60),
+            ANSWER,
+            [(5, "found failed 2026-11-21 14:04:11 UTC (1 min ago): it broke")],
+        ),
+        (run(pid=GONE_PID), ANSWER, [(5, "found last seen 2026-11-21 14:05:08 UTC (3 s ago): it broke")]),
+        (
+            run(),
+            Answer(error="nobody there"),
+            [(3, "rocketmq/broker-a: its master cannot be asked; found nobody there")],
+        ),
+        (None, Answer(error="nobody there"), [(5, "no job replicates it"), (3, "its master cannot be asked")]),
+    ],
+)
+def test_what_a_monitor_is_told(last: RunState | None, answer: Answer, found: list[tuple[int, str]]) -> None:
+    told = troubles(status_of(MASTER, last, table(4000), answer, NOW), NOW)
+    assert [one.exit_code for one in told] == [code for code, _ in found]
+    for one, (_, words) in zip(told, found, strict=True):
+        assert words in str(one)
 
 
 def test_a_master_that_was_elected() -> None:
