@@ -258,12 +258,11 @@ def parse(given: Mapping[str, Any], *, where: str) -> Config:
     values = dict(given)
     values["logs"] = _logs(given.get("logs", []), where)
     values["topics"] = [
-        TopicsConfig.parse(table, where=f"{where} [[topics]]")
-        for table in _tables(given.get("topics", []), "topics", where)
+        TopicsConfig.parse(table, where=at) for table, at in _numbered(given.get("topics", []), "topics", where)
     ]
     values["tables"] = [
-        parse_options(TypedTableConfig, table, where=f"{where} [[tables]]")
-        for table in _tables(given.get("tables", []), "tables", where)
+        parse_options(TypedTableConfig, table, where=at)
+        for table, at in _numbered(given.get("tables", []), "tables", where)
     ]
     for name, model in _SECTIONS.items():
         if name in given:
@@ -280,16 +279,16 @@ def parse(given: Mapping[str, Any], *, where: str) -> Config:
 
 
 def _logs(given: object, where: str) -> list[ReadOptions]:
-    tables = _tables(given, "logs", where)
-    for one in (str(table.get("id")) for table in tables):
+    tables = _numbered(given, "logs", where)
+    for one, at in ((str(table.get("id")), at) for table, at in tables):
         if one.startswith("kafka/"):
             raise ConfigurationError(
-                f"{where} [[logs]]: a Kafka topic is no single log",
+                f"{at}: a Kafka topic is no single log",
                 expected="rocketmq/<broker name> or dister/<group>",
                 found=one,
                 hint='Make it a [[topics]] table, with id = "kafka/<cluster>/<topic>" and servers.',
             )
-    return [parse_options(ReadOptions, table, where=f"{where} [[logs]]") for table in tables]
+    return [parse_options(ReadOptions, table, where=at) for table, at in tables]
 
 
 def _tables(given: object, name: str, where: str) -> list[Mapping[str, Any]]:
@@ -297,6 +296,14 @@ def _tables(given: object, name: str, where: str) -> list[Mapping[str, Any]]:
         found = f"one table [{name}]" if isinstance(given, dict) else repr(given)  # which could have a secret
         raise ConfigurationError(f"{where}: {name} is not usable", expected=f"tables headed [[{name}]]", found=found)
     return [_table(one, name, where) for one in given]
+
+
+def _numbered(given: object, name: str, where: str) -> list[tuple[Mapping[str, Any], str]]:
+    """Each of several tables, and which one it is, for errors."""
+    tables = _tables(given, name, where)
+    if len(tables) == 1:
+        return [(tables[0], f"{where} [[{name}]]")]
+    return [(table, f"{where} [[{name}]] number {number}") for number, table in enumerate(tables, 1)]
 
 
 def _table(given: object, name: str, where: str) -> Mapping[str, Any]:

@@ -25,7 +25,7 @@ class Address:
         if match is None or not 1 <= int(match["port"]) <= 65535:
             raise ConfigurationError(
                 "not an address",
-                expected="host:port",
+                expected="host:port, with a port from 1 to 65535",
                 found=repr(text),
                 hint="Write for example 127.0.0.1:10912, broker-a:10912 or [::1]:10912.",
             )

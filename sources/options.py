@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
 
+from sources.address import Address
 from sources.errors import ConfigurationError
 from sources.loss import OnLoss
 from sources.offsets import LogId
 from sources.secrets import Secret, place_of
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -144,6 +148,21 @@ class MasterOptions(SecurityOptions):
     def _is_log_id(cls, text: str) -> str:
         return str(LogId.parse(text))
 
+    @field_validator("master", "remoting")
+    @classmethod
+    def _is_address(cls, text: str | None) -> str | None:
+        if text is not None:
+            _checked(text)
+        return text
+
+    @field_validator("name_server", "controllers")
+    @classmethod
+    def _are_addresses(cls, text: str | None) -> str | None:
+        for one in (text or "").split(";"):
+            if one.strip():
+                _checked(one)
+        return text
+
     @property
     def log_id(self) -> LogId:
         return LogId.parse(self.id)
@@ -216,16 +235,43 @@ def unknown_key(key: str, known: list[str], *, where: str) -> ConfigurationError
 
 
 def invalid_value(error: ValidationError, *, where: str) -> ConfigurationError:
-    """The first thing wrong with a value, in the operator's words."""
-    first = error.errors(include_url=False)[0]
-    key = ".".join(str(part) for part in first["loc"] if isinstance(part, str | int))
+    """What is wrong with values, in the operator's words: the first one, and in its hint all others."""
+    first, *others = error.errors(include_url=False)
+    also = "; ".join(map(_mistake, others))
     if first["type"] == "missing":
-        return ConfigurationError(f"{where}: the key {key!r} is missing", hint=f"Add {key} = …")
+        key = _key(first)
+        return ConfigurationError(
+            f"{where}: the key {key!r} is missing", hint=f"Add {key} = …{f', and mend: {also}.' if also else ''}"
+        )
     return ConfigurationError(
-        f"{where}: {key or 'value'} is not usable",
-        expected=first["msg"].removeprefix("Value error, "),
+        f"{where}: {_key(first) or 'value'} is not usable",
+        expected=_expected(first),
         found=repr(first["input"]),
+        hint=f"And mend: {also}." if also else None,
     )
+
+
+def _mistake(one: ErrorDetails) -> str:
+    if one["type"] == "missing":
+        return f"{_key(one)} is missing"
+    return f"{_key(one)}, expected {_expected(one)}, found {one['input']!r}"
+
+
+def _key(one: ErrorDetails) -> str:
+    return ".".join(str(part) for part in one["loc"] if isinstance(part, str | int))
+
+
+def _expected(one: ErrorDetails) -> str:
+    """Pydantic's words without its own way to begin."""
+    return one["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+
+
+def _checked(address: str) -> None:
+    """Raises ValueError, as a validator has to, for what is no address."""
+    try:
+        Address.parse(address)
+    except ConfigurationError as error:
+        raise ValueError(error.expected) from error
 
 
 def _plain(name: str) -> str:

@@ -134,6 +134,21 @@ def test_spark_properties_may_be_written_nested_or_quoted() -> None:
         ("x = ", ["is not TOML"]),
         ("x = " + "9" * 5000, ["is not TOML", "digits"]),
         ("x = " + "[" * 5000, ["is not TOML"]),
+        (
+            '[[logs]]\nid = "rocketmq/a"\nmaster = "nonsense"\nremoting = "h:1"',
+            ["[[logs]]: master is not usable; expected host:port", "found 'nonsense'"],
+        ),
+        (
+            '[[logs]]\nid = "rocketmq/a"\nname_server = "h:1;h:99999"',
+            ["[[logs]]: name_server is not usable; expected host:port, with a port from 1 to 65535"],
+        ),
+        (
+            '[[logs]]\nid = "rocketmq/a"\npath = "/x"\n[[logs]]\nid = "rocketmq/b"\npath = 3\nsplit_bytes = -1',
+            [
+                "[[logs]] number 2: path is not usable; expected a valid string, found 3.",
+                "And mend: split_bytes, expected greater than 0, found -1.",
+            ],
+        ),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, text: str, words: list[str]) -> None:

@@ -32,6 +32,8 @@ def test_blanks_around_it_do_not_matter() -> None:
 )
 def test_anything_else_is_refused_with_an_example(text: str) -> None:
     """MS-12."""
-    with pytest.raises(ConfigurationError, match=r"expected host:port, found .*127\.0\.0\.1:10912") as caught:
+    with pytest.raises(
+        ConfigurationError, match=r"expected host:port, with a port from 1 to 65535, found .*127\.0\.0\.1:10912"
+    ) as caught:
         Address.parse(text)
     assert caught.value.found == repr(text)
