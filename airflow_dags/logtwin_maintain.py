@@ -1,4 +1,4 @@
-"""Keeps the tables of a replica small and quick, every night, while the log is being replicated.
+"""Keeps the tables of a replica small and quick, every hour, while the log is being replicated.
 
 Small files of one-second commits become large ones, files that no version needs and files of crashed batches go,
 the Delta log gets its checkpoint. Where *days* or *gigabytes* to keep are given, older records are deleted, and the

@@ -89,8 +89,8 @@ class MetadataSync:
         progress = self._progress()
         log.info(
             "%s: the master is at %s, the replica at %s, %s %s behind; acknowledged %s",
-            self._log_id, progress.master_maximum, progress.position, progress.lag_offsets,
-            self._log_id.unit, progress.acknowledged,
+            self._log_id, *map(_known, (progress.master_maximum, progress.position, progress.lag_offsets)),
+            self._log_id.unit, _known(progress.acknowledged),
         )  # fmt: skip
 
     def _take(self, fetched: Fetched, at: datetime) -> LogtwinError | None:
@@ -118,3 +118,7 @@ class MetadataSync:
 def next_due(due: float, now: float, every_s: float) -> float:
     """The first beat of the rhythm after `now`, for a tick that was due at `due`. Missed beats fall out."""
     return due + every_s * max(1, int((now - due) // every_s) + 1)
+
+
+def _known(offset: int | None) -> int | str:
+    return "nothing yet" if offset is None else offset

@@ -139,7 +139,8 @@ class Shell:
         for one in self._reader.check(text):
             began_s = time.monotonic()
             written = run_one(self._reader, one, self._form, sys.stdout.buffer, out.width)
-            err.print(f"{written.rows:,} rows, {time.monotonic() - began_s:,.1f} s", highlight=False)
+            rows = "1 row" if written.rows == 1 else f"{written.rows:,} rows"
+            err.print(f"{rows}, {time.monotonic() - began_s:,.1f} s", highlight=False)
             if one.kind is Kind.SETTING:
                 self._completer.names = known_names(self._reader)
 

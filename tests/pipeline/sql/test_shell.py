@@ -47,7 +47,7 @@ class Typed:
 def test_a_statement_may_have_many_lines_and_ends_with_its_semicolon(typed: Typed) -> None:
     out, err = typed("SELECT count(*) AS n", "FROM log", ";", r"\q")
     assert out == "n\n5\n"
-    assert "1 rows" in err
+    assert "1 row, " in err
 
 
 def test_several_statements_of_one_line(typed: Typed) -> None:
