@@ -23,12 +23,15 @@ The only thing a reader remembers is therefore what it may forget: the last maxi
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 from pydantic import Field, PositiveInt, field_validator
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -66,7 +69,15 @@ class SourceOptions(ReadOptions):
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("logtwin")`` known to `spark`."""
+    """Make ``format("logtwin")`` known to `spark`.
+
+    Where all of Spark is on this machine, and nobody has said which Python its workers are, they are what runs this:
+    the ``python3`` of the PATH, as Spark has it, need not know logtwin.
+    """
+    context = SparkContext._active_spark_context
+    if context is not None and (context.master or "").startswith("local"):
+        is_chosen = "PYSPARK_PYTHON" in os.environ or context.getConf().contains("spark.pyspark.python")
+        context.pythonExec = context.pythonExec if is_chosen else sys.executable
     spark.dataSource.register(LogtwinDataSource)
 
 
