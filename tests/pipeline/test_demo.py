@@ -65,12 +65,11 @@ def assert_what_it_left_can_be_used(folder: Path, said: str, end: int) -> None:
     for verb in ("sql", "status", "coverage", "verify"):
         assert re.search(rf"^  \S*logtwin {verb} --config \S*warehouse/demo.toml$", said, re.M), said
     config = str(folder / "warehouse" / "demo.toml")
-    shown = {verb: logtwin(verb, "--json", "--config", config) for verb in ("status", "coverage")}
-    for verb, one in shown.items():
-        (log,) = json.loads(one)["logs"]
-        assert log["log"] == "rocketmq/embedded", verb
-        assert str(end) in one, verb
-    assert "orders" in shown["status"]
+    for verb, name in (("status", "id"), ("coverage", "log")):
+        told = json.loads(logtwin(verb, "--json", "--config", config))
+        (log,) = told["logs"]
+        assert (log[name], log["position"]) == ("rocketmq/embedded", end), verb
+        assert [table["name"] for table in told["tables"]] == ["orders"], verb
 
 
 def logtwin(*arguments: str) -> str:
