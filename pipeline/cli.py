@@ -127,14 +127,15 @@ def status(
 
         statuses += topic_statuses(settings)
     tables = typed_statuses(settings)
+    now = datetime.now(UTC)
     if as_json:
         told = {"logs": [one.as_json() for one in statuses], "tables": [one.as_json() for one in tables]}
         out.print_json(json.dumps(told))
     else:
-        out.print(status_blocks(statuses, datetime.now(UTC)))
+        out.print(status_blocks(statuses, now))
         for line in status_lines(tables) if tables else ():
             out.print(line, highlight=False, soft_wrap=True)
-    found = [one for status in statuses for one in troubles(status, datetime.now(UTC))] if check else []
+    found = [one for status in statuses for one in troubles(status, now)] if check else []
     for error in found:
         err.print(str(error), highlight=False, soft_wrap=True, markup=False)
     if found:

@@ -71,8 +71,9 @@ def run_kafka_demo(settings: Config, console: Console, *, keep: bool) -> None:
     with running_broker(home) as server:
         console.print(f"broker: {server}, store {home}", soft_wrap=True)
         _make_topic(server)
-        config = demo_job(settings, topics=[{"id": LOG_ID, "servers": server}])
-        leave_job(settings.warehouse, topics=[{"id": LOG_ID, "servers": server}])
+        topics = [{"id": LOG_ID, "servers": server}]
+        config = demo_job(settings, topics=topics)
+        leave_job(settings.warehouse, topics=topics)
         console.print("starting Spark …")
         spark = session_for(config, "logtwin demo")
         warm_up(spark)

@@ -47,25 +47,31 @@ def leave_job(warehouse: str, **job: Sequence[Mapping[str, Any]]) -> None:
 
     `job` are arrays of tables, by their names: values are strings, numbers, or lists of these.
     """
-    folder = placed(warehouse).local
-    if folder is None:
+    left = _left(warehouse)
+    if left is None:
         return
     lines = [
         "# The demo's warehouse, and where its master left the log.",
-        f"warehouse = {json.dumps(str(folder.absolute()))}",
+        f"warehouse = {json.dumps(str(left.parent.absolute()))}",
     ]
     for name, several in job.items():
         for one in several:
             lines += ["", f"[[{name}]]", *(f"{key} = {json.dumps(value)}" for key, value in one.items())]
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / _LEFT).write_text("\n".join([*lines, ""]))
+    left.parent.mkdir(parents=True, exist_ok=True)
+    left.write_text("\n".join([*lines, ""]))
+
+
+def _left(warehouse: str) -> Path | None:
+    """Where `leave_job` writes; None of a warehouse that is no folder."""
+    folder = placed(warehouse).local
+    return None if folder is None else folder / _LEFT
 
 
 def _ways_in(job: Path) -> Iterator[str]:
-    """What can be pasted to look at it."""
+    """What can be pasted to look at it: of a topic's broker, which has ended, nothing asks for the records."""
     here = Path(sys.executable).with_name("logtwin")
     program = "logtwin" if not here.exists() else os.path.relpath(here)
-    for verb in ("sql", "status", "coverage", "verify"):
+    for verb in ("sql", "status", "coverage", *(["verify"] if load(job).logs else [])):
         yield f"  {program} {verb} --config {os.path.relpath(job)}"
 
 
@@ -79,7 +85,8 @@ def demo_warehouse(settings: Config, console: Console) -> Iterator[Config]:
         yield settings
         console.print(f"\ntables: {settings.warehouse}; run it again and they grow from where they end", soft_wrap=True)
         console.print("look at them, docs/sql.md says what to ask:", soft_wrap=True)
-        for line in _ways_in(Path(settings.warehouse) / _LEFT):
+        left = _left(settings.warehouse)
+        for line in () if left is None else _ways_in(left):
             console.print(line, soft_wrap=True, highlight=False)
         return
     with running_server() as server, _job_file(server, Path(settings.embedded_master.store) / "s3") as job:

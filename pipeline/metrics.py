@@ -305,7 +305,7 @@ class Metrics(Collector):
             ) from error
         server = self._server[0]
         server.set_app(with_probes(make_wsgi_app(self._registry), self._seen))
-        return "{}:{}".format(*self._server[0].server_address)
+        return "{}:{}".format(*server.server_address)
 
     def _seen(self) -> Seen:
         return Seen(self._shown[0], time.monotonic() - self._looked_at_s)

@@ -32,7 +32,7 @@ class Seen:
 def unhealthy(seen: Seen) -> list[str]:
     """Why somebody has to do something: what failed for good, or a job that hangs. Nothing where all is well."""
     failed = [f"{one.log_id}: failed: {one.error}" for one in seen.logs if one.phase is Phase.FAILED]
-    if seen.age_s > SILENT_S:
+    if seen.logs and seen.age_s > SILENT_S:  # a start may take longer: the first one of a machine fetches jars
         failed.append(f"the job has not looked at its logs for {seen.age_s:.0f} s")
     return failed
 

@@ -96,7 +96,8 @@ class TypedTables:
     def _run(self) -> None:
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", "typed tables")  # of this thread
         for one in self._tables:
-            self._told(one, self._prepare)  # while the logs still begin
+            if not self._stop.is_set():
+                self._told(one, self._prepare)  # while the logs still begin
         is_busy = False
         while not self._stop.is_set():
             if not is_busy:

@@ -21,6 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -84,10 +85,23 @@ def open_parquet(folder: str, name: str) -> pq.ParquetFile:
     return pq.ParquetFile(source, coerce_int96_timestamp_unit=_INT96_UNIT)  # closed with the last who knows it
 
 
-def batches_of(parquet: pq.ParquetFile, rows: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Some columns of a data file, at most so many `rows` at once; one row group at a time is in memory."""
-    for number in range(parquet.num_row_groups):
+def batches_of(
+    parquet: pq.ParquetFile, rows: int, columns: Sequence[str], groups: Iterable[int] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Some columns of a data file, at most so many `rows` at once; one row group at a time is in memory.
+
+    Of all its row groups, or those with these numbers.
+    """
+    for number in range(parquet.num_row_groups) if groups is None else groups:
         yield from parquet.iter_batches(rows, row_groups=[number], columns=list(columns))
+
+
+def group_bounds(parquet: pq.ParquetFile, column: str) -> list[tuple[Any, Any] | None]:
+    """Of each row group the least and the greatest value in a column; None where the file does not say."""
+    leaf = [one.path for one in parquet.schema].index(column)
+    metadata = parquet.metadata
+    found = (metadata.row_group(number).column(leaf).statistics for number in range(metadata.num_row_groups))
+    return [None if one is None or not one.has_min_max else (one.min, one.max) for one in found]
 
 
 def new_name(start: Offset) -> str:

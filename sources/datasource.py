@@ -77,7 +77,8 @@ def register(spark: SparkSession) -> None:
     context = SparkContext._active_spark_context
     if context is not None and (context.master or "").startswith("local"):
         is_chosen = "PYSPARK_PYTHON" in os.environ or context.getConf().contains("spark.pyspark.python")
-        context.pythonExec = context.pythonExec if is_chosen else sys.executable
+        if not is_chosen:
+            context.pythonExec = sys.executable
     spark.dataSource.register(LogtwinDataSource)
 
 

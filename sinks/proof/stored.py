@@ -17,11 +17,10 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from sinks.delta_log import StoredFile
 from sinks.file_statistics import bounds
-from sinks.files import open_parquet
+from sinks.files import group_bounds, open_parquet
 from sinks.kernel import KernelTable, Overlap, Snapshot
 from sinks.storage_errors import failed_by
 from sinks.tables import EPOCH, LOG_ID, log_table
@@ -122,11 +121,8 @@ class _File:
     def groups(self, wanted: OffsetRange) -> list[_RowGroup]:
         """The row groups that may hold wanted records."""
         with self._named():
-            leaves = [column.path for column in self._parquet.schema]
-            log_id, offset = leaves.index(LOG_ID.name), leaves.index(_OFFSET)
-            metadata = self._parquet.metadata
-            numbers = range(metadata.num_row_groups)
-            found = [self._group(number, metadata.row_group(number), log_id, offset) for number in numbers]
+            both = zip(*(group_bounds(self._parquet, one) for one in (LOG_ID.name, _OFFSET)), strict=True)
+            found = [self._group(number, ids, offsets) for number, (ids, offsets) in enumerate(both)]
         return [group for group in found if group.range.overlaps(wanted)]
 
     def rows(self, group: _RowGroup, wanted: OffsetRange, schema: pa.Schema) -> pa.Table:
@@ -137,8 +133,7 @@ class _File:
             found = [self._filtered(batch, group, wanted).select(schema.names).cast(schema) for batch in batches]
             return pa.Table.from_batches(found, schema)
 
-    def _group(self, number: int, metadata: pq.RowGroupMetaData, log_id: int, offset: int) -> _RowGroup:
-        ids, offsets = _bounds(metadata.column(log_id)), _bounds(metadata.column(offset))
+    def _group(self, number: int, ids: tuple[Any, Any] | None, offsets: tuple[Any, Any] | None) -> _RowGroup:
         within = self._part.range if offsets is None else OffsetRange(offsets[0], Offset(offsets[1] + 1))
         return _RowGroup(self, number, within, is_pure=ids == (str(self._log_id),) * 2)
 
@@ -175,12 +170,6 @@ class _RowGroup:
     number: int
     range: OffsetRange
     is_pure: bool
-
-
-def _bounds(column: pq.ColumnChunkMetaData) -> tuple[Any, Any] | None:
-    """Least and greatest value; None where the file does not say."""
-    statistics = column.statistics
-    return None if statistics is None or not statistics.has_min_max else (statistics.min, statistics.max)
 
 
 def _in_order(groups: Sequence[_RowGroup], wanted: OffsetRange, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

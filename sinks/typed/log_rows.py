@@ -16,11 +16,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sinks.delta_log import StoredFile
-from sinks.files import in_columns, open_parquet
+from sinks.file_statistics import bounds
+from sinks.files import batches_of, group_bounds, in_columns, open_parquet
 from sinks.storage_errors import failed_by
 from sinks.tables import LOG_ID, TableSpec
 from sources.errors import ReplicaError
-from sources.offsets import LogId, OffsetRange
+from sources.offsets import LogId, Offset, OffsetRange
 
 _OFFSET = "offset"
 _ROWS_AT_ONCE = 16_384
@@ -52,19 +53,19 @@ def shares(
                 if room == 0:
                     found.append({})
                     room = each
-                end = type(start)(min(one.end, start + room))
+                end = Offset(min(one.end, start + room))
                 found[-1].setdefault(str(log_id), []).append(OffsetRange(start, end))
                 room -= end - start
                 start = end
-    bounds = {log_id: [(one.path, *_bounds_in(one)) for one in several] for log_id, several in files.items()}
+    files_of = {log_id: [(one.path, _bounds_in(one)) for one in several] for log_id, several in files.items()}
     return [
         Share(
             tuple(
                 dict.fromkeys(
                     path
-                    for log_id, several in bounds.items()
-                    for path, least, greatest in several
-                    if _may_overlap(least, greatest, parts.get(str(log_id), ()))
+                    for log_id, several in files_of.items()
+                    for path, within in several
+                    if _may_overlap(within, parts.get(str(log_id), ()))
                 )
             ),
             {log_id: tuple(several) for log_id, several in parts.items()},
@@ -73,17 +74,17 @@ def shares(
     ]
 
 
-def _bounds_in(file: StoredFile) -> tuple[int | None, int | None]:
-    """The least and the greatest offset in it, where the Delta log says so."""
-    said = file.statistics()
-    least, greatest = (said.get(name, {}).get(_OFFSET) for name in ("minValues", "maxValues"))
-    return least, greatest
+def _bounds_in(file: StoredFile) -> tuple[int, int] | None:
+    """The least and the greatest offset in it; None where the Delta log does not say."""
+    least, greatest = bounds(file.statistics(), _OFFSET)
+    return None if least is None or greatest is None else (least, greatest)
 
 
-def _may_overlap(least: int | None, greatest: int | None, wanted: Sequence[OffsetRange]) -> bool:
-    """Whether rows with offsets from `least` to `greatest`, None where that is not known, may be in `wanted`."""
-    if least is None or greatest is None:
+def _may_overlap(within: tuple[int, int] | None, wanted: Sequence[OffsetRange]) -> bool:
+    """Whether rows between a least and a greatest offset, None where they are not known, may be in `wanted`."""
+    if within is None:
         return bool(wanted)
+    least, greatest = within
     before = bisect_right(wanted, greatest, key=lambda one: one.start)
     return before > 0 and wanted[before - 1].end > least
 
@@ -108,13 +109,15 @@ class LogRows:
     def _of_file(self, parquet: pq.ParquetFile, share: Share, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         schema = self.spec.schema.remove_metadata()
         read = pa.schema([one for one in schema if one.name in {LOG_ID.name, _OFFSET, "topic", *columns}])
-        for number in range(parquet.num_row_groups):
-            if not any(_may_overlap(*_bounds(parquet, number), several) for several in share.ranges.values()):
-                continue
-            for batch in parquet.iter_batches(_ROWS_AT_ONCE, row_groups=[number], columns=read.names):
-                rows = batch.filter(self._wanted(batch, share))
-                if rows.num_rows:
-                    yield in_columns(in_columns(rows, read, self.spec.growing), schema, schema.names)
+        groups = [
+            number
+            for number, within in enumerate(group_bounds(parquet, _OFFSET))
+            if any(_may_overlap(within, several) for several in share.ranges.values())
+        ]
+        for batch in batches_of(parquet, _ROWS_AT_ONCE, read.names, groups):
+            rows = batch.filter(self._wanted(batch, share))
+            if rows.num_rows:
+                yield in_columns(in_columns(rows, read, self.spec.growing), schema, schema.names)
 
     def _wanted(self, batch: pa.RecordBatch, share: Share) -> pa.Array:
         is_wanted = pc.is_in(batch["topic"], pa.array(self.topics, pa.string()))
@@ -138,17 +141,3 @@ class LogRows:
             hint="Nothing was changed. Where it stays so logtwin verify finds what is damaged, and logtwin repair "
             "mends it.",
         )
-
-
-def _bounds(parquet: pq.ParquetFile, group: int) -> tuple[int | None, int | None]:
-    """The least and the greatest offset in a row group, as its statistics have them."""
-    at = parquet.schema_arrow.names.index(_OFFSET)
-    column = next(
-        one
-        for one in map(parquet.metadata.row_group(group).column, range(at, parquet.metadata.num_columns))
-        if one.path_in_schema == _OFFSET
-    )  # nested columns before it are several there
-    statistics = column.statistics
-    if statistics is None or not statistics.has_min_max:
-        return None, None
-    return statistics.min, statistics.max

@@ -223,6 +223,7 @@ def test_probes_tell_the_truth(
 
 def test_a_job_that_looks_no_more_is_not_well() -> None:
     assert unhealthy(Seen([KNOWN], 59)) == []
+    assert unhealthy(Seen([], 600)) == []  # it starts
     assert unhealthy(Seen([KNOWN], 61)) == ["the job has not looked at its logs for 61 s"]
 
 
