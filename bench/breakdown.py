@@ -1,4 +1,4 @@
-"""The ways of `bench.ways`, watched: what a steady batch of each spends its time on."""
+"""The ways of `bench.contestants`, watched: what a steady batch of each spends its time on."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from bench import ways
-from pipeline.config import Config
-from pipeline.progress import Progress
+from bench import contestants
+from pipeline.config.configuration import Config
+from pipeline.monitoring.progress import Progress
 
 Parts = Mapping[str, float]
 """The mean of the steady batches, by what the time was spent on."""
@@ -44,7 +44,7 @@ class Breakdown:
             query = next(iter(spark.streams.active), query)  # the job's own; it says what it did when it has ended, too
             return True
 
-        job = ways.replicate(spark, config, look)
+        job = contestants.replicate(spark, config, look)
         before = max((commits for commits in seen if commits <= self._left_out), default=0)
         self._stages.append(_stages(seen.get(before), job.progress()[0]))
         self._our_durations.append(self._durations_ms(query))
@@ -53,7 +53,7 @@ class Breakdown:
         self, spark: SparkSession, server: str, topic: str, lake: Path, *, batch_records: int
     ) -> None:
         """With Spark's own source, all that the topic has just now."""
-        query = ways.spark_kafka_replicate(spark, server, topic, lake, batch_records=batch_records)
+        query = contestants.spark_kafka_replicate(spark, server, topic, lake, batch_records=batch_records)
         self._their_durations.append(self._durations_ms(query))
 
     def details(self) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class Breakdown:
 
     def _durations_ms(self, query: StreamingQuery | None) -> Parts:
         batches = [] if query is None else [one for one in query.recentProgress if one["numInputRows"]]
-        kept = ways.without_end(batches, [one["numInputRows"] for one in batches], self._end_left_out)
+        kept = contestants.without_end(batches, [one["numInputRows"] for one in batches], self._end_left_out)
         steady = [one["durationMs"] for one in kept if one["batchId"] >= self._left_out]
         return {part: statistics.mean(one.get(part, 0) for one in steady) for part in _parts(steady)}
 

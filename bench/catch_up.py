@@ -26,9 +26,9 @@ from pyspark.sql import SparkSession
 
 from bench.breakdown import Breakdown
 from bench.contest import Figure, Goal, Round, Settings, warmed_by_turns
+from bench.contestants import config_of, steady_records_per_s
 from bench.payloads import LOG_ID, delete_topic, fill_topic, rows, write_log
 from bench.peers import CORES, lone_broker, running_session
-from bench.ways import config_of, steady_records_per_s
 from sinks.tables import KAFKA_LOG, LOG
 
 PARTITIONS = 6

@@ -27,7 +27,7 @@ from bench.catch_up import LOG_BATCHES, SIZES, Contest, Log
 from bench.contest import Figure, Goal, Settings, warmed_by_turns
 from bench.payloads import LOG_ID, opened
 from bench.peers import CORES, running_session
-from sinks.files import parquet_options
+from sinks.delta.files import parquet_options
 from sinks.tables import LOG, with_identity
 from sources.master import Damage
 from sources.offsets import OffsetRange

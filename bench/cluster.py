@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.contest import Figure, Goal, Settings, by_turns
+from bench.contestants import steady_records_per_s
 from bench.payloads import rows, write_log
-from bench.ways import steady_records_per_s
 from sinks.tables import LOG
 from tests.pipeline.standalone import build_wheel, cluster, submitted
 

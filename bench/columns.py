@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable
 
 from sources.offsets import Offset
-from sources.rocketmq import columns, commitlog, properties
+from sources.rocketmq.columns import codec
+from sources.rocketmq.format import commitlog, properties
 
 CHUNK_BYTES = 16 * 1024 * 1024  # what a task decodes at a time
 
@@ -64,7 +65,7 @@ def make_message(number: int, offset: int, body_bytes: int) -> commitlog.Message
 def decode_columns(log: bytes) -> None:
     view, at = memoryview(log), 0
     while at < len(log):
-        at = columns.decode(view[at : at + CHUNK_BYTES], Offset(at), Offset(len(log))).end
+        at = codec.decode(view[at : at + CHUNK_BYTES], Offset(at), Offset(len(log))).end
 
 
 def decode_records(log: bytes) -> None:

@@ -26,10 +26,11 @@ from pyspark.sql import SparkSession
 
 from bench.contest import Figure, Goal, Round, Settings
 from bench.peers import ON_CORES, plain_session
-from sinks.ledger import LedgerRow
-from sinks.log_state import LogState, Writer
-from sinks.position import LogTable
-from sinks.replica import Replica
+from sinks.batch.replica import Replica
+from sinks.books.ledger_row import LedgerRow
+from sinks.state.fence import this_writer
+from sinks.state.log_state import LogState
+from sinks.state.position import LogTable
 from sources.offsets import Offset
 from sources.silent_session import SilentSession
 from tests.pipeline.day_of_commits import log_path, maintain, newest, replicate_a_day
@@ -72,7 +73,7 @@ class GrownTable:
 
     def _take(self) -> None:
         self._table = LogTable(self._spark, str(self._path), MASTER.log_id)
-        self._state = self._table.claim(Writer.of_this_process())
+        self._state = self._table.claim(this_writer())
         self._table.run_hooks()
 
     def commits(self, count: int) -> Times:
@@ -82,7 +83,7 @@ class GrownTable:
         return times
 
     def commit(self, times: Times) -> None:
-        """One more batch of COMMIT_RECORDS, as `sinks.replica` commits it."""
+        """One more batch of COMMIT_RECORDS, as `sinks.batch.replica` commits it."""
         file = file_of(str(self._path), 0, COMMIT_RECORDS)
         held = _timed(times.read, self._table.read)
         self._table.check(held, self._state)

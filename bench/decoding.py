@@ -23,10 +23,10 @@ import pyarrow as pa
 
 from bench.contest import Figure, Goal, Round, Settings, by_turns
 from bench.payloads import write_log
-from pipeline.jars import java, resolve
-from pipeline.own_process import own_process
+from pipeline.spark.jars import java, resolve
+from pipeline.system.child_process import child_process
 from sources.offsets import Offset
-from sources.rocketmq import columns
+from sources.rocketmq.columns import codec
 
 VERSION = "5.5.0"
 PROGRAM = Path(__file__).parent / "java" / "Decode.java"
@@ -100,7 +100,7 @@ def _log_file(settings: Settings, body_bytes: int) -> Path:
 def _batches(log: bytes) -> Iterator[pa.RecordBatch]:
     view, at = memoryview(log), 0
     while at < len(log):
-        decoded = columns.decode(view[at : at + CHUNK_BYTES], Offset(at), Offset(len(log)))
+        decoded = codec.decode(view[at : at + CHUNK_BYTES], Offset(at), Offset(len(log)))
         yield decoded.records
         at = decoded.end
 
@@ -157,7 +157,7 @@ class _JavaDecoder:
         command = [java(), *memory, "-cp", classpath, str(PROGRAM), str(file)]
         with (
             (file.parent / "java.err").open("w") as said,
-            own_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True) as process,
+            child_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True) as process,
         ):
             yield cls(process, Path(said.name))
 

@@ -35,14 +35,14 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from bench.contest import Figure, Goal, Round, Settings, by_turns, percentile
+from bench.contestants import config_of, spark_kafka_stream, sparks_own_files
 from bench.payloads import create_topic
 from bench.peers import lone_broker, running_session
 from bench.steady_load import BODY_BYTES, RATE_PER_S, sent, steady_load
-from bench.ways import config_of, spark_kafka_stream, sparks_own_files
-from pipeline.config import Config
-from pipeline.kafka_broker import VERSION as KAFKA_VERSION
-from pipeline.replicate import Job
-from pipeline.session import NEEDED
+from pipeline.config.configuration import Config
+from pipeline.demo.kafka_broker import VERSION as KAFKA_VERSION
+from pipeline.job.replicate import Job
+from pipeline.spark.session import NEEDED
 from sinks.tables import KAFKA_LOG, LOG
 from tests.peers.rocketmq import Broker
 

@@ -22,10 +22,10 @@ from pyspark.sql import SparkSession
 
 from bench.breakdown import Breakdown
 from bench.contest import Figure, Goal, Settings, warmed_by_turns
+from bench.contestants import config_of, steady_records_per_s
 from bench.payloads import create_topic
 from bench.peers import CORES, lone_broker, running_session
-from bench.ways import config_of, steady_records_per_s
-from pipeline.kafka_broker import VERSION
+from pipeline.demo.kafka_broker import VERSION
 from sinks.tables import KAFKA_LOG
 
 PARTITIONS = 6

@@ -21,14 +21,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, lit
 
+from bench.contestants import config_of, replicate
 from bench.payloads import LOG_ID
 from bench.peers import ON_CORES, plain_session
 from bench.scratch import scratch_folder
-from bench.ways import config_of, replicate
-from pipeline.config import Config
-from pipeline.maintain import Maintenance
-from pipeline.subjects import OneLog
-from pipeline.verify import Scope, verify_log
+from pipeline.config.configuration import Config
+from pipeline.inspect.selection import OneLog
+from pipeline.operate.maintain import Maintenance
+from pipeline.verify.run import Scope, verify_log
 from sinks.tables import LOG
 from sinks.views.registration import register
 from tests.large_log import RECORDS_IN_BLOCK, START_MS, write_large_log

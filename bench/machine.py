@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from pipeline.jars import java
+from pipeline.spark.jars import java
 
 _PACKAGES = {"Spark": "pyspark", "Delta": "delta-spark", "pyarrow": "pyarrow", "kafka-python": "kafka-python"}
 

@@ -26,13 +26,13 @@ import psutil
 from pyspark.sql import SparkSession
 
 from bench.contest import Settings, percentile
+from bench.contestants import config_of
 from bench.freshness import TOPIC, Rows, rows
-from bench.ways import config_of
-from pipeline.config import Config
-from pipeline.own_process import own_process
-from pipeline.progress import Phase, Progress
-from pipeline.replicate import Job
-from sinks.steps import Step
+from pipeline.config.configuration import Config
+from pipeline.job.replicate import Job
+from pipeline.monitoring.progress import Phase, Progress
+from pipeline.system.child_process import child_process
+from sinks.batch.result import Step
 from sinks.tables import LOG
 from sources.registry import open_log
 from tests.resident import PROJECT, held_mib
@@ -163,7 +163,7 @@ def _config(lake: Path, addresses: list[tuple[str, str]]) -> Config:
 @contextmanager
 def _masters(folder: Path, count: int) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "bench.masters", str(folder), str(count), str(RATE_PER_S), TOPIC]
-    with own_process(command, cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with child_process(command, cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield process
 
 
@@ -196,7 +196,7 @@ def _rates(found: Rows, begin_ms: float, end_ms: float) -> dict[str, float]:
 
 
 def _step_ms(before: list[Progress], after: list[Progress]) -> dict[str, float]:
-    """How long each step of a batch took on average between the two, as `sinks.steps` has them."""
+    """How long each step of a batch took on average between the two, as `sinks.batch.result` has them."""
     commits = sum(one.commits for one in after) - sum(one.commits for one in before)
     spent_s: Counter[str] = Counter()
     for logs, sign in ((after, 1), (before, -1)):

@@ -20,9 +20,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from bench.contest import Figure, Goal, Round, Settings
+from bench.contestants import commits, config_of
 from bench.many_live import RATE_PER_S, live, running
 from bench.peers import plain_session
-from bench.ways import commits, config_of
 from sinks.tables import LOG
 from tests.large_log import write_large_log
 from tests.resident import MIB

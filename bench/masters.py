@@ -16,9 +16,9 @@ import time
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 
-from sources.address import Address
-from sources.rocketmq.broker.master import EmbeddedMaster, MasterSettings
-from sources.rocketmq.producer import Message, Producer
+from sources.access.address import Address
+from sources.rocketmq.embedded.master import EmbeddedMaster, MasterSettings
+from sources.rocketmq.producer.producer import Message, Producer
 
 BODY_BYTES = 1024
 BODIES = 500

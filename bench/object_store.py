@@ -1,7 +1,7 @@
 """A warehouse on S3 beside the same on the local disk: catching up with 1 KB messages, and freshness.
 
-The S3 server is logtwin's own for tests (moto, `pipeline.s3_server`), a process on the same two cores; the session, the
-log and the broker are the same for both. Two figures:
+The S3 server is logtwin's own for tests (moto, `pipeline.demo.s3_server`), a process on the same two cores; the
+session, the log and the broker are the same for both. Two figures:
 
 * **Catch-up** by path, as `bench.catch_up`: the steady state by the times in the table's Delta log. The server's own
   cost is taken out: what it takes to put the files of the local turn's steady commits into the same server by plain
@@ -34,6 +34,7 @@ from pyspark.sql import SparkSession
 from bench.breakdown import Breakdown
 from bench.catch_up import LOG_BATCHES, SIZES, Log
 from bench.contest import Figure, Goal, Round, Settings, by_turns, percentile, warmed_by_turns
+from bench.contestants import Added, commits, config_of, steady_records_per_s
 from bench.freshness import (
     AFTER_S,
     LARGE_FILES,
@@ -47,11 +48,10 @@ from bench.many_live import running
 from bench.payloads import LOG_ID, rows
 from bench.peers import CORES, ON_CORES, plain_session
 from bench.steady_load import RATE_PER_S, sent, steady_load
-from bench.ways import Added, commits, config_of, steady_records_per_s
-from pipeline.s3_server import Server, running_server
-from sinks.place import open_folder, placed
-from sinks.steps import Step
-from sinks.storage import use
+from pipeline.demo.s3_server import Server, running_server
+from sinks.batch.result import Step
+from sinks.storage.place import open_folder, placed
+from sinks.storage.settings import use
 from sinks.tables import LOG
 from sources.registry import open_log
 from tests.objectstore.server import PlainClient, at

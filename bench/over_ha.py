@@ -27,13 +27,13 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from bench.contest import Figure, Goal, Settings, by_turns
+from bench.contestants import config_of, replicate, steady_records_per_s
 from bench.payloads import FILE_BYTES, LOG_ID, rows, write_log
 from bench.peers import ON_CORES, plain_session
-from bench.ways import config_of, replicate, steady_records_per_s
-from pipeline.replicate import Job
+from pipeline.job.replicate import Job
 from sinks.tables import LOG
 from sources.offsets import Offset
-from sources.rocketmq.commitlog import HEAD
+from sources.rocketmq.format.commitlog import HEAD
 from tests.patience import wait_until
 from tests.peers.cluster import knows
 from tests.peers.name_server import NameServer

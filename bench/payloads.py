@@ -24,7 +24,7 @@ from kafka.admin import KafkaAdminClient
 
 from sources.master import MESSAGE, Damage
 from sources.offsets import LogId, Offset, OffsetRange
-from sources.rocketmq.commitlog import BLANK, HEAD, V1, Host, Message, body_crc, encode
+from sources.rocketmq.format.commitlog import BLANK, HEAD, V1, Host, Message, body_crc, encode
 from sources.rocketmq.log import RocketMQLog
 from tests.large_log import (
     BODY_AT,

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from bench.ways import CODEC
-from pipeline.kafka_broker import running_broker
-from pipeline.session import build_session
-from sinks.place import LOCAL, Place
+from bench.contestants import CODEC
+from pipeline.demo.kafka_broker import running_broker
+from pipeline.spark.session import build_session
+from sinks.storage.place import LOCAL, Place
 from tests.peers.spark_kafka import add_connector
 
 CORES = 2

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from bench.contestants import config_of, replicate
 from bench.payloads import LOG_ID
 from bench.peers import ON_CORES, plain_session
 from bench.scratch import scratch_folder
-from bench.ways import config_of, replicate
 from tests.large_log import write_large_log
 
 

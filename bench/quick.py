@@ -26,12 +26,12 @@ from typing import Annotated, Any
 import typer
 from pyspark.sql import SparkSession
 
-from bench import columns, payloads, ways
+from bench import columns, contestants, payloads
 from bench.machine import commit, machine
 from bench.peers import lone_broker, running_session
 from bench.results import FOLDER
 from bench.scratch import scratch_folder
-from pipeline.whole_file import replacing
+from pipeline.system.atomic_file import replacing
 from sinks.tables import KAFKA_LOG, LOG, TableSpec
 
 ALLOWED = 0.75
@@ -141,7 +141,7 @@ def _records_per_s(name: str, spark: SparkSession, inputs: _Inputs) -> float:
     way, table = WAYS[name]
     way(spark, inputs, lake)
     expected = payloads.rows(inputs.log, RECORDS) if table is LOG else RECORDS
-    rate = ways.steady_records_per_s(
+    rate = contestants.steady_records_per_s(
         Path(table.path(str(lake))), expected, left_out=LEFT_OUT, end_left_out=END_LEFT_OUT
     )
     shutil.rmtree(lake)
@@ -151,16 +151,16 @@ def _records_per_s(name: str, spark: SparkSession, inputs: _Inputs) -> float:
 def _by_path(spark: SparkSession, inputs: _Inputs, lake: Path) -> None:
     batch_bytes = inputs.log_end * BATCH_RECORDS // RECORDS
     log = {"id": str(payloads.LOG_ID), "path": str(inputs.log), "max_bytes_per_trigger": batch_bytes}
-    ways.replicate(spark, ways.config_of(lake, logs=[log]))
+    contestants.replicate(spark, contestants.config_of(lake, logs=[log]))
 
 
 def _from_kafka(spark: SparkSession, inputs: _Inputs, lake: Path) -> None:
     topic = {"id": f"kafka/bench/{_TOPIC}", "servers": inputs.server, "max_offsets_per_trigger": BATCH_RECORDS}
-    ways.replicate(spark, ways.config_of(lake, topics=[topic]))
+    contestants.replicate(spark, contestants.config_of(lake, topics=[topic]))
 
 
 def _with_spark(spark: SparkSession, inputs: _Inputs, lake: Path) -> None:
-    ways.spark_kafka_replicate(spark, inputs.server, _TOPIC, lake, batch_records=BATCH_RECORDS)
+    contestants.spark_kafka_replicate(spark, inputs.server, _TOPIC, lake, batch_records=BATCH_RECORDS)
 
 
 WAYS: dict[str, tuple[Callable[[SparkSession, _Inputs, Path], None], TableSpec]] = {

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.contest import Figure, Goal, Round
-from pipeline.whole_file import replacing
+from pipeline.system.atomic_file import replacing
 
 FOLDER = Path(__file__).parent / "results"
 

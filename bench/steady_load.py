@@ -19,10 +19,10 @@ from pathlib import Path
 from kafka import KafkaProducer
 
 from bench.payloads import orders
-from pipeline.own_process import own_process
-from sources.address import Address
-from sources.rocketmq.producer import Message
-from sources.rocketmq.workload import send_workload
+from pipeline.system.child_process import child_process
+from sources.access.address import Address
+from sources.rocketmq.producer.producer import Message
+from sources.rocketmq.producer.workload import send_workload
 
 RATE_PER_S = 1000
 BODY_BYTES = 1000
@@ -33,7 +33,7 @@ _WORTH_SLEEPING_S = 0.01
 def steady_load(kind: str, server: str, topic: str, seconds: int) -> AbstractContextManager[subprocess.Popen[str]]:
     """The process that sends for so long, started; `sent` is what it says once it has ended."""
     command = [sys.executable, "-m", "bench.steady_load", kind, server, topic, str(RATE_PER_S * seconds)]
-    return own_process(command, cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, text=True)
+    return child_process(command, cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, text=True)
 
 
 def sent(load: subprocess.Popen[str]) -> int:

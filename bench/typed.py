@@ -19,12 +19,12 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as sql
 
 from bench.contest import Figure, Goal, Settings, warmed_by_turns
+from bench.contestants import config_of, replicate
 from bench.payloads import ORDER_KEYS, create_topic, orders
 from bench.peers import CORES, lone_broker, running_session
-from bench.ways import config_of, replicate
-from pipeline.kafka_broker import VERSION
+from pipeline.demo.kafka_broker import VERSION
 from sinks.typed.definition import Definition
-from sinks.typed.follower import TypedFollower
+from sinks.typed.step.follower import TypedFollower
 
 PARTITIONS = 6
 RECORDS = 300_000

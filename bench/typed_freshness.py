@@ -22,6 +22,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from bench.contest import Figure, Goal, Round, Settings, percentile
+from bench.contestants import config_of, replicate
 from bench.freshness import (
     LARGE_FILES,
     MEASURED_S,
@@ -36,8 +37,7 @@ from bench.freshness import (
 from bench.payloads import ORDER_KEYS, orders
 from bench.peers import running_session
 from bench.steady_load import RATE_PER_S, steady_load
-from bench.ways import config_of, replicate
-from pipeline.session import NEEDED
+from pipeline.spark.session import NEEDED
 from sinks.tables import LOG
 from sinks.typed.state import DOMAIN
 from tests.peers.rocketmq import Broker

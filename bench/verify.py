@@ -14,12 +14,12 @@ import sys
 import time
 from pathlib import Path
 
+from bench.contestants import config_of, replicate
 from bench.payloads import LOG_ID
 from bench.peers import ON_CORES, plain_session
 from bench.scratch import scratch_folder
-from bench.ways import config_of, replicate
-from pipeline.subjects import OneLog
-from pipeline.verify import Scope, verify_log
+from pipeline.inspect.selection import OneLog
+from pipeline.verify.run import Scope, verify_log
 from tests.large_log import write_large_log
 
 _PIECE_BYTES = 8 * 1024 * 1024

@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from bench.contest import Figure, Goal, Round, Settings, percentile
+from bench.contestants import config_of
 from bench.many_live import running
 from bench.peers import plain_session
-from bench.ways import config_of
-from sources.address import Address
-from sources.rocketmq.producer import Message, Producer
-from sources.rocketmq.remoting import ResponseCode
+from sources.access.address import Address
+from sources.rocketmq.producer.producer import Message, Producer
+from sources.rocketmq.wire.remoting import ResponseCode
 from tests.peers.rocketmq import Broker
 
 VERSION = "5.5.0"

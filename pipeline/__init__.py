@@ -1,1 +1,1 @@
-"""Wire and run: configuration, Spark session, streaming queries, command line."""
+"""The job and everything that is run: command line, configuration, streaming query, questions, upkeep."""

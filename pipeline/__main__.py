@@ -1,6 +1,6 @@
 """``python -m pipeline <verb>``: the same as ``logtwin <verb>``."""
 
-from pipeline.entry import main
+from pipeline.cli.entry import main
 
 if __name__ == "__main__":
     main()

@@ -18,7 +18,7 @@ def run(arguments: list[str]) -> None:
         with Path(arguments[1]).open("w", encoding="utf-8") as file, redirect_stdout(file):
             run(arguments[2:])
         return
-    from pipeline.cli import main
+    from pipeline.cli.app import main
 
     names_a_verb = bool(arguments) and not arguments[0].startswith("-")
     main(arguments if names_a_verb else ["replicate", *arguments])

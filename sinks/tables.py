@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import StructField, StructType
 
 from sources.master import RECORD_SCHEMA, TIMESTAMP
 from sources.master_topic import KAFKA_SCHEMA
@@ -148,7 +146,7 @@ class TableSpec:
     stored_at: str = ""  # of a table of records: the column that says when the master stored one
     folder: str = ""  # in the warehouse; by default its name
     growing: tuple[str, ...] = ()  # columns that files may lack which are older than they
-    # Columns that are written with a dictionary, where `sinks.files.DICTIONARY_COLUMNS` does not name them.
+    # Columns that are written with a dictionary, where `sinks.delta.files.DICTIONARY_COLUMNS` does not name them.
     dictionaries: tuple[str, ...] | None = None
 
     def path(self, warehouse: str) -> str:
@@ -348,19 +346,3 @@ def in_numbers(schema: pa.Schema) -> pa.Schema:
     """The same columns with times as microseconds since 1970, as the driver's values have them."""
     kinds = (pa.int64() if pa.types.is_timestamp(field.type) else field.type for field in schema)
     return pa.schema([pa.field(field.name, kind) for field, kind in zip(schema, kinds, strict=True)])
-
-
-def spark_schema(schema: pa.Schema) -> StructType:
-    """An Arrow schema with comments as Spark's, every column with its comment."""
-    return StructType([_spark_field(field) for field in schema])
-
-
-def log_schema() -> StructType:
-    """Table `log` as Spark sees it."""
-    return spark_schema(LOG_SCHEMA)
-
-
-def _spark_field(field: pa.Field) -> StructField:
-    kind = from_arrow_type(field.type, prefer_timestamp_ntz=False)
-    metadata = {name.decode(): text.decode() for name, text in (field.metadata or {}).items()}
-    return StructField(field.name, kind, field.nullable, metadata)

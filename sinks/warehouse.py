@@ -10,13 +10,14 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from sinks.java_names import is_not_found, java_names
-from sinks.kernel import KernelConflict, KernelTable, Snapshot
-from sinks.place import placed
-from sinks.retries import until_it_takes
-from sinks.spark_jobs import first_line
-from sinks.storage_errors import failed_by
-from sinks.tables import LEDGER, LOG, LOG_LEFT_TO_MAINTAIN, TableSpec, spark_schema
+from sinks.delta.java_names import is_not_found, java_names
+from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
+from sinks.delta.retries import until_it_takes
+from sinks.delta.spark_jobs import first_line
+from sinks.spark_schemas import spark_schema
+from sinks.storage.errors import failed_by
+from sinks.storage.place import placed
+from sinks.tables import LEDGER, LOG, LOG_LEFT_TO_MAINTAIN, TableSpec
 from sources.errors import ConfigurationError, ReplicaError
 
 _log = logging.getLogger(__name__)

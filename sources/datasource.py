@@ -2,8 +2,9 @@
 
 An id of kind kafka names a topic, which `sources.kafka.streaming` reads; all that follows is of the other kinds.
 
-It yields the records themselves, for any Spark job. With ``logs`` or ``topics`` it is `sources.group`, the source of
-logtwin's own sink: that yields only what is to be read, and the sink reads the bytes in the task that writes them.
+It yields the records themselves, for any Spark job. With ``logs`` or ``topics`` it is `sources.group.stream`, the
+source of logtwin's own sink: that yields only what is to be read, and the sink reads the bytes in the task that writes
+them.
 
 =====================  =============================================================================================
 option                 meaning (besides those of `sources.options.MasterOptions`)
@@ -40,7 +41,7 @@ from pyspark.sql.types import StructType
 
 from sources.bounds import check_within
 from sources.errors import ConfigurationError, across_processes
-from sources.group import GroupSource
+from sources.group.stream import GroupSource
 from sources.master import RECORD_SCHEMA, Damage, MasterLog
 from sources.offsets import Offset, OffsetRange
 from sources.options import EARLIEST, LATEST, ReadOptions, StartingOffset, offset_or_name, parse_options

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
 
-from sources.address import Address
+from sources.access.address import Address
+from sources.access.secrets import Secret, place_of
 from sources.errors import ConfigurationError
 from sources.loss import OnLoss
 from sources.offsets import LogId
-from sources.secrets import Secret, place_of
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

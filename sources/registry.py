@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sources.address import Address
+from sources.access.address import Address
+from sources.access.tls import Tls
 from sources.errors import ConfigurationError
 from sources.master import MasterLog
 from sources.offsets import LogId
 from sources.options import SECURITY, MasterOptions, SecurityOptions
 from sources.rocketmq.log import RocketMQLog
-from sources.rocketmq.security import RemotingSecurity
-from sources.tls import Tls
+from sources.rocketmq.wire.security import RemotingSecurity
 
 if TYPE_CHECKING:
     from sources.dister.log import DisterLog

@@ -21,8 +21,8 @@ from typing import Final, TypeAlias
 
 import pyspark
 
-from pipeline.cache import cache_folder
-from pipeline.jars import delta_jars, java
+from pipeline.spark.jars import delta_jars, java
+from pipeline.system.cache import cache_folder
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ _SILENT: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
 _TRIAL_WITHIN_S: Final = 120.0
 # What loads most of the classes that any test needs: a session, and a table written and read.
 _USE_SPARK: Final = """
-from pipeline.session import build_session
+from pipeline.spark.session import build_session
 spark = build_session({"spark.sql.warehouse.dir": "warehouse"})
 spark.range(100).write.format("delta").save("table")
 assert spark.read.format("delta").load("table").count() == 100
@@ -45,7 +45,7 @@ _made: dict[str, str] = {}
 
 
 def spark_options(first: Sequence[Path] = ()) -> str:
-    """For JVMs whose class path begins with `first` and Spark's own: a driver that `pipeline.session` starts has
+    """For JVMs whose class path begins with `first` and Spark's own: a driver that `pipeline.spark.session` starts has
     Delta's jars there; one that spark-submit gets them for has none, nor has an executor.
     """
 

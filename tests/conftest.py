@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
-from pipeline.jars import delta_jars
+from pipeline.spark.jars import delta_jars
 from tests import truth
 from tests.class_archives import spark_options
 from tests.spark_session import delta_session, forget_connection

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from sources.offsets import Offset
-from sources.rocketmq.commitlog import BLANK, HEAD, V1, Host, Message, body_crc, encode
+from sources.rocketmq.format.commitlog import BLANK, HEAD, V1, Host, Message, body_crc, encode
 
 FIVE_TOPICS = tuple(f"topic-{number}" for number in range(5))
 QUEUES = 4

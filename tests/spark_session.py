@@ -11,8 +11,8 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from pipeline.jars import storage_jars
-from pipeline.session import build_session
+from pipeline.spark.jars import storage_jars
+from pipeline.spark.session import build_session
 
 
 def delta_session(folder: Path) -> SparkSession:

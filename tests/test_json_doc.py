@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from pipeline.backfill import BackfillResult
-from pipeline.coverage import LogCoverage
-from pipeline.incidents import Listed
-from pipeline.maintain import Step
-from pipeline.tables import Column, Relation
-from pipeline.typed_status import LogPlace, TypedStatus
-from pipeline.typed_verbs import Verdict as TypedVerdict
-from pipeline.verification.queues import Jump
-from pipeline.verification.summary import Summary
-from sinks.incidents import Action, Incident, IncidentRow, State
+from pipeline.inspect.coverage import LogCoverage
+from pipeline.inspect.incidents import Listed
+from pipeline.inspect.tables import Column, Relation
+from pipeline.inspect.typed_status import LogPlace, TypedStatus
+from pipeline.operate.backfill import BackfillResult
+from pipeline.operate.maintain import Step
+from pipeline.operate.typed_tables import Verdict as TypedVerdict
+from pipeline.verify.queues import Jump
+from pipeline.verify.summary import Summary
+from sinks.books.incident import Action, Incident, IncidentRow, State
 from sinks.proof.completeness import Completeness, Missing, Reason, Stretch
 from sinks.proof.verdicts import Claim, Compared, Difference, Kind, Verdict
 from sinks.tables import INCIDENTS

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import plotly.graph_objects as go
 
-from pipeline.display import number
+from pipeline.monitoring.display import number
 from pipeline.report.facts import Facts, Flaw, FlawedRange, LogFacts
 from pipeline.report.palette import colour
 from pipeline.report.plotting import Drawn, Key, bar, on_axis, plain, rows_figure
-from pipeline.report.words import extent_of, headlines, time
+from pipeline.report.wording import extent_of, headlines, time
 
 ROWS: Final = 60
 """Logs that are drawn; tables have all."""

@@ -10,11 +10,11 @@ from typing import Any, Final
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from pipeline.display import number, size
+from pipeline.monitoring.display import number, size
 from pipeline.report.facts import Commits, GroupLag, Pending, Slice, SlowestGroups, Timeline, TopTopics
 from pipeline.report.palette import SERIES, colour
 from pipeline.report.plotting import Drawn, Key, bar, figure, look, on_axis, plain, rows_figure
-from pipeline.report.words import span
+from pipeline.report.wording import span
 
 OTHERS: Final = "all others"
 LATE: Final = "due before the newest record of the log was stored"

@@ -18,13 +18,13 @@ from typing import Final
 
 from plotly.offline import get_plotlyjs
 
-from pipeline.display import moment
+from pipeline.monitoring.display import moment
 from pipeline.report.facts import Facts
 from pipeline.report.palette import for_dark_screens, style_rules
 from pipeline.report.plotting import Drawn, Key
 from pipeline.report.sections import Section, Tile, sections
 from pipeline.report.tables import Column, Table
-from pipeline.report.words import Headline, Level, count, headlines, summary
+from pipeline.report.wording import Headline, Level, count, headlines, summary
 
 _MANY_LOGS: Final = 12
 

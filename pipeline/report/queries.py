@@ -38,8 +38,8 @@ from pipeline.report.facts import (
     Waiting,
 )
 from pipeline.report.palette import SERIES
-from pipeline.report.spans import width_s
-from sinks.spark_jobs import first_cause, first_line
+from pipeline.report.time_buckets import width_s
+from sinks.delta.spark_jobs import first_cause, first_line
 from sinks.tables import KAFKA_LOG, LOG
 from sinks.views.definition import named_in, words_in
 from sinks.views.registration import frames, newest_versions, register_views

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from pipeline.display import number, size
+from pipeline.monitoring.display import number, size
 from pipeline.report import coverage_figures, figures, tables
 from pipeline.report.facts import Facts, Pending
 from pipeline.report.plotting import Drawn
 from pipeline.report.tables import Table
-from pipeline.report.words import count, from_now, span
+from pipeline.report.wording import count, from_now, span
 
 _METADATA: Final = "The broker's metadata is not in this replica: [metadata] in the configuration fetches it."
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from pipeline.display import number, size
+from pipeline.monitoring.display import number, size
 from pipeline.report.coverage_figures import range_words
 from pipeline.report.facts import Election, Facts, Flaw, Incidents, Pending, SlowestGroups, TopTopics, TypedFacts
-from pipeline.report.words import count, span, time
+from pipeline.report.wording import count, span, time
 
 _T = TypeVar("_T")
 

@@ -11,10 +11,10 @@ import tomllib
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from pipeline.console import err
 from pipeline.sql.meeting import check_owned, peer_is_owner, socket_path
 from pipeline.sql.output import destination
 from pipeline.sql.wire import DONE, ERROR, NOTE, OUTPUT, REPORT, Ask, Hello, Message, error_in, next_message
+from pipeline.system.console import err
 from pipeline.version import own_version
 from sources.errors import ConfigurationError, QueryError
 

@@ -10,9 +10,9 @@ from typing import Final
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from pipeline.session import spark_log
+from pipeline.spark.session import spark_log
 from pipeline.sql.statements import Statement
-from sinks.spark_jobs import first_cause
+from sinks.delta.spark_jobs import first_cause
 from sources.errors import LogtwinError, QueryError, ReplicaError
 
 _NO_TABLE: Final = "TABLE_OR_VIEW_NOT_FOUND"

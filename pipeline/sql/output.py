@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from pipeline.whole_file import replacing
+from pipeline.system.atomic_file import replacing
 from sources.errors import ConfigurationError
 
 Format = Literal["table", "csv", "json", "parquet"]

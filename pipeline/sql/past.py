@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Self
 
-from pipeline.config import Config
+from pipeline.config.configuration import Config
 from sinks.tables import log_table
 from sinks.views.past import AsOf
 from sources.errors import ConfigurationError

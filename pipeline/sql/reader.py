@@ -14,8 +14,8 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.config import Config
-from pipeline.session import session_for
+from pipeline.config.configuration import Config
+from pipeline.spark.session import session_for
 from pipeline.sql.failures import failure, gone
 from pipeline.sql.grammar import Kind, kind_of
 from pipeline.sql.past import Past

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import BinaryIO
 
-from pipeline.console import err
 from pipeline.sql.formats import TABLE_CHARACTERS, Written, writer
 from pipeline.sql.grammar import Kind
 from pipeline.sql.output import Format
 from pipeline.sql.reader import Checked, Reader
+from pipeline.system.console import err
 from sources.errors import QueryError
 
 Tell = Callable[[str], None]

@@ -21,9 +21,9 @@ from typing import IO, BinaryIO, Final, cast, get_args
 
 from pyspark.sql import SparkSession
 
-from pipeline import config as configuration
-from pipeline.report.made import made_report
-from pipeline.session import spark_log
+from pipeline.config import configuration as configuration
+from pipeline.report.run import made_report
+from pipeline.spark.session import spark_log
 from pipeline.sql.meeting import make_folder, peer_is_owner, socket_path
 from pipeline.sql.output import Format
 from pipeline.sql.reader import Reader

@@ -23,11 +23,11 @@ from prompt_toolkit.lexers import PygmentsLexer
 from prompt_toolkit.patch_stdout import patch_stdout
 from pygments.lexers.sql import SqlLexer
 
-from pipeline.cache import cache_folder
-from pipeline.console import err, out, report
 from pipeline.sql.completion import NameCompleter, Names
 from pipeline.sql.output import Format
 from pipeline.sql.statements import split
+from pipeline.system.cache import cache_folder
+from pipeline.system.console import err, out, report
 from sources.errors import LogtwinError
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Shell:
             self._run(text)
 
     def _list(self) -> None:
-        from pipeline.tables import listed, relation_lines
+        from pipeline.inspect.tables import listed, relation_lines
 
         out.print("\n".join(relation_lines(listed())), markup=False, highlight=False, soft_wrap=True)
 

@@ -17,16 +17,16 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from sinks.delta_log import StoredFile
-from sinks.file_statistics import may_hold
+from sinks.books.ledger_row import LedgerRow
+from sinks.delta.delta_log import StoredFile
+from sinks.delta.file_statistics import may_hold
+from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.healing.ledger_rows import LedgerRows
 from sinks.healing.owners import offsets_of, others_in
 from sinks.healing.rewrite import Rows, rows_of
-from sinks.holes import TakenOut, joined
-from sinks.kernel import KernelTable, Snapshot
-from sinks.ledger import LedgerRow
-from sinks.position import Held, LogTable
 from sinks.proof.stored_log import StoredLog
+from sinks.state.holes import TakenOut, joined
+from sinks.state.position import Held, LogTable
 from sinks.tables import LOG_ID, log_table
 from sources.errors import RepairPending, ReplicaError, StorageUnreachable
 from sources.offsets import LogId, OffsetRange

@@ -20,17 +20,18 @@ from enum import Enum
 
 from pyspark.sql import SparkSession
 
-from sinks.batch_proof import ProvenBatch, prove_batch
-from sinks.continuity import Link
+from sinks.batch.continuity import Link
+from sinks.batch.proof import ProvenBatch, prove_batch
+from sinks.batch.split_job import discard_files, discard_quarantined, run_splits
+from sinks.batch.split_report import SplitReport
+from sinks.batch.tasks import LogWriter, SplitWriter
+from sinks.books.ledger import Ledger
+from sinks.books.ledger_row import BACKFILL, LedgerRow
 from sinks.healing.ledger_rows import LedgerRows
 from sinks.healing.owed import settle_holes
-from sinks.holes import joined
-from sinks.ledger import BACKFILL, Ledger, LedgerRow
-from sinks.position import Held, LogTable
-from sinks.split_job import discard_files, discard_quarantined, run_splits
-from sinks.split_report import SplitReport
+from sinks.state.holes import joined
+from sinks.state.position import Held, LogTable
 from sinks.tables import LEDGER, log_table
-from sinks.tasks import LogWriter, SplitWriter
 from sinks.warehouse import absolute
 from sources.errors import CoverageError, LogtwinError
 from sources.master import MasterLog, PlannedSplit

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
+from sinks.books.ledger_row import LedgerRow
+from sinks.delta.kernel import KernelConflict, KernelTable, Overlap
+from sinks.delta.retries import ATTEMPTS, until_it_takes
 from sinks.healing.rewrite import Rows, TakingOut, rows_of
-from sinks.kernel import KernelConflict, KernelTable, Overlap
-from sinks.ledger import LedgerRow
-from sinks.retries import ATTEMPTS, until_it_takes
 from sinks.tables import LEDGER, LOG_ID, in_numbers
 from sinks.warehouse import absolute
 from sources.errors import ReplicaError

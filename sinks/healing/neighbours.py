@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sinks.continuity import Link
+from sinks.batch.continuity import Link
 from sinks.proof.stored_log import Record, StoredLog
 from sources.errors import Rewritten
 from sources.master import MasterLog

@@ -7,9 +7,9 @@ repairs the log makes the ledger say the same first, and so does that repair its
 
 from __future__ import annotations
 
+from sinks.books.ledger import Ledger
 from sinks.healing.ledger_rows import LedgerRows
-from sinks.ledger import Ledger
-from sinks.position import Held, LogTable
+from sinks.state.position import Held, LogTable
 
 
 def settle_holes(ledger: Ledger, rows: LedgerRows, table: LogTable, held: Held) -> None:

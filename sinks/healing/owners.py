@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sinks.delta_log import StoredFile
-from sinks.file_statistics import bounds, holds_only, may_hold
-from sinks.holes import HOLES_DOMAIN, Holes
-from sinks.kernel import Snapshot
-from sinks.log_state import LogState
-from sinks.owned import state_texts
+from sinks.delta.delta_log import StoredFile
+from sinks.delta.file_statistics import bounds, holds_only, may_hold
+from sinks.delta.kernel import Snapshot
+from sinks.state.fence import state_texts
+from sinks.state.holes import HOLES_DOMAIN, Holes
+from sinks.state.log_state import LogState
 from sinks.tables import LOG_ID
 from sources.offsets import LogId, Offset, OffsetRange
 

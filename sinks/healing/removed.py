@@ -9,11 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from sinks.delta_log import StoredFile
-from sinks.files import DataFile, FileWriter, new_name
-from sinks.following import FollowingTable
+from sinks.books.follow_up_table import FollowingTable
+from sinks.delta.data_file import DataFile
+from sinks.delta.delta_log import StoredFile
+from sinks.delta.files import FileWriter, new_name
 from sinks.healing.rewrite import rows_of
-from sinks.storage_errors import failed_by
+from sinks.storage.errors import failed_by
 from sinks.tables import log_table, removed_table
 from sinks.warehouse import absolute
 from sources.offsets import LogId, Offset

@@ -15,17 +15,19 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from sinks.books.incident import State
+from sinks.books.incidents import IncidentsTable
+from sinks.delta.kernel import KernelTable
 from sinks.healing.damage import Books, Damage, DamageSearch
 from sinks.healing.divergence import Divergence
 from sinks.healing.ledger_rows import LedgerRows
 from sinks.healing.repair_steps import RepairSteps, Step, damaged_in
 from sinks.healing.rule import ComparisonByRule
-from sinks.holes import Holes, TakenOut, joined
-from sinks.incidents import IncidentsTable, State
-from sinks.kernel import KernelTable
-from sinks.log_state import LogState, PendingRepair, Writer
-from sinks.position import Held, LogTable
 from sinks.proof.stored_log import StoredLog
+from sinks.state.fence import this_writer
+from sinks.state.holes import Holes, TakenOut, joined
+from sinks.state.log_state import LogState, PendingRepair, Writer
+from sinks.state.position import Held, LogTable
 from sinks.tables import log_table
 from sinks.warehouse import absolute
 from sources.errors import EpochsContradict, Recreated
@@ -103,7 +105,7 @@ class Repair:
         self._spark = spark
         self._warehouse = absolute(warehouse)
         self._master = master
-        self._writer = writer or Writer.of_this_process()
+        self._writer = writer or this_writer()
         self._files = KernelTable(spark, log_table(master.log_id).path(self._warehouse))
         self._table = LogTable(spark, log_table(master.log_id).path(self._warehouse), master.log_id)
         self._ledger = LedgerRows(spark, self._warehouse, master.log_id)

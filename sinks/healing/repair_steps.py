@@ -28,21 +28,23 @@ from typing import Final
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from sinks.bookkeeping import Bookkeeping
-from sinks.continuity import Link
+from sinks.batch.continuity import Link
+from sinks.books.bookkeeping import Bookkeeping
+from sinks.books.incident import Action, Incident, IncidentRow, State
+from sinks.books.incidents import IncidentsTable
+from sinks.books.ledger import Ledger
+from sinks.books.ledger_row import LedgerRow
+from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.healing.damage import Damage
 from sinks.healing.divergence import Divergence
 from sinks.healing.ledger_rows import LedgerRows
 from sinks.healing.owed import settle_holes
 from sinks.healing.removed import Removed
 from sinks.healing.rewrite import Rows
-from sinks.holes import Holes, TakenOut, joined
-from sinks.incidents import Action, Incident, IncidentRow, IncidentsTable, State
-from sinks.kernel import KernelTable, Snapshot
-from sinks.ledger import Ledger, LedgerRow
-from sinks.log_state import LogState, PendingRepair, Writer
-from sinks.position import Held, LogTable
 from sinks.proof.stored_log import StoredLog
+from sinks.state.holes import Holes, TakenOut, joined
+from sinks.state.log_state import LogState, PendingRepair, Writer
+from sinks.state.position import Held, LogTable
 from sinks.tables import LEDGER, log_table
 from sources.epochs import Epochs, below
 from sources.loss import Condition, Way

@@ -17,13 +17,14 @@ from operator import or_
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinks.delta_log import StoredFile
-from sinks.file_statistics import bounds
-from sinks.files import DataFile, FileWriter, batches_of, in_columns, new_name, open_parquet
+from sinks.delta.data_file import DataFile
+from sinks.delta.delta_log import StoredFile
+from sinks.delta.file_statistics import bounds
+from sinks.delta.files import FileWriter, batches_of, in_columns, new_name, open_parquet
+from sinks.delta.kernel import KernelTable, Overlap, Snapshot
 from sinks.healing.owners import is_of, lies_in, offsets_of, others_in
-from sinks.holes import TakenOut
-from sinks.kernel import KernelTable, Overlap, Snapshot
-from sinks.storage_errors import failed_by
+from sinks.state.holes import TakenOut
+from sinks.storage.errors import failed_by
 from sinks.tables import LOG_ID, TableSpec
 from sources.errors import ReplicaError, StorageUnreachable
 from sources.offsets import LogId, Offset, OffsetRange

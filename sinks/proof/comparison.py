@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sinks.continuity import written
+from sinks.batch.continuity import written
 from sinks.proof.dropping import Dropping, side_by_side
 from sinks.proof.master_bytes import MasterBytes
 from sinks.proof.rows_in_order import RowsInOrder

@@ -25,8 +25,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinks.holes import Holes, joined
-from sinks.incidents import IncidentRow, State
+from sinks.books.incident import IncidentRow, State
+from sinks.state.holes import Holes, joined
 from sources.epochs import Epochs
 from sources.errors import CoverageError
 from sources.offsets import LogId, Offset, OffsetRange

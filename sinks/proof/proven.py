@@ -1,8 +1,9 @@
 """The ranges of a log whose bytes the ledger proves, and the proof of them. Pure.
 
-At one version of the log table its rows are the ranges of the ledger below the position; these and the holes fill
-``[0, position)``. The ledger is another table, so it may be a moment older, and lack what the newest commits owe to it
-(`sinks.log_state.LogState`, `sinks.holes.Holes`), or newer, and have what a backfill or the stream has added since.
+At one version of the log table its rows are the ranges of the ledger below the position; these and the holes fill ``[0,
+position)``. The ledger is another table, so it may be a moment older, and lack what the newest commits owe to it
+(`sinks.state.log_state.LogState`, `sinks.state.holes.Holes`), or newer, and have what a backfill or the stream has
+added since.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from sinks.continuity import written
-from sinks.holes import Holes, joined
-from sinks.ledger import LedgerRow
+from sinks.batch.continuity import written
+from sinks.books.ledger_row import LedgerRow
+from sinks.state.holes import Holes, joined
 from sources.errors import CoverageError, Divergent
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange

@@ -18,11 +18,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinks.delta_log import StoredFile
-from sinks.file_statistics import bounds
-from sinks.files import group_bounds, open_parquet
-from sinks.kernel import KernelTable, Overlap, Snapshot
-from sinks.storage_errors import failed_by
+from sinks.delta.delta_log import StoredFile
+from sinks.delta.file_statistics import bounds
+from sinks.delta.files import group_bounds, open_parquet
+from sinks.delta.kernel import KernelTable, Overlap, Snapshot
+from sinks.storage.errors import failed_by
 from sinks.tables import EPOCH, LOG_ID, log_table
 from sources.offsets import END, LogId, Offset, OffsetRange
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from sinks.continuity import Link, written
-from sinks.kernel import KernelTable
-from sinks.ledger import REPAIR, LedgerRow
+from sinks.batch.continuity import Link, written
+from sinks.books.ledger_row import REPAIR, LedgerRow
+from sinks.delta.kernel import KernelTable
 from sinks.proof.stored import Part, parts, read
 from sinks.tables import log_table
 from sinks.warehouse import absolute

@@ -1,9 +1,9 @@
 """The ledger of a log, read whole and quickly.
 
 The stream adds a file a commit, 86,400 a day until maintenance merges them. A file of one row is known by its
-statistics alone, and those are all in the Delta log, which is read at once (`sinks/delta_log.py`): through Kernel each
-of them would cost a millisecond, and opening the file another. Only files of several rows are opened. Times are good to
-the millisecond, as statistics have them.
+statistics alone, and those are all in the Delta log, which is read at once (`sinks/delta/delta_log.py`): through Kernel
+each of them would cost a millisecond, and opening the file another. Only files of several rows are opened. Times are
+good to the millisecond, as statistics have them.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from sinks.delta_log import LoggedVersion, newest
-from sinks.file_statistics import holds_only, may_hold
-from sinks.ledger import LedgerRow
-from sinks.place import open_folder
+from sinks.books.ledger_row import LedgerRow
+from sinks.delta.delta_log import LoggedVersion, newest
+from sinks.delta.file_statistics import holds_only, may_hold
 from sinks.proof.completeness import COLUMNS
-from sinks.storage_errors import failed_by
+from sinks.storage.errors import failed_by
+from sinks.storage.place import open_folder
 from sinks.tables import LEDGER, LEDGER_SCHEMA, LOG_ID
 from sinks.warehouse import absolute
 from sources.offsets import LogId, OffsetRange

@@ -15,7 +15,8 @@ is kept as the JSON text that it is.
     decimal(p,s)     decimal     a number, or a string with one, that has no more digits
     json             string      anything, as its text
 
-`null` is null in each. What a column does not take is a misfit (`sinks/typed/json_fields.py`), never a wrong value.
+`null` is null in each. What a column does not take is a misfit (`sinks/typed/formats/json_fields.py`), never a wrong
+value.
 
 Where fields are found and not declared (``schema = "infer"``), a column is made of the first value that is not null,
 and changes once more at the most: integers become double when a fraction comes, if none of them loses a digit by that.

@@ -16,13 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from sinks.delta_log import newest
-from sinks.file_statistics import may_hold
-from sinks.files import DataFile, open_parquet
+from sinks.delta.data_file import DataFile
+from sinks.delta.delta_log import newest
+from sinks.delta.file_statistics import may_hold
+from sinks.delta.files import open_parquet
+from sinks.delta.kernel import KernelConflict, KernelTable, Overlap, Snapshot
+from sinks.delta.retries import until_it_takes
 from sinks.healing.rewrite import Exchange, Rows, TakingOut
-from sinks.kernel import KernelConflict, KernelTable, Overlap, Snapshot
-from sinks.retries import until_it_takes
-from sinks.storage_errors import failed_by
+from sinks.storage.errors import failed_by
 from sinks.tables import LOG_ID, UNFIT
 from sinks.typed.state import TypedState
 from sinks.warehouse import absolute, ensure_table

@@ -13,7 +13,7 @@ from itertools import compress
 
 import msgspec
 
-from sinks.typed.json_fields import Fields
+from sinks.typed.formats.json_fields import Fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

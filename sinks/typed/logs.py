@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from sinks.delta_log import Version
-from sinks.kernel import KernelTable, Snapshot
-from sinks.owned import state_at, state_texts
-from sinks.position import Held, LogTable
+from sinks.delta.delta_log import Version
+from sinks.delta.kernel import KernelTable, Snapshot
+from sinks.state.fence import state_at, state_texts
+from sinks.state.position import Held, LogTable
 from sinks.typed.definition import Definition
 from sinks.warehouse import absolute
 from sources.offsets import LogId, Offset

@@ -13,16 +13,16 @@ from typing import Self
 import pyarrow.fs as pafs
 from pyspark.sql import SparkSession
 
-from sinks.delta_log import StoredFile
-from sinks.files import DataFile
-from sinks.place import open_folder
-from sinks.retries import until_it_takes
-from sinks.storage_errors import failed_by
+from sinks.delta.data_file import DataFile
+from sinks.delta.delta_log import StoredFile
+from sinks.delta.retries import until_it_takes
+from sinks.storage.errors import failed_by
+from sinks.storage.place import open_folder
 from sinks.typed.dead_letters import DeadLetters
 from sinks.typed.definition import Definition
-from sinks.typed.follower import TypedFollower
 from sinks.typed.schema_changes import SchemaChanges
 from sinks.typed.state import TypedState
+from sinks.typed.step.follower import TypedFollower
 from sinks.typed.table import ANEW, TypedTable, TypedView
 from sources.errors import ReplicaError
 

@@ -17,9 +17,9 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from sinks.typed.formats.confluent import Registered
-from sinks.typed.json_fields import NoObject
+from sinks.typed.formats.json_fields import NoObject
+from sources.access.secrets import Secret
 from sources.errors import ConfigurationError, RegistryUnreachable
-from sources.secrets import Secret
 
 _PATIENCE_S: Final = 10.0
 _AGAIN_S: Final = 60.0

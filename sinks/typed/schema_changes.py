@@ -9,8 +9,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from sinks.files import DataFile, FileWriter
-from sinks.following import FollowingTable
+from sinks.books.follow_up_table import FollowingTable
+from sinks.delta.data_file import DataFile
+from sinks.delta.files import FileWriter
 from sinks.tables import SCHEMA_CHANGES
 from sinks.typed.columns import Change
 from sinks.warehouse import absolute

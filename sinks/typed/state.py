@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from sinks.holes import cut, joined, numbers_of, ranges_of
+from sinks.state.holes import cut, joined, numbers_of, ranges_of
 from sinks.typed.columns import Change
 from sources.offsets import LogId, Offset, OffsetRange
 

@@ -9,10 +9,11 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from sinks.delta_log import StoredFile, Version
-from sinks.files import DataFile
-from sinks.kernel import KernelTable, Snapshot
-from sinks.tables import TableSpec, spark_schema
+from sinks.delta.data_file import DataFile
+from sinks.delta.delta_log import StoredFile, Version
+from sinks.delta.kernel import KernelTable, Snapshot
+from sinks.spark_schemas import spark_schema
+from sinks.tables import TableSpec
 from sinks.typed.columns import FOLDER, Column, columns_of, table_spec
 from sinks.typed.state import DOMAIN, TypedState
 from sinks.warehouse import absolute, ensure_table, names_in

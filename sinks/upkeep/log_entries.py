@@ -27,17 +27,17 @@ from pathlib import Path
 import pyarrow.fs as pafs
 from pyspark.sql import SparkSession
 
-from sinks.durable import sync
-from sinks.place import open_folder
-from sinks.removal import remove_files
-from sinks.storage_errors import failed_by
+from sinks.delta.durable import sync
+from sinks.storage.errors import failed_by
+from sinks.storage.place import open_folder
+from sinks.storage.removal import remove_files
 from sinks.upkeep.checkpoint_file import what_is_wrong
 from sources.errors import ReplicaError
 
 _log = logging.getLogger(__name__)
 
 # Hadoop's own checksums of local files are hidden files beside them, .N.json.crc and .N.crc.crc. Others write them, and
-# so did we (`pipeline/session.py`).
+# so did we (`pipeline/spark/session.py`).
 _VERSIONED = re.compile(r"\.?(?P<version>\d{20})\.(json|crc|checkpoint\.parquet)(\.crc)?")
 _CHECKSUM = re.compile(r"\.?\d{20}\.crc(\.crc)?")
 _CHECKPOINT = re.compile(r"(?P<version>\d{20})\.checkpoint\.parquet")

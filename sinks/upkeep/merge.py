@@ -12,9 +12,10 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from sinks.files import DataFile, FileWriter, batches_of, in_columns, new_name, open_parquet
-from sinks.kernel import Partition
-from sinks.storage_errors import failed_by
+from sinks.delta.data_file import DataFile
+from sinks.delta.files import FileWriter, batches_of, in_columns, new_name, open_parquet
+from sinks.delta.kernel import Partition
+from sinks.storage.errors import failed_by
 from sinks.tables import TableSpec
 from sources.errors import LogtwinError, ReplicaError, error_from
 from sources.offsets import Offset

@@ -18,12 +18,13 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 from pyspark.sql import SparkSession
 
-from sinks.delta_log import StoredFile
-from sinks.files import DataFile, FileWriter, new_name
+from sinks.delta.data_file import DataFile
+from sinks.delta.delta_log import StoredFile
+from sinks.delta.files import FileWriter, new_name
+from sinks.delta.kernel import KernelConflict, KernelTable, Overlap, Partition, Snapshot
+from sinks.delta.retries import until_it_takes
 from sinks.healing.rewrite import rows_of
-from sinks.kernel import KernelConflict, KernelTable, Overlap, Partition, Snapshot
-from sinks.position import Held, LogTable
-from sinks.retries import until_it_takes
+from sinks.state.position import Held, LogTable
 from sinks.tables import LEDGER, LOG_ID, log_table
 from sinks.warehouse import absolute
 from sources.errors import ReplicaError

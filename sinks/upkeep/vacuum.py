@@ -4,8 +4,9 @@ Which they are says delta-spark's VACUUM, in a dry run: it commits nothing, so i
 while streams commit, and it prints nothing to standard output. A file younger than the horizon is left alone, because a
 batch under way writes files first and commits them later.
 
-Files of the quarantine are the exception: a commit to the table log owes them (`sinks.log_state.LogState`), and a job
-that stopped right after it may stay down for longer than any horizon. They are committed before anything is looked at.
+Files of the quarantine are the exception: a commit to the table log owes them (`sinks.state.log_state.LogState`), and a
+job that stopped right after it may stay down for longer than any horizon. They are committed before anything is looked
+at.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ import pyarrow.fs as pafs
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sinks.kernel import KernelTable, Snapshot
-from sinks.log_state import LogState
-from sinks.owned import state_texts
-from sinks.place import open_folder
-from sinks.quarantine import Quarantine
-from sinks.removal import remove_files
-from sinks.spark_jobs import first_line
-from sinks.storage_errors import failed_by
+from sinks.books.quarantine import Quarantine
+from sinks.delta.kernel import KernelTable, Snapshot
+from sinks.delta.spark_jobs import first_line
+from sinks.state.fence import state_texts
+from sinks.state.log_state import LogState
+from sinks.state.topic_states import is_whole
+from sinks.storage.errors import failed_by
+from sinks.storage.place import open_folder
+from sinks.storage.removal import remove_files
 from sinks.tables import KAFKA_LOG, LOG, QUARANTINE
-from sinks.topic_states import is_whole
 from sinks.warehouse import absolute
 from sources.offsets import LogId, Position
 

@@ -8,7 +8,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sinks.spark_jobs import first_line
+from sinks.delta.spark_jobs import first_line
 from sinks.tables import log_table
 from sinks.views.past import AsOf, PastLog
 from sinks.views.past_tables import as_it_was

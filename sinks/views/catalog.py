@@ -21,7 +21,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sinks.spark_jobs import first_line
+from sinks.delta.spark_jobs import first_line
 from sinks.tables import TableSpec
 from sinks.views.definition import VIEWS, View, view
 from sinks.views.empty import empty_view, literal

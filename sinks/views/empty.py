@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sinks.tables import TableSpec, spark_schema
+from sinks.spark_schemas import spark_schema
+from sinks.tables import TableSpec
 
 
 def empty_table(spec: TableSpec) -> str:

@@ -21,10 +21,10 @@ import pyarrow.fs as pafs
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
-from sinks.kernel import KernelTable, Overlap, Snapshot
-from sinks.ledger import BACKFILL
-from sinks.place import open_folder
-from sinks.position import LogTable
+from sinks.books.ledger_row import BACKFILL
+from sinks.delta.kernel import KernelTable, Overlap, Snapshot
+from sinks.state.position import LogTable
+from sinks.storage.place import open_folder
 from sinks.tables import LEDGER, LOG_ID, log_table
 from sources.errors import ReplicaError
 from sources.offsets import LogId, Offset, OffsetRange, Position

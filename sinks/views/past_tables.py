@@ -13,8 +13,9 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
-from sinks.incidents import State
-from sinks.ledger import BACKFILL
+from sinks.books.incident import State
+from sinks.books.ledger_row import BACKFILL
+from sinks.spark_schemas import spark_schema
 from sinks.tables import (
     EPOCHS,
     INCIDENTS,
@@ -32,7 +33,6 @@ from sinks.tables import (
     VALID_FROM,
     VALID_TO,
     TableSpec,
-    spark_schema,
 )
 from sinks.views.past import AsOf
 

@@ -14,16 +14,11 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from sinks.default_place import check_one_place
-from sinks.spark_jobs import first_line
-from sinks.storage_errors import failed_by
-from sinks.tables import (
-    KAFKA_LOG,
-    LOG,
-    TABLES,
-    TableSpec,
-    spark_schema,
-)
+from sinks.delta.spark_jobs import first_line
+from sinks.spark_schemas import spark_schema
+from sinks.storage.default_place import check_one_place
+from sinks.storage.errors import failed_by
+from sinks.tables import KAFKA_LOG, LOG, TABLES, TableSpec
 from sinks.typed.columns import DELETED, table_spec
 from sinks.typed.table import typed_specs
 from sinks.views.catalog import Catalog

@@ -9,9 +9,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from sources.dister import whole_states
+from sources.dister.files.snapshots import read_nodes, read_services
 from sources.dister.peers import NodeInfo
 from sources.dister.services import Node, Registry, Service, parse_key
-from sources.dister.snapshots import read_nodes, read_services
 from sources.errors import LogtwinError
 from sources.metadata import DISTER_PEERS, DISTER_SERVICES, Fetched, MetadataKind
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from sources.dister.entries import ACT_REMOVE, ACT_SET, decode_items
+from sources.dister.format.entries import ACT_REMOVE, ACT_SET, decode_items
 from sources.errors import CorruptRecord
 from sources.keyed_state import Change, Changes, KeyedState
 

@@ -13,11 +13,11 @@ from typing import Final
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest, OffsetSpec
 
 from sources.errors import MasterRefused
-from sources.kafka.codes import check_code
-from sources.kafka.connection import Cluster
+from sources.kafka.cluster.codes import check_code
+from sources.kafka.cluster.connection import Cluster
+from sources.kafka.cluster.topics import Leader, Topic, TopicPartition
 from sources.kafka.epochs import EpochEnd
 from sources.kafka.isolation import Isolation
-from sources.kafka.topics import Leader, Topic, TopicPartition
 from sources.offsets import Offset, OffsetRange
 
 WITH_EPOCHS: Final = 4

@@ -2,8 +2,8 @@
 
 Offsets count records, and some have none: what compaction took, and what transactions leave behind. So a range is what
 the leader was asked for and has answered. There are no bytes of the master's to rebuild: what is compared are the
-canonical bytes of the records (`sources.kafka.columns`), which depend on nothing else. What a replica knows of the
-partition is the topic's id and the leader epoch before its position (`Known`); the leader itself compares both.
+canonical bytes of the records (`sources.kafka.format.columns`), which depend on nothing else. What a replica knows of
+the partition is the topic's id and the leader epoch before its position (`Known`); the leader itself compares both.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sources.errors import ConfigurationError, naming
-from sources.kafka.columns import UNLOCATED_SCHEMA, canonical, canonical_lengths
+from sources.kafka.format.columns import UNLOCATED_SCHEMA, canonical, canonical_lengths
 from sources.kafka.options import TopicOptions
 from sources.kafka.partition import KafkaPartition
 from sources.kafka.session import PartitionSession

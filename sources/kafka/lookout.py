@@ -7,18 +7,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sources.errors import LogtwinError
+from sources.group.lookout import Found, Looking, Seen
 from sources.kafka.held import check_position
 from sources.kafka.log import KafkaLog
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.kafka.topic import KafkaTopic, open_topic
-from sources.lookout import Found, Looking, Seen
 from sources.master_topic import topic_and_number
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import parse_options
 
 
 class TopicLookout:
-    """`sources.lookout.Lookout` of a topic. The job lists a partition once it has a position."""
+    """`sources.group.lookout.Lookout` of a topic. The job lists a partition once it has a position."""
 
     def __init__(self, topic: KafkaTopic) -> None:
         self._topic = topic

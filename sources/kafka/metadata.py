@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from sources.errors import LogtwinError, naming
 from sources.kafka.bounds import bounds
-from sources.kafka.connection import Cluster, connected
-from sources.kafka.group import ConsumerGroup
+from sources.kafka.cluster.connection import Cluster, connected
+from sources.kafka.cluster.group import ConsumerGroup
+from sources.kafka.cluster.retries import ask_again
+from sources.kafka.cluster.topics import Topic, TopicPartition, topics_named
 from sources.kafka.isolation import Isolation
-from sources.kafka.retries import ask_again
 from sources.kafka.topic import KafkaTopic
-from sources.kafka.topics import Topic, TopicPartition, topics_named
 from sources.metadata import KAFKA_PARTITIONS, Fetched
 from sources.offsets import Offset
 

@@ -13,15 +13,15 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
 
+from sources.access.secrets import Secret, place_of
+from sources.access.tls import Tls
 from sources.errors import ConfigurationError
+from sources.kafka.cluster.settings import KafkaSettings, Mechanism, Protocol, Security
 from sources.kafka.isolation import Isolation
-from sources.kafka.settings import KafkaSettings, Mechanism, Protocol, Security
 from sources.kafka.topic_offsets import TopicOffsets
 from sources.loss import OnLoss
 from sources.offsets import LogId
 from sources.options import EARLIEST, LATEST, MIB, parse_options
-from sources.secrets import Secret, place_of
-from sources.tls import Tls
 
 
 class TopicOptions(BaseModel):

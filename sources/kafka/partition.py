@@ -20,17 +20,17 @@ from functools import partial
 from typing import NoReturn
 
 from sources.errors import ConfigurationError, CorruptRecord, MasterSilent, ProtocolViolation, naming
-from sources.kafka.batches import damage_at, decode
 from sources.kafka.bounds import bounds_at, epoch_end
-from sources.kafka.columns import canonical, located
-from sources.kafka.connection import Cluster
+from sources.kafka.cluster.connection import Cluster
+from sources.kafka.cluster.fetch import Fetched, fetch
+from sources.kafka.cluster.leadership import Leadership, following
+from sources.kafka.cluster.settings import KafkaSettings
+from sources.kafka.cluster.topics import Leader, TopicPartition
 from sources.kafka.epochs import check_history
-from sources.kafka.fetch import Fetched, fetch
+from sources.kafka.format.batches import damage_at, decode
+from sources.kafka.format.columns import canonical, located
 from sources.kafka.held import check_held
 from sources.kafka.isolation import Isolation
-from sources.kafka.leadership import Leadership, following
-from sources.kafka.settings import KafkaSettings
-from sources.kafka.topics import Leader, TopicPartition
 from sources.master import Chunk, Damage
 from sources.master_topic import partition_log
 from sources.offsets import LogId, Offset, OffsetRange

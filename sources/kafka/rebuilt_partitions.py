@@ -16,7 +16,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from sources.kafka.batch_encoding import MAX_DELTA, EncodedBatch, empty_batch, encode
+from sources.kafka.format.batch_encoding import MAX_DELTA, EncodedBatch, empty_batch, encode
 from sources.master_topic import topic_and_number
 from sources.offsets import LogId, Offset
 from sources.rebuilt_folder import RebuiltFolder

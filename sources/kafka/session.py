@@ -25,11 +25,11 @@ from datetime import UTC, datetime
 from typing import Final
 
 from sources.errors import LogtwinError
-from sources.kafka.connection import Cluster, connected
-from sources.kafka.group import ConsumerGroup
-from sources.kafka.retries import may_pass
-from sources.kafka.settings import KafkaSettings
-from sources.kafka.topics import TopicPartition
+from sources.kafka.cluster.connection import Cluster, connected
+from sources.kafka.cluster.group import ConsumerGroup
+from sources.kafka.cluster.retries import may_pass
+from sources.kafka.cluster.settings import KafkaSettings
+from sources.kafka.cluster.topics import TopicPartition
 from sources.master import SessionState
 from sources.master_topic import PartitionPosition, TopicSession
 from sources.offsets import LogId, Offset

@@ -1,6 +1,7 @@
 """A topic of a cluster as a master: what it holds now, its partitions as logs, and who is told how far a replica is.
 
-Picklable. Connections are kept between two calls (`sources.kafka.kept`), but not by it; a session has one of its own.
+Picklable. Connections are kept between two calls (`sources.kafka.cluster.connection_cache`), but not by it; a session
+has one of its own.
 """
 
 from __future__ import annotations
@@ -13,20 +14,20 @@ from typing import Final, TypeVar
 
 from sources.errors import naming
 from sources.kafka.bounds import bounds, epoch_ends
-from sources.kafka.cleanup import is_compacted
-from sources.kafka.connection import Cluster
+from sources.kafka.cluster.cleanup import is_compacted
+from sources.kafka.cluster.connection import Cluster
+from sources.kafka.cluster.connection_cache import kept
+from sources.kafka.cluster.group import ConsumerGroup
+from sources.kafka.cluster.leadership import check_same
+from sources.kafka.cluster.retries import ask_again
+from sources.kafka.cluster.settings import KafkaSettings
+from sources.kafka.cluster.topics import Topic, TopicPartition, topics_named
 from sources.kafka.epochs import check_history
-from sources.kafka.group import ConsumerGroup
 from sources.kafka.isolation import Isolation
-from sources.kafka.kept import kept
-from sources.kafka.leadership import check_same
 from sources.kafka.options import ReplicatedTopicOptions, TopicOptions
 from sources.kafka.partition import MIB, KafkaPartition
-from sources.kafka.retries import ask_again
 from sources.kafka.session import GroupSession
-from sources.kafka.settings import KafkaSettings
 from sources.kafka.topic_offsets import TopicBounds, TopicOffsets
-from sources.kafka.topics import Topic, TopicPartition, topics_named
 from sources.master_topic import PartitionPosition, TopicSession, partition_log
 from sources.offsets import LogId, Offset
 from sources.silent_session import SilentTopicSession

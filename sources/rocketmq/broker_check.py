@@ -5,8 +5,8 @@ key                        since  why it matters
 =========================  =====  =====================================================================================
 ``enableDLegerCommitLog``  4.5    records are wrapped in DLedger entries and nothing is served at the HA port
 ``inSyncReplicas``         5.0    from 3 on the broker waits for several replicas and counts *connections* for them. The
-                                  session and a task take turns then (`sources.rocketmq.turns`); tasks that read side
-                                  by side cannot
+                                  session and a task take turns then (`sources.rocketmq.session.turns`); tasks that read
+                                  side by side cannot
 =========================  =====  =====================================================================================
 
 Keys as in RocketMQ's MessageStoreConfig and BrokerConfig; a broker without a key does not know the feature.

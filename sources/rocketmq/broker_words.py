@@ -31,14 +31,14 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Final
 
-from sources.address import Address
+from sources.access.address import Address
 from sources.errors import ProtocolViolation
 from sources.master import NOTHING_KNOWN, Known
 from sources.offsets import Offset, OffsetRange
 from sources.retention import Retention
-from sources.rocketmq.auto_switch import AutoSwitch
-from sources.rocketmq.ha import Dialect, Plain
-from sources.rocketmq.layout import Files
+from sources.rocketmq.format.layout import Files
+from sources.rocketmq.wire.auto_switch import AutoSwitch
+from sources.rocketmq.wire.ha import Dialect, Plain
 
 MOST_IN_SYNC_REPLICAS: Final = 2
 """With more than this a broker waits for several slaves, and would take two connections of one for two."""

@@ -3,12 +3,12 @@
 Whoever reads files is a reader, of whom no master knows; whoever reads over HA is a slave, whose word producers may
 wait for.
 
-Over HA three things are kept apart. The range is checked against what the broker says it holds (remoting 28) before
-any HA connection, because HA answers a wrong offset with heartbeats and nothing else. A connection that reads is never
-started above the committed position, because its first report is an acknowledgement; unless the broker says that
-nobody waits for slaves (`broker_words.may_let_wait`), or the operator does. And acknowledging has a
-connection of its own, the session's. To a broker that counts connections, `sources.rocketmq.turns`, each of them must
-have ended before another one begins.
+Over HA three things are kept apart. The range is checked against what the broker says it holds (remoting 28) before any
+HA connection, because HA answers a wrong offset with heartbeats and nothing else. A connection that reads is never
+started above the committed position, because its first report is an acknowledgement; unless the broker says that nobody
+waits for slaves (`broker_words.may_let_wait`), or the operator does. And acknowledging has a connection of its own, the
+session's. To a broker that counts connections, `sources.rocketmq.session.turns`, each of them must have ended before
+another one begins.
 
 Of a broker whose master is elected (controller mode) only what lies below its confirm offset is replicated, which no
 fail-over takes back: planned is up to there, and a reader hands nothing over from above. We are an asynchronous learner
@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sources.address import Address
+from sources.access.address import Address
 from sources.bounds import check_within
 from sources.epochs import Parting, below, parting
 from sources.errors import ConfigurationError, naming
@@ -37,8 +37,6 @@ from sources.keyed_state import KeyedState
 from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, MasterView, Session
 from sources.metadata import Fetched
 from sources.offsets import LogId, Offset, OffsetRange
-from sources.rocketmq import restore
-from sources.rocketmq.auto_switch import AutoSwitch
 from sources.rocketmq.broker_check import check_broker
 from sources.rocketmq.broker_words import (
     counted_for_s,
@@ -50,18 +48,20 @@ from sources.rocketmq.broker_words import (
     may_let_wait,
     retention,
 )
-from sources.rocketmq.commitlog import DEFAULT_MAX_RECORD_BYTES, Limits
-from sources.rocketmq.connection import NO_SECURITY
-from sources.rocketmq.controller_store import controller_warning
-from sources.rocketmq.ha import DEFAULT_MAX_FRAME_BYTES, Dialect
-from sources.rocketmq.ha_client import ReadOptions, read_stream
-from sources.rocketmq.ha_connection import confirmed_end, epochs_of
+from sources.rocketmq.columns import restore
+from sources.rocketmq.files.controller_store import controller_warning
+from sources.rocketmq.files.segments import SETTLE_S, Segments
+from sources.rocketmq.format.commitlog import DEFAULT_MAX_RECORD_BYTES, Limits
 from sources.rocketmq.metadata import fetch
 from sources.rocketmq.remote_broker import BrokerAt, ElectedBroker, NamedBroker, RemoteBroker
-from sources.rocketmq.security import RemotingSecurity
-from sources.rocketmq.segments import SETTLE_S, Segments
-from sources.rocketmq.session import HASession
-from sources.rocketmq.stream_chunks import LogEnd, StreamReader
+from sources.rocketmq.session.ha_client import ReadOptions, read_stream
+from sources.rocketmq.session.ha_connection import confirmed_end, epochs_of
+from sources.rocketmq.session.session import HASession
+from sources.rocketmq.session.stream_chunks import LogEnd, StreamReader
+from sources.rocketmq.wire.auto_switch import AutoSwitch
+from sources.rocketmq.wire.connection import NO_SECURITY
+from sources.rocketmq.wire.ha import DEFAULT_MAX_FRAME_BYTES, Dialect
+from sources.rocketmq.wire.security import RemotingSecurity
 from sources.silent_session import SilentSession
 from sources.splits import split_bytes
 

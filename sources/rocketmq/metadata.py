@@ -43,7 +43,7 @@ from sources.metadata import (
     Fetched,
     MetadataKind,
 )
-from sources.rocketmq.remoting import Command, RequestCode, ResponseCode, accepted, loads
+from sources.rocketmq.wire.remoting import Command, RequestCode, ResponseCode, accepted, loads
 
 CHECKPOINT: Final = struct.Struct(
     ">"

@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from sources.address import Address
+from sources.access.address import Address
 from sources.errors import MasterError, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.broker_words import ha_address
-from sources.rocketmq.client import RemotingClient
-from sources.rocketmq.connection import NO_SECURITY
-from sources.rocketmq.remoting import MASTER_ID, Command, RequestCode, ResponseCode, loads
-from sources.rocketmq.security import RemotingSecurity
+from sources.rocketmq.wire.client import RemotingClient
+from sources.rocketmq.wire.connection import NO_SECURITY
+from sources.rocketmq.wire.remoting import MASTER_ID, Command, RequestCode, ResponseCode, loads
+from sources.rocketmq.wire.security import RemotingSecurity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

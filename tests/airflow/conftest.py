@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.jars import delta_jars, storage_jars
+from pipeline.spark.jars import delta_jars, storage_jars
 from tests.airflow.installation import PROJECT, Airflow, Api, services
 
 

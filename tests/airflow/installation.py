@@ -22,7 +22,7 @@ from typing import Any
 import psutil
 import pytest
 
-from pipeline.s3_server import OWNER
+from pipeline.demo.s3_server import OWNER
 from tests.class_archives import spark_options
 from tests.patience import eventually, wait_until
 

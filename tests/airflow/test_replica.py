@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.config import load
-from pipeline.display import size
-from pipeline.s3_server import OWNER, Server
-from sinks.hadoop_storage import reach
-from sinks.place import placed
-from sinks.storage import VARIABLE
-from sources.rocketmq.workload import send_workload, workload
+from pipeline.config.configuration import load
+from pipeline.demo.s3_server import OWNER, Server
+from pipeline.monitoring.display import size
+from sinks.storage.hadoop import reach
+from sinks.storage.place import placed
+from sinks.storage.settings import VARIABLE
+from sources.rocketmq.producer.workload import send_workload, workload
 from tests.airflow.installation import KEY_VARIABLE, Airflow, Api
 from tests.objectstore.fault_proxy import FaultProxy
 from tests.objectstore.lake import Lake

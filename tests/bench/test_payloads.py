@@ -10,11 +10,11 @@ import pytest
 from kafka.admin import KafkaAdminClient
 
 from bench.payloads import delete_topic, fill_topic, write_log
-from pipeline.kafka_broker import VERSION
+from pipeline.demo.kafka_broker import VERSION
 from sources.kafka.isolation import Isolation
 from sources.offsets import Offset
-from sources.rocketmq import commitlog, properties
-from sources.rocketmq.commitlog import Message
+from sources.rocketmq.format import commitlog, properties
+from sources.rocketmq.format.commitlog import Message
 from tests.patience import wait_until
 from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_reading import COLUMNS, consumed

@@ -15,8 +15,8 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from sources.dister.leader import EmbeddedLeader
-from sources.dister.leader_log import Change
+from sources.dister.embedded.leader import EmbeddedLeader
+from sources.dister.embedded.leader_log import Change
 from sources.errors import LogtwinError
 from tests.dister.twin import Killed, Twin
 

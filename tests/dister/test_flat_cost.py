@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sources.dister.leader import EmbeddedLeader
+from sources.dister.embedded.leader import EmbeddedLeader
 from sources.dister.log import DisterLog
 from sources.master import Chunk
 from sources.offsets import LogId, Offset, OffsetRange

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from sources.dister.check_and_fix import Line, faithful_point, safe_point
-from sources.dister.leader import EmbeddedLeader
+from sources.dister.embedded.leader import EmbeddedLeader
 from sources.offsets import Offset, OffsetRange
 from tests.dister.histories import History, Move, histories
 from tests.dister.twin import Twin

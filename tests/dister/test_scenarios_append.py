@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sinks.steps import Step
-from sources.dister.entries import ACT_REMOVE, ACT_SET
-from sources.dister.leader_log import entries_of
+from sinks.batch.result import Step
+from sources.dister.embedded.leader_log import entries_of
+from sources.dister.format.entries import ACT_REMOVE, ACT_SET
 from sources.errors import CorruptRecord, Gap
 from tests.dister.twin import Killed, Twin, dying_after
 from tests.dister_folders import append_log, dirty, leader, write_log

@@ -7,10 +7,10 @@ from bisect import bisect_left
 
 import pytest
 
-from pipeline.replicate import Job
-from sinks.steps import Step
+from pipeline.job.replicate import Job
+from sinks.batch.result import Step
 from sources.datasource import register
-from sources.dister.layout import ENTRY_LOG
+from sources.dister.files.layout import ENTRY_LOG
 from sources.errors import MasterSilent, Recreated
 from sources.offsets import Offset
 from tests.dister.twin import Killed, Twin, dying_after

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sinks.steps import Step
-from sources.dister.layout import ENTRY_LOG
+from sinks.batch.result import Step
+from sources.dister.files.layout import ENTRY_LOG
 from sources.errors import CorruptRecord, MissingSegment
 from tests.dister.twin import Twin
 from tests.dister_folders import append_log, leader, write_log

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.progress import Progress
-from pipeline.replicate import Job
+from pipeline.job.replicate import Job
+from pipeline.monitoring.progress import Progress
 from sinks.healing.repair_steps import Step as RepairStep
-from sinks.keyed_state import KeyedStateFollower
+from sinks.history.keyed_state import KeyedStateFollower
 from sources.datasource import register
 from sources.dister.check_and_fix import walk_back
 from sources.errors import AboveMaximum, RepairPending

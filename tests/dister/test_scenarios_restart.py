@@ -7,8 +7,8 @@ import shutil
 
 import pytest
 
-from sinks.steps import Step
-from sources.dister.leader import DATA_FILE
+from sinks.batch.result import Step
+from sources.dister.embedded.leader import DATA_FILE
 from tests.dister.twin import Killed, Twin, dying_after
 from tests.dister_folders import append_log, leader, write_log
 

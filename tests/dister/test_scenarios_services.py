@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from sinks.metadata import MetadataTable
+from sinks.history.metadata import MetadataTable
 from sources.dister.peers import LEADER, PEERS_FILE, NodeInfo, encode
 from sources.dister.services import SERVICE_FILE, Registry, Service
 from sources.dister.services import encode as service_file

@@ -17,15 +17,15 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.config import Config
+from pipeline.config.configuration import Config
+from sinks.batch.result import Step
 from sinks.healing.repair import Repair, Repaired
 from sinks.healing.repair_steps import Step as RepairStep
-from sinks.log_state import LogState
-from sinks.position import LogTable
-from sinks.steps import Step
-from sources.dister.entries import Entry
-from sources.dister.leader import EmbeddedLeader
-from sources.dister.leader_log import entries_of, replay
+from sinks.state.log_state import LogState
+from sinks.state.position import LogTable
+from sources.dister.embedded.leader import EmbeddedLeader
+from sources.dister.embedded.leader_log import entries_of, replay
+from sources.dister.format.entries import Entry
 from sources.dister.log import DisterLog
 from sources.loss import OnLoss
 from sources.master import RECORD_SCHEMA

@@ -7,7 +7,7 @@ import random
 import tempfile
 from pathlib import Path
 
-from pipeline.config import load
+from pipeline.config.configuration import load
 from sources.errors import ConfigurationError
 from tests.fuzz.mutations import LONG_DIGITS, mutated, text
 

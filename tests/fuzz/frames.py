@@ -13,8 +13,8 @@ from typing import Any
 from sources.errors import LogtwinError, ProtocolViolation
 from sources.offsets import Offset
 from sources.rocketmq import broker_words
-from sources.rocketmq.ha import FRAME_HEAD, Frame, FrameParser, encode_frame
-from sources.rocketmq.remoting import Command, FrameBuffer, Serialization, decode_command, encode_command, loads
+from sources.rocketmq.wire.ha import FRAME_HEAD, Frame, FrameParser, encode_frame
+from sources.rocketmq.wire.remoting import Command, FrameBuffer, Serialization, decode_command, encode_command, loads
 from tests import truth
 from tests.fuzz.mutations import LONG_DIGITS, in_pieces, mutated, text
 

@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 
 from sources.errors import CorruptRecord
-from sources.kafka.batches import Decoded, Limits, decode
-from sources.kafka.columns import canonical
+from sources.kafka.format.batches import Decoded, Limits, decode
+from sources.kafka.format.columns import canonical
 from sources.offsets import END, Offset, OffsetRange
 from tests.fuzz.mutations import mutated, text
 from tests.peers.kafka_fixture import FIXTURES

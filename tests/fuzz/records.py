@@ -15,10 +15,11 @@ import zstandard
 from sources.errors import CorruptRecord
 from sources.master import Damage
 from sources.offsets import Offset, OffsetRange
-from sources.rocketmq import columns, commitlog, restore
-from sources.rocketmq.commitlog import V1, V2, Compression, Host, Message, body_crc
-from sources.rocketmq.layout import Limits
-from sources.rocketmq.stream_chunks import LogEnd, StreamReader
+from sources.rocketmq.columns import codec, restore
+from sources.rocketmq.format import commitlog
+from sources.rocketmq.format.commitlog import V1, V2, Compression, Host, Message, body_crc
+from sources.rocketmq.format.layout import Limits
+from sources.rocketmq.session.stream_chunks import LogEnd, StreamReader
 from tests import truth
 from tests.fuzz.mutations import in_pieces, mutated, text
 from tests.sources.rocketmq import plain_decoder
@@ -87,7 +88,7 @@ def check(rng: random.Random) -> None:
     """Rows as the plain decoder has them, up to the first damaged record, and that one's error, which is thought of."""
     data, start = _log(rng)
     end = Offset(start + len(data))
-    found = columns.decode_sound(data, start, end, LIMITS)
+    found = codec.decode_sound(data, start, end, LIMITS)
     found.records.validate(full=True)
     rows, at, error = _plainly(data, start)
     assert plain_decoder.rows_of(found.records) == rows

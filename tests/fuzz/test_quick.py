@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pytest
 
-from sources.rocketmq import properties
+from sources.rocketmq.format import properties
 from tests.fuzz import records
 from tests.fuzz.__main__ import TARGETS
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.own_process import own_process
-from sinks.storage import Storage
+from pipeline.system.child_process import child_process
+from sinks.storage.settings import Storage
 
 _FOLDER: Final = Path(__file__).parents[2] / ".azurite"
 PROGRAM: Final = _FOLDER / "node_modules/azurite/dist/src/blob/main.js"
@@ -73,7 +73,7 @@ def azurite(folder: Path) -> Iterator[Azurite]:
     command += ["--blobKeepAliveTimeout", _KEEP_ALIVE_S]
     options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "text": True}
     environment = os.environ | {"AZURITE_ACCOUNTS": f"{ACCOUNT}:{key}"}
-    with own_process(command, cwd=folder, env=environment, **options) as process:
+    with child_process(command, cwd=folder, env=environment, **options) as process:
         yield Azurite(_endpoint(process), key_file)
 
 

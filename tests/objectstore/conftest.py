@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.s3_server import Server
-from sinks.hadoop_storage import reach
-from sinks.place import placed
-from sinks.storage import VARIABLE
+from pipeline.demo.s3_server import Server
+from sinks.storage.hadoop import reach
+from sinks.storage.place import placed
+from sinks.storage.settings import VARIABLE
 from tests.objectstore.azurite import Azurite, azurite, what_is_missing
 from tests.objectstore.fault_proxy import FaultProxy
 from tests.objectstore.server import at, s3_server, with_own_bucket
@@ -46,7 +46,7 @@ def s3_link(s3: Server, s3_way: FaultProxy) -> Iterator[FaultProxy]:
 
 @pytest.fixture(scope="module")
 def s3_guarded() -> Iterator[Server]:
-    """A server that lets in only OWNER and READER of `pipeline.s3_server`, each with a sound signature."""
+    """A server that lets in only OWNER and READER of `pipeline.demo.s3_server`, each with a sound signature."""
     with s3_server("guarded", checks_access=True) as server:
         yield server
 

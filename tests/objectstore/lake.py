@@ -8,7 +8,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from pipeline.s3_server import Server
+from pipeline.demo.s3_server import Server
 from sources.offsets import Offset
 from tests.objectstore.server import PlainClient
 from tests.sinks.groups import assert_ledger, named

@@ -10,8 +10,8 @@ from typing import Self
 
 import urllib3
 
-from pipeline.s3_server import Server, running_server
-from sinks.storage import Storage
+from pipeline.demo.s3_server import Server, running_server
+from sinks.storage.settings import Storage
 
 _NUMBERS = itertools.count(1)
 KEY_VARIABLE = "HOME"

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.cli import main
-from pipeline.status import log_statuses
-from sinks.hadoop_storage import reach
-from sinks.kernel import KernelTable
-from sinks.place import placed
-from sinks.storage import VARIABLE, Storage
+from pipeline.cli.app import main
+from pipeline.inspect.status import log_statuses
+from sinks.delta.kernel import KernelTable
+from sinks.storage.hadoop import reach
+from sinks.storage.place import placed
+from sinks.storage.settings import VARIABLE, Storage
 from sources.errors import StorageUnreachable
 from tests.objectstore.azurite import Azurite, of
 from tests.objectstore.twin import Twin

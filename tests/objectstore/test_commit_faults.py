@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.s3_server import Server
-from sinks.hadoop_storage import reach
-from sinks.kernel import KernelConflict, KernelTable, Snapshot
-from sinks.place import placed
-from sinks.storage import VARIABLE
+from pipeline.demo.s3_server import Server
+from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
+from sinks.storage.hadoop import reach
+from sinks.storage.place import placed
+from sinks.storage.settings import VARIABLE
 from sinks.tables import LOG
 from sinks.warehouse import ensure_tables
 from sources.errors import ConfigurationError, LogtwinError, ReplicaError, StorageUnreachable

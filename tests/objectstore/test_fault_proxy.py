@@ -14,7 +14,7 @@ import pyarrow.fs
 import pytest
 import urllib3
 
-from pipeline.s3_server import OWNER, READER, Server
+from pipeline.demo.s3_server import OWNER, READER, Server
 from tests.objectstore.fault_proxy import FaultProxy
 from tests.objectstore.faults import (
     ACCESS_DENIED,

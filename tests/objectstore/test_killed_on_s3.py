@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.config import load
-from pipeline.s3_server import Server
+from pipeline.config.configuration import load
+from pipeline.demo.s3_server import Server
 from sources.master import RECORD_SCHEMA
-from sources.rocketmq import columns
+from sources.rocketmq.columns import codec
 from tests.objectstore.fault_proxy import FaultProxy
 from tests.objectstore.lake import Lake
 from tests.objectstore.server import KEY_VARIABLE, PlainClient
@@ -69,7 +69,7 @@ def test_a_restart_gives_exactly_one_copy(
     replicate_now(spark, load(job))
     table = lake.table("log").to_pyarrow_table().sort_by("offset")
     records = table.select(RECORD_SCHEMA.names).cast(RECORD_SCHEMA).combine_chunks()
-    assert b"".join(columns.encode(batch) for batch in records.to_batches()) == fixture_550.log
+    assert b"".join(codec.encode(batch) for batch in records.to_batches()) == fixture_550.log
     assert lake.position("test") == len(fixture_550.log)
     at = 0
     for entry in sorted(lake.rows("ledger", "test"), key=lambda row: int(row["start"])):

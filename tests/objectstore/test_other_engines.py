@@ -15,10 +15,10 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.config import Config, parse
-from pipeline.s3_server import OWNER, Server
+from pipeline.config.configuration import Config, parse
+from pipeline.demo.s3_server import OWNER, Server
 from pipeline.sql.reader import Reader
-from sinks.position import LogTable
+from sinks.state.position import LogTable
 from sources.offsets import LogId
 from tests.objectstore.fault_proxy import FaultProxy
 from tests.objectstore.s3_requests import Kind

@@ -18,13 +18,14 @@ import pyarrow.fs as pafs
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.own_process import own_process
-from pipeline.s3_server import Server
-from sinks.hadoop_storage import reach
-from sinks.kernel import KernelConflict, KernelTable
-from sinks.place import open_folder, placed
-from sinks.storage import VARIABLE, Storage
-from sinks.tables import LOG, spark_schema
+from pipeline.demo.s3_server import Server
+from pipeline.system.child_process import child_process
+from sinks.delta.kernel import KernelConflict, KernelTable
+from sinks.spark_schemas import spark_schema
+from sinks.storage.hadoop import reach
+from sinks.storage.place import open_folder, placed
+from sinks.storage.settings import VARIABLE, Storage
+from sinks.tables import LOG
 from sinks.warehouse import ensure_tables
 from tests.objectstore.azurite import Azurite
 from tests.objectstore.fault_proxy import FaultProxy
@@ -96,7 +97,7 @@ def in_processes(spark: SparkSession, warehouse: str, kind: str, commits: int) -
     mine, other = NAMES
     command = [sys.executable, "-m", "tests.objectstore.racing", warehouse, other, kind, str(commits)]
     folder = Path(__file__).parents[2]
-    with own_process(
+    with child_process(
         command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
         assert process.stdin is not None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.s3_server import Server
-from sinks.removal import remove_files
+from pipeline.demo.s3_server import Server
+from sinks.storage.removal import remove_files
 from tests.objectstore.fault_proxy import FaultProxy
 from tests.objectstore.faults import ACCESS_DENIED
 from tests.objectstore.s3_requests import Kind, which

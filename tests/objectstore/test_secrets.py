@@ -18,12 +18,12 @@ import pyarrow.fs as pafs
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.cache import cache_folder
-from pipeline.s3_server import OWNER, READER, Keys, Server
-from sinks.hadoop_storage import reach
-from sinks.place import placed
-from sinks.storage import VARIABLE
-from sinks.storage_check import check_storage
+from pipeline.demo.s3_server import OWNER, READER, Keys, Server
+from pipeline.system.cache import cache_folder
+from sinks.storage.check import check_storage
+from sinks.storage.hadoop import reach
+from sinks.storage.place import placed
+from sinks.storage.settings import VARIABLE
 from sinks.warehouse import ensure_tables
 from sources.errors import ReplicaError
 from tests.objectstore.server import at
@@ -155,7 +155,7 @@ def test_a_wrong_bucket_and_a_wrong_key_end_a_verb_within_seconds(
     """No JVM has been started then."""
     job = job_file(tmp_path / "job", s3_guarded, tmp_path, warehouse)
     began = time.monotonic()
-    code, said = logtwin(f"from pipeline.cli import main\nverbs = [[{verb!r}]]{VERBS}", job, keys, cache_folder())
+    code, said = logtwin(f"from pipeline.cli.app import main\nverbs = [[{verb!r}]]{VERBS}", job, keys, cache_folder())
     assert time.monotonic() - began < CHECKED_SECONDS
     assert (code, words.encode() in said) == (2, True), said.decode()
     assert len(said.splitlines()) == 1

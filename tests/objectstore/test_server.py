@@ -15,8 +15,8 @@ import psutil
 import pyarrow.fs
 import pytest
 
-from pipeline import s3_server
-from pipeline.s3_server import OWNER, READER, Keys, Server, running_server
+from pipeline.demo import s3_server
+from pipeline.demo.s3_server import OWNER, READER, Keys, Server, running_server
 from sources.errors import ConfigurationError
 from tests.objectstore.server import PlainClient
 from tests.patience import PATIENCE_S, wait_until
@@ -166,7 +166,7 @@ def test_others_are_refused(s3_guarded: Server, keys: Keys, word: str) -> None:
 
 
 def test_it_ends_with_who_started_it() -> None:
-    code = "import sys\nfrom pipeline.s3_server import running_server\n"
+    code = "import sys\nfrom pipeline.demo.s3_server import running_server\n"
     code += "with running_server() as server:\n    print(server.pid, flush=True)\n    sys.stdin.read()\n"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

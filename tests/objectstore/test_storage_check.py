@@ -13,11 +13,11 @@ from contextlib import closing, contextmanager, suppress
 import pytest
 import trustme
 
-from pipeline.s3_server import OWNER, READER, Server
-from sinks import storage
-from sinks.place import placed
-from sinks.storage import Storage, use
-from sinks.storage_check import check_storage
+from pipeline.demo.s3_server import OWNER, READER, Server
+from sinks.storage import settings as storage
+from sinks.storage.check import check_storage
+from sinks.storage.place import placed
+from sinks.storage.settings import Storage, use
 from sources.errors import ConfigurationError, LogtwinError, StorageUnreachable
 from tests.objectstore.fault_proxy import FaultProxy
 from tests.objectstore.faults import (

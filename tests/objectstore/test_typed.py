@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.s3_server import Server
+from pipeline.demo.s3_server import Server
 from sinks.typed.rebuild import drop, rebuild
 from sources.datasource import register
 from tests.objectstore.lake import Lake

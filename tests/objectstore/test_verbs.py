@@ -17,23 +17,23 @@ import pyarrow.fs as pafs
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import verify
-from pipeline.backfill import run_backfill
-from pipeline.cli import main
-from pipeline.coverage import coverages
-from pipeline.incidents import Incidents
-from pipeline.rebuild_commit_log import CommitLogRebuild
-from pipeline.s3_server import Server
-from pipeline.status import log_statuses
-from pipeline.subjects import OneLog
-from pipeline.verification import plan
-from pipeline.wanted import Wanted
-from sinks.hadoop_storage import reach
+from pipeline.cli.app import main
+from pipeline.demo.s3_server import Server
+from pipeline.inspect.coverage import coverages
+from pipeline.inspect.incidents import Incidents
+from pipeline.inspect.selection import OneLog
+from pipeline.inspect.status import log_statuses
+from pipeline.operate.backfill import run_backfill
+from pipeline.operate.hole_filter import Wanted
+from pipeline.operate.rebuild_commit_log import CommitLogRebuild
+from pipeline.verify import plan
+from pipeline.verify import run as verify
+from sinks.books.incident import State
 from sinks.healing.repair import Repair
-from sinks.incidents import State
-from sinks.place import open_folder, placed
 from sinks.proof.verdicts import Verdict
-from sinks.storage import VARIABLE
+from sinks.storage.hadoop import reach
+from sinks.storage.place import open_folder, placed
+from sinks.storage.settings import VARIABLE
 from sources.options import ReadOptions
 from sources.registry import open_log
 from tests.objectstore.fault_proxy import FaultProxy

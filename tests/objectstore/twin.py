@@ -10,11 +10,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipeline.config import Config, parse
-from pipeline.maintain import Maintenance, Step
-from pipeline.subjects import OneLog
-from pipeline.verification.summary import Summary
-from pipeline.verify import OnProgress, Scope, verify_log
+from pipeline.config.configuration import Config, parse
+from pipeline.inspect.selection import OneLog
+from pipeline.operate.maintain import Maintenance, Step
+from pipeline.verify.run import OnProgress, Scope, verify_log
+from pipeline.verify.summary import Summary
 from tests.pipeline.faulty_log import FaultyLog
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from sources.address import Address
+from sources.access.address import Address
 from sources.errors import MasterRefused
-from sources.rocketmq.client import RemotingClient
+from sources.rocketmq.wire.client import RemotingClient
 from tests.meanwhile import meanwhile
 from tests.peers.rocketmq import Broker
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pipeline.jars import java, resolve
-from pipeline.own_process import ending_with_us
+from pipeline.spark.jars import java, resolve
+from pipeline.system.child_process import ending_with_us
 from tests.peers.name_server import NameServer
 
 PROGRAM = Path(__file__).parent / "java" / "Traffic.java"

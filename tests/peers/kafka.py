@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.kafka_broker import CONTROLLER_ID, STARTED, Settings, lone_settings, new_cluster_id, prepared
-from pipeline.ports import free_port
+from pipeline.demo.kafka_broker import CONTROLLER_ID, STARTED, Settings, lone_settings, new_cluster_id, prepared
+from pipeline.system.ports import free_port
 from tests.peers.kafka_security import SecureListeners
 from tests.peers.process import PeerProcess
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from pipeline.jars import java, resolve
+from pipeline.spark.jars import java, resolve
 from sources.kafka.isolation import Isolation
 from tests.patience import wait_until
 from tests.peers.kafka import KafkaBroker

@@ -10,11 +10,11 @@ import pyarrow as pa
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaTopicPartition
 
-from sources.kafka.connection import connected
+from sources.kafka.cluster.connection import connected
+from sources.kafka.cluster.settings import KafkaSettings
+from sources.kafka.cluster.topics import Topic, topics_named
 from sources.kafka.isolation import Isolation
 from sources.kafka.partition import KafkaPartition
-from sources.kafka.settings import KafkaSettings
-from sources.kafka.topics import Topic, topics_named
 from tests.peers.kafka import KafkaBroker
 
 Row = tuple[Any, ...]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from sinks.position import LogTable
+from sinks.state.position import LogTable
+from sinks.state.topic_states import topics_held
 from sinks.tables import KAFKA_LOG
-from sinks.topic_states import topics_held
 from sources.master_topic import partition_log
 from sources.offsets import LogId, Offset, OffsetRange
 from tests.pipeline.running import ledger_table

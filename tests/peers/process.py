@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
 
-from pipeline.own_process import ending_with_us
+from pipeline.system.child_process import ending_with_us
 from tests.class_archives import class_archive, class_path
 
 _START_TIMEOUT_S = 90

@@ -11,8 +11,8 @@ from typing import Any
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.config import parse
-from pipeline.replicate import Job
+from pipeline.config.configuration import parse
+from pipeline.job.replicate import Job
 from sources.datasource import register
 from tests.patience import PATIENCE_S, wait_until
 from tests.peers.proxy import Proxy, random_cuts

@@ -12,12 +12,12 @@ from pathlib import Path
 import trustme
 from cryptography.hazmat.primitives import serialization
 
-from sources.address import Address
-from sources.rocketmq.client import RemotingClient
-from sources.rocketmq.remoting import Command
-from sources.rocketmq.security import RemotingSecurity
-from sources.secrets import Secret
-from sources.tls import Tls
+from sources.access.address import Address
+from sources.access.secrets import Secret
+from sources.access.tls import Tls
+from sources.rocketmq.wire.client import RemotingClient
+from sources.rocketmq.wire.remoting import Command
+from sources.rocketmq.wire.security import RemotingSecurity
 from tests.peers.rocketmq import Broker
 
 _AUTHENTICATION = "org.apache.rocketmq.auth.authentication.provider"

@@ -11,8 +11,8 @@ import itertools
 import time
 from dataclasses import dataclass
 
-from sources.rocketmq.remoting import Command, FrameBuffer, RequestCode, ResponseCode, encode_command
-from sources.rocketmq.send_header import SendHeader, encode_send_header
+from sources.rocketmq.wire.remoting import Command, FrameBuffer, RequestCode, ResponseCode, encode_command
+from sources.rocketmq.wire.send_header import SendHeader, encode_send_header
 
 RECONNECT_EVERY_S = 0.05
 ANSWER_WITHIN_S = 30.0

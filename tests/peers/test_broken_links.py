@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sources.address import Address
+from sources.access.address import Address
 from sources.errors import MasterReplaced, MasterSilent, MasterUnreachable
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.rocketmq.log import RocketMQLog
+from sources.rocketmq.producer.workload import send_workload, workload
 from sources.rocketmq.remote_broker import BrokerAt
-from sources.rocketmq.session import HASession
-from sources.rocketmq.workload import send_workload, workload
+from sources.rocketmq.session.session import HASession
 from tests.patience import wait_until
 from tests.peers.cluster import connections_of
 from tests.peers.proxy import Cut, Proxy, random_cuts

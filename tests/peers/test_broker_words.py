@@ -6,11 +6,11 @@ import shutil
 
 import pytest
 
-from sources.address import Address
+from sources.access.address import Address
 from sources.offsets import LogId, Offset
 from sources.rocketmq.broker_words import counted_for_s, ha_address
-from sources.rocketmq.client import RemotingClient
 from sources.rocketmq.log import RocketMQLog
+from sources.rocketmq.wire.client import RemotingClient
 from tests.peers.rocketmq import Broker
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]

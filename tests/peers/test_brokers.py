@@ -11,7 +11,7 @@ import pytest
 
 from sources.errors import ConfigurationError
 from sources.offsets import OffsetRange
-from sources.rocketmq.segments import Segments
+from sources.rocketmq.files.segments import Segments
 from tests.patience import wait_until
 from tests.peers.cluster import knows
 from tests.peers.name_server import NameServer

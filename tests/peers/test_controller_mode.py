@@ -11,10 +11,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.rebuild_commit_log import CommitLogRebuild
-from pipeline.replicate import Job
-from pipeline.subjects import OneLog
-from pipeline.verify import Scope, verify_log
+from pipeline.inspect.selection import OneLog
+from pipeline.job.replicate import Job
+from pipeline.operate.rebuild_commit_log import CommitLogRebuild
+from pipeline.verify.run import Scope, verify_log
 from sinks.healing.repair import Repair
 from sources.errors import ConfigurationError, EpochsContradict, ProtocolViolation
 from sources.options import ReadOptions

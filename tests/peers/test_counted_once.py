@@ -10,21 +10,21 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.backfill import run_backfill
-from pipeline.config import Config, parse
-from pipeline.progress import Phase
-from pipeline.repair import repair_logs
-from pipeline.replicate import Job
-from pipeline.subjects import OneLog
-from pipeline.verify import Scope, verify_log
-from pipeline.wanted import Wanted
-from sinks.batch_proof import ProvenBatch
-from sinks.replica import Replica
-from sinks.split_report import SplitReport
-from sources.address import Address
+from pipeline.config.configuration import Config, parse
+from pipeline.inspect.selection import OneLog
+from pipeline.job.replicate import Job
+from pipeline.monitoring.progress import Phase
+from pipeline.operate.backfill import run_backfill
+from pipeline.operate.hole_filter import Wanted
+from pipeline.operate.repair import repair_logs
+from pipeline.verify.run import Scope, verify_log
+from sinks.batch.proof import ProvenBatch
+from sinks.batch.replica import Replica
+from sinks.batch.split_report import SplitReport
+from sources.access.address import Address
 from sources.datasource import register
 from sources.errors import AlreadyRunning, MasterUnreachable, ReplicaError
-from sources.rocketmq.workload import send_workload, workload
+from sources.rocketmq.producer.workload import send_workload, workload
 from tests.patience import eventually, wait_until
 from tests.peers.counted import counting, counting_broker
 from tests.peers.replicating import end_of, replicating, wait_for_all

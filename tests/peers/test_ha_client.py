@@ -10,15 +10,15 @@ from contextlib import closing
 
 import pytest
 
-from sources.address import Address
+from sources.access.address import Address
 from sources.errors import AboveMaximum, MasterSilent
 from sources.master import Chunk
 from sources.offsets import LogId, Offset, OffsetRange
-from sources.rocketmq.client import RemotingClient
-from sources.rocketmq.ha_client import ReadOptions, read_stream
 from sources.rocketmq.log import RocketMQLog
-from sources.rocketmq.remoting import Command, RequestCode, ResponseCode, Serialization
-from sources.rocketmq.send_header import SendHeader, encode_send_header
+from sources.rocketmq.session.ha_client import ReadOptions, read_stream
+from sources.rocketmq.wire.client import RemotingClient
+from sources.rocketmq.wire.remoting import Command, RequestCode, ResponseCode, Serialization
+from sources.rocketmq.wire.send_header import SendHeader, encode_send_header
 from tests.patience import eventually
 from tests.peers.rocketmq import Broker
 from tests.sources.rocketmq.log_reading import chunks_of

@@ -15,6 +15,8 @@ import psutil
 import pytest
 from kafka.protocol.metadata import MetadataRequest
 
+from sources.access.secrets import Secret
+from sources.access.tls import Tls
 from sources.errors import (
     ConfigurationError,
     LogtwinError,
@@ -23,11 +25,9 @@ from sources.errors import (
     MasterUnreachable,
     ProtocolViolation,
 )
-from sources.kafka.connection import Cluster, connected
-from sources.kafka.settings import KafkaSettings, Mechanism, Security
+from sources.kafka.cluster.connection import Cluster, connected
+from sources.kafka.cluster.settings import KafkaSettings, Mechanism, Security
 from sources.kafka.topic import KafkaTopic
-from sources.secrets import Secret
-from sources.tls import Tls
 from tests.patience import wait_until
 from tests.peers.kafka import EACH_VERSION, KafkaBroker, kafka_cluster
 from tests.peers.kafka_security import SecureListeners

@@ -11,9 +11,9 @@ from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaTopicPartition
 
 from sources.errors import ConfigurationError, MasterRefused
-from sources.kafka.connection import connected
-from sources.kafka.group import ConsumerGroup
-from sources.kafka.topics import TopicPartition
+from sources.kafka.cluster.connection import connected
+from sources.kafka.cluster.group import ConsumerGroup
+from sources.kafka.cluster.topics import TopicPartition
 from sources.master_topic import PartitionPosition
 from sources.offsets import Offset
 from tests.peers.kafka import EACH_VERSION, KafkaBroker

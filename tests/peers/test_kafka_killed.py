@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from pipeline.config import load
+from pipeline.config.configuration import load
 from tests.peers.kafka import VERSIONS, KafkaBroker
 from tests.peers.kafka_groups import seen_by_tools
 from tests.peers.kafka_traffic import Record, create_topic, producer, send, transaction

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from sources.errors import ConfigurationError, LogtwinError, MasterUnreachable
-from sources.kafka.connection import connected
-from sources.kafka.group import ConsumerGroup
+from sources.kafka.cluster.connection import connected
+from sources.kafka.cluster.group import ConsumerGroup
+from sources.kafka.cluster.topics import TopicPartition
 from sources.kafka.metadata import fetched
 from sources.kafka.topic import KafkaTopic
-from sources.kafka.topics import TopicPartition
 from sources.master_topic import PartitionPosition
 from sources.metadata import KAFKA_PARTITIONS
 from sources.offsets import Offset

@@ -19,10 +19,10 @@ import pytest
 
 from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, Recreated, Rewritten
 from sources.kafka.bounds import bounds
-from sources.kafka.connection import connected
+from sources.kafka.cluster.connection import connected
+from sources.kafka.cluster.topics import topics_matching, topics_named
 from sources.kafka.isolation import Isolation
 from sources.kafka.partition import KafkaPartition
-from sources.kafka.topics import topics_matching, topics_named
 from sources.master import Chunk, Damage
 from sources.offsets import Offset, OffsetRange
 from tests.patience import wait_until

@@ -15,16 +15,16 @@ import pytest
 from delta.tables import DeltaTable as SparkDeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.cli import main
-from pipeline.config import Config
-from pipeline.jars import java, resolve
-from pipeline.rebuild_topic import RebuiltTopicLog, TopicRebuild
-from pipeline.subjects import subjects
-from sinks.holes import Holes
-from sinks.kernel import KernelTable
+from pipeline.cli.app import main
+from pipeline.config.configuration import Config
+from pipeline.inspect.selection import subjects
+from pipeline.operate.rebuild_topic import RebuiltTopicLog, TopicRebuild
+from pipeline.spark.jars import java, resolve
+from sinks.delta.kernel import KernelTable
+from sinks.state.holes import Holes
 from sources.errors import ConfigurationError, Divergent, ReplicaError
-from sources.kafka.batches import decode
-from sources.kafka.columns import canonical
+from sources.kafka.format.batches import decode
+from sources.kafka.format.columns import canonical
 from sources.kafka.isolation import Isolation
 from sources.kafka.rebuilt_partitions import OWN, RebuiltPartition, folder_name
 from sources.master import Chunk

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import topic_replication
-from pipeline.config import Config, parse
-from pipeline.replicate import Job
-from pipeline.topic_status import topic_statuses
-from sinks.steps import Step
-from sinks.topic_states import topics_held
+from pipeline.config.configuration import Config, parse
+from pipeline.inspect.topic_status import topic_statuses
+from pipeline.job import topic_replication
+from pipeline.job.replicate import Job
+from sinks.batch.result import Step
+from sinks.state.topic_states import topics_held
 from sources.datasource import register
 from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, LogtwinError, Recreated, Rewritten
 from sources.kafka.topic import open_topic

@@ -13,16 +13,16 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from sources import standing
 from sources.datasource import register
 from sources.errors import AboveMaximum, ConfigurationError, LogtwinError, Recreated, find_error
-from sources.kafka.connection import connected
+from sources.group import standing
+from sources.group.standing import Place, Standing
+from sources.kafka.cluster.connection import connected
+from sources.kafka.cluster.topics import topics_matching
 from sources.kafka.isolation import Isolation
 from sources.kafka.streaming import TOPIC_SCHEMA
-from sources.kafka.topics import topics_matching
 from sources.master import RANGES_SCHEMA
 from sources.offsets import Offset
-from sources.standing import Place, Standing
 from tests.patience import wait_until
 from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_reading import Row, consumed, rows, settings_of, topic_of

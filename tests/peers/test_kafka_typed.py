@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.config import parse
+from pipeline.config.configuration import parse
 from sinks.views.registration import register as register_tables
 from sources.datasource import register
 from tests.peers.kafka import VERSIONS, KafkaBroker

@@ -12,15 +12,15 @@ import pytest
 from kafka.admin import ConfigResource
 from pyspark.sql import SparkSession
 
-from pipeline.backfill import run_backfill
-from pipeline.config import Config
-from pipeline.coverage import coverages
-from pipeline.maintain import Maintenance
-from pipeline.repair import repair_logs
-from pipeline.subjects import subjects
-from pipeline.verification.summary import Summary
-from pipeline.verify import Scope, verify_log
-from pipeline.wanted import Wanted
+from pipeline.config.configuration import Config
+from pipeline.inspect.coverage import coverages
+from pipeline.inspect.selection import subjects
+from pipeline.operate.backfill import run_backfill
+from pipeline.operate.hole_filter import Wanted
+from pipeline.operate.maintain import Maintenance
+from pipeline.operate.repair import repair_logs
+from pipeline.verify.run import Scope, verify_log
+from pipeline.verify.summary import Summary
 from sinks.proof.verdicts import Verdict
 from sources.datasource import register
 from sources.errors import LogtwinError, Recreated

@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.replicate import Job
-from sources.address import Address
+from pipeline.job.replicate import Job
+from sources.access.address import Address
 from sources.datasource import register
-from sources.rocketmq.client import RemotingClient
-from sources.rocketmq.workload import Summary, send_workload, workload
+from sources.rocketmq.producer.workload import Summary, send_workload, workload
+from sources.rocketmq.wire.client import RemotingClient
 from tests.peers.replicating import assert_same_as_files
 from tests.peers.rocketmq import Broker
 from tests.pipeline.running import job_config, log_table

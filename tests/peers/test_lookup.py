@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from sources.address import Address
+from sources.access.address import Address
 from sources.errors import MasterUnreachable
 from sources.offsets import LogId
 from sources.rocketmq.log import RocketMQLog
-from sources.rocketmq.producer import Message, Producer
+from sources.rocketmq.producer.producer import Message, Producer
 from sources.rocketmq.remote_broker import NamedBroker
 from tests.patience import eventually
 from tests.peers.name_server import NameServer

@@ -16,13 +16,13 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.config import parse
-from pipeline.metadata_sync import MetadataSync
-from sources.address import Address
+from pipeline.config.configuration import parse
+from pipeline.job.metadata_sync import MetadataSync
+from sources.access.address import Address
 from sources.offsets import LogId
 from sources.rocketmq import metadata
-from sources.rocketmq.client import RemotingClient
-from sources.rocketmq.remoting import Command
+from sources.rocketmq.wire.client import RemotingClient
+from sources.rocketmq.wire.remoting import Command
 from tests.patience import wait_until
 from tests.peers.rocketmq import Broker
 from tests.peers.wire import Connection
@@ -77,7 +77,7 @@ def synced(
     folder = tmp_path_factory.mktemp(f"metadata-{request.param}")
     result = Synced(request.param, folder / "warehouse", folder / "broker/store/config", [])
     noting = _Noting(result.warnings)
-    logging.getLogger("pipeline.metadata_sync").addHandler(noting)
+    logging.getLogger("pipeline.job.metadata_sync").addHandler(noting)
     with Broker(request.param, folder / "broker", SETTINGS) as broker:
         running = _sync_of(spark, broker, result.warehouse)
         with Connection(broker.port) as connection:
@@ -89,7 +89,7 @@ def synced(
             finally:
                 running.stop()
         wait_until(lambda: _is_on_disk(result), "the broker's own files")
-    logging.getLogger("pipeline.metadata_sync").removeHandler(noting)
+    logging.getLogger("pipeline.job.metadata_sync").removeHandler(noting)
     yield result
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.replicate import Job
+from pipeline.job.replicate import Job
 from sources.datasource import register
 from sources.errors import ConfigurationError
 from tests.peers.rocketmq import Broker

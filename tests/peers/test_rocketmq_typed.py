@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.config import parse
-from sources.address import Address
+from pipeline.config.configuration import parse
+from sources.access.address import Address
 from sources.datasource import register
-from sources.rocketmq.producer import Message, Producer
+from sources.rocketmq.producer.producer import Message, Producer
 from tests.peers.rocketmq import Broker
 from tests.peers.typed_orders import fields, model, read, value
 from tests.pipeline.running import replicate_now

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from sources.address import Address
+from sources.access.address import Address
+from sources.access.tls import Tls
 from sources.errors import AccessDenied, ConfigurationError, LogtwinError, MasterUnreachable
 from sources.offsets import LogId
-from sources.rocketmq.client import RemotingClient
 from sources.rocketmq.log import RocketMQLog
-from sources.rocketmq.remoting import Command, RequestCode
-from sources.rocketmq.security import RemotingSecurity
-from sources.tls import Tls
+from sources.rocketmq.wire.client import RemotingClient
+from sources.rocketmq.wire.remoting import Command, RequestCode
+from sources.rocketmq.wire.security import RemotingSecurity
 from tests.patience import wait_until
 from tests.peers.rocketmq_security import Account, AclBroker, AuthBroker, Certificates
 

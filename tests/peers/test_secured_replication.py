@@ -18,13 +18,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.cache import cache_folder
-from pipeline.config import Config, parse
-from pipeline.replicate import Job
+from pipeline.config.configuration import Config, parse
+from pipeline.job.replicate import Job
+from pipeline.system.cache import cache_folder
 from sources.datasource import register
 from sources.errors import AccessDenied
 from sources.registry import open_log
-from sources.rocketmq.remoting import Command, RequestCode
+from sources.rocketmq.wire.remoting import Command, RequestCode
 from tests.patience import wait_until
 from tests.peers.name_server import NameServer
 from tests.peers.rocketmq_security import Account, AuthBroker, Certificates
@@ -37,7 +37,7 @@ logging.Logger.setLevel = lambda *_: None
 from pyspark import SparkContext
 set_level = SparkContext.setLogLevel
 SparkContext.setLogLevel = lambda context, _: set_level(context, "DEBUG")
-from pipeline.cli import main
+from pipeline.cli.app import main
 main()
 """
 

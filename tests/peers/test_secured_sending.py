@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli import main
+from pipeline.cli.app import main
 from tests.peers.rocketmq_security import Account, AclBroker, AuthBroker, Certificates
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(180)]

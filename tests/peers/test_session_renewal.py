@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from sources.address import Address
+from sources.access.address import Address
 from sources.offsets import LogId
-from sources.rocketmq.producer import Message, Producer
+from sources.rocketmq.producer.producer import Message, Producer
 from sources.rocketmq.remote_broker import BrokerAt
-from sources.rocketmq.remoting import ResponseCode
-from sources.rocketmq.session import HASession
+from sources.rocketmq.session.session import HASession
+from sources.rocketmq.wire.remoting import ResponseCode
 from tests.patience import eventually
 from tests.peers.proxy import Proxy
 from tests.peers.rocketmq import Broker

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jars import java, resolve
+from pipeline.spark.jars import java, resolve
 from tests.sources.rocketmq.signatures import CASES, Case
 
 pytestmark = pytest.mark.peer

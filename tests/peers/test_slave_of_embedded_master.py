@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from sources.address import Address
-from sources.rocketmq.broker.double_write import DoubleWriteSettings
-from sources.rocketmq.broker.master import EmbeddedMaster, MasterSettings
-from sources.rocketmq.client import RemotingClient
-from sources.rocketmq.producer import Message, Producer
-from sources.rocketmq.remoting import Command, RequestCode, ResponseCode, loads
-from sources.rocketmq.workload import send_workload, workload
+from sources.access.address import Address
+from sources.rocketmq.embedded.double_write import DoubleWriteSettings
+from sources.rocketmq.embedded.master import EmbeddedMaster, MasterSettings
+from sources.rocketmq.producer.producer import Message, Producer
+from sources.rocketmq.producer.workload import send_workload, workload
+from sources.rocketmq.wire.client import RemotingClient
+from sources.rocketmq.wire.remoting import Command, RequestCode, ResponseCode, loads
 from tests.patience import wait_until
 from tests.peers.name_server import NameServer
 from tests.peers.rocketmq import Broker
-from tests.sources.rocketmq.broker.embedded import running_master
+from tests.sources.rocketmq.embedded.embedded import running_master
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 

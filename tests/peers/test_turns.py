@@ -10,18 +10,18 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from sources.address import Address
+from sources.access.address import Address
 from sources.datasource import SourceOptions, StreamReader, to_json
 from sources.errors import ConfigurationError, find_error
 from sources.master import Session
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import parse_options
-from sources.rocketmq.client import RemotingClient
-from sources.rocketmq.connection import connect
-from sources.rocketmq.ha import encode_report
 from sources.rocketmq.log import RocketMQLog
-from sources.rocketmq.producer import Message, Producer
-from sources.rocketmq.remoting import Command, RequestCode, ResponseCode
+from sources.rocketmq.producer.producer import Message, Producer
+from sources.rocketmq.wire.client import RemotingClient
+from sources.rocketmq.wire.connection import connect
+from sources.rocketmq.wire.ha import encode_report
+from sources.rocketmq.wire.remoting import Command, RequestCode, ResponseCode
 from tests.patience import eventually
 from tests.peers.counted import counting, counting_broker, listed
 from tests.peers.rocketmq import Broker

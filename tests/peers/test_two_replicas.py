@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sources.address import Address
-from sources.rocketmq.workload import send_workload, workload
+from sources.access.address import Address
+from sources.rocketmq.producer.workload import send_workload, workload
 from tests.patience import wait_until
 from tests.peers.cluster import connections_of
 from tests.peers.replicating import assert_same_as_files, end_of, replicating, wait_for_all

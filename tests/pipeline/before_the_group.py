@@ -24,12 +24,12 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipeline.config import parse
-from pipeline.replicate import Job
+from pipeline.config.configuration import parse
+from pipeline.job.replicate import Job
+from sinks.batch.result import Step
 from sinks.healing.repair import Repair
-from sinks.steps import Step
 from sources.datasource import register
-from sources.dister.leader import EmbeddedLeader
+from sources.dister.embedded.leader import EmbeddedLeader
 from sources.offsets import Offset
 from sources.registry import open_log
 from tests.peers.kafka import VERSIONS, KafkaBroker

@@ -11,11 +11,11 @@ from statistics import median
 
 from pyspark.sql import SparkSession
 
-from pipeline.config import parse
-from pipeline.maintain import Maintenance, Step
-from sinks.kernel import KernelTable, Snapshot
-from sinks.log_state import Writer
-from sinks.position import LogTable
+from pipeline.config.configuration import parse
+from pipeline.operate.maintain import Maintenance, Step
+from sinks.delta.kernel import KernelTable, Snapshot
+from sinks.state.fence import this_writer
+from sinks.state.position import LogTable
 from sinks.tables import LOG
 from sinks.warehouse import ensure_tables
 from sources.offsets import Offset
@@ -61,7 +61,7 @@ def replicate_a_day(
     ensure_tables(spark, str(warehouse))
     path = log_path(warehouse)
     table = LogTable(spark, path, MASTER.log_id)
-    state = table.claim(Writer.of_this_process()).moved_to(Offset(COMMIT_BYTES), first=Offset(0), ledger=[])
+    state = table.claim(this_writer()).moved_to(Offset(COMMIT_BYTES), first=Offset(0), ledger=[])
     table.commit(table.read(), state, [file_of(path, 0, COMMIT_RECORDS)])
     table.run_hooks()
     add_commits(Path(path), commits - recent - 1, write, newest_age_s=recent)
@@ -86,7 +86,7 @@ def figures(spark: SparkSession, warehouse: Path) -> Figures:
     files = KernelTable(spark, log_path(warehouse)).files(newest(spark, warehouse), {"log_id": str(MASTER.log_id)})
     entries = len(list(Path(log_path(warehouse), "_delta_log").iterdir()))
     opens = [_seconds(table.read) for _ in range(_ROUNDS)]
-    commits = [_seconds(lambda: table.claim(Writer.of_this_process())) for _ in range(_ROUNDS)]
+    commits = [_seconds(lambda: table.claim(this_writer())) for _ in range(_ROUNDS)]
     return Figures(median(opens), median(commits), len(files), entries)
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from pipeline.cli import main
-from sinks.storage import VARIABLE
+from pipeline.cli.app import main
+from sinks.storage.settings import VARIABLE
 from tests.patience import wait_until
 
 PROJECT = Path(__file__).parents[2]

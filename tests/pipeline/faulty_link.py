@@ -10,7 +10,7 @@ from enum import Enum
 from types import TracebackType
 from typing import Self
 
-from sources.address import Address
+from sources.access.address import Address
 
 PIECE_BYTES = 64 * 1024
 _LOOK_S = 0.05

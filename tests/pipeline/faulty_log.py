@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sources.offsets import Offset
-from sources.rocketmq.broker.store import CommitLogStore, Put
-from sources.rocketmq.commitlog import BLANK, HEAD, Host, Message, body_crc, decode, encode, read_head
+from sources.rocketmq.embedded.store import CommitLogStore, Put
+from sources.rocketmq.format.commitlog import BLANK, HEAD, Host, Message, body_crc, decode, encode, read_head
 
 HOST = Host(bytes([127, 0, 0, 1]), 10911)
 FILE_SIZE_BYTES = 32 * 1024

@@ -14,14 +14,14 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from sinks.spark_jobs import JobFacts
+from sinks.delta.spark_jobs import JobFacts
 from sources.errors import LogtwinError
-from sources.group import GroupSource
+from sources.group.stream import GroupSource
 from sources.master import Planned
 
 
 class InProcess:
-    """`pipeline.stream.Stream`, in a thread of this process."""
+    """`pipeline.job.stream.Stream`, in a thread of this process."""
 
     def __init__(self, spark: SparkSession, name: str, apply: Callable[[Sequence[Planned]], None]) -> None:
         self._apply = apply
@@ -80,11 +80,11 @@ def run_shares(
     shares: Sequence[Sequence[Any]],
     facts: JobFacts,
 ) -> list[Any]:
-    """`sinks.spark_jobs.run_shares`, one after the other."""
+    """`sinks.delta.spark_jobs.run_shares`, one after the other."""
     return [made for share in shares for made in work(share)]
 
 
 def use(monkeypatch: pytest.MonkeyPatch) -> None:
     """From here on jobs run like this."""
-    monkeypatch.setattr("pipeline.log_group.Stream", InProcess)
-    monkeypatch.setattr("sinks.split_job.run_shares", run_shares)
+    monkeypatch.setattr("pipeline.job.log_group.Stream", InProcess)
+    monkeypatch.setattr("sinks.batch.split_job.run_shares", run_shares)

@@ -19,20 +19,20 @@ from typing import Any, Protocol
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.backfill import run_backfill
-from pipeline.config import Config, parse
-from pipeline.coverage import coverages
-from pipeline.replicate import Job
-from pipeline.subjects import OneLog
-from sinks.continuity import checksum_of
+from pipeline.config.configuration import Config, parse
+from pipeline.inspect.coverage import coverages
+from pipeline.inspect.selection import OneLog
+from pipeline.job.replicate import Job
+from pipeline.operate.backfill import run_backfill
+from sinks.batch.continuity import checksum_of
+from sinks.batch.result import Step
 from sinks.healing.repair import Repair
-from sinks.position import LogTable
-from sinks.steps import Step
-from sources.dister.leader import EmbeddedLeader
+from sinks.state.position import LogTable
+from sources.dister.embedded.leader import EmbeddedLeader
 from sources.errors import LogtwinError, Recreated
 from sources.offsets import LogId, Offset
 from sources.registry import open_log
-from sources.rocketmq.producer import Message, Producer
+from sources.rocketmq.producer.producer import Message, Producer
 from tests.dister.twin import Twin
 from tests.pipeline.faulty_link import Fault, Link
 from tests.pipeline.faulty_log import FaultyLog

@@ -11,14 +11,14 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from pipeline.config import Config, parse
-from pipeline.progress import Phase
-from pipeline.replicate import Job
-from pipeline.replication import Replication
+from pipeline.config.configuration import Config, parse
+from pipeline.job.replicate import Job
+from pipeline.job.replication import Replication
+from pipeline.monitoring.progress import Phase
 from sources.datasource import register
 from sources.errors import LogtwinError
 from sources.offsets import Offset
-from sources.rocketmq.producer import Message, Producer
+from sources.rocketmq.producer.producer import Message, Producer
 from tests.patience import wait_until
 from tests.pipeline.faulty_link import Link
 from tests.pipeline.faulty_log import FaultyLog

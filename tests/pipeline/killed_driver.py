@@ -11,10 +11,10 @@ import signal
 import sys
 from pathlib import Path
 
-from pipeline import config as configuration
-from pipeline.replicate import Job
-from pipeline.session import session_for
-from sinks.steps import Step
+from pipeline.config import configuration as configuration
+from pipeline.job.replicate import Job
+from pipeline.spark.session import session_for
+from sinks.batch.result import Step
 
 
 def die() -> None:

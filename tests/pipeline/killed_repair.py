@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from pipeline.session import build_session
+from pipeline.spark.session import build_session
 from sinks.healing.repair import Repair
 from sinks.healing.repair_steps import Step
 from sources.registry import open_log

@@ -9,10 +9,10 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sources.rocketmq.broker.master import EmbeddedMaster
-from sources.rocketmq.client import RemotingClient
+from sources.rocketmq.embedded.master import EmbeddedMaster
+from sources.rocketmq.wire.client import RemotingClient
 from tests.meanwhile import meanwhile
-from tests.sources.rocketmq.broker.embedded import master_and_loop, paused, settings_for
+from tests.sources.rocketmq.embedded.embedded import master_and_loop, paused, settings_for
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,6 @@ def _forks_and_daemons() -> dict[int, psutil.Process]:
 def _is_daemon(process: psutil.Process) -> bool:
     """Whether a process is the daemon or, forked, a worker of it; one that has ended is neither, waited for or not."""
     try:
-        return "pipeline.python_daemon" in process.cmdline()
+        return "pipeline.spark.python_daemon" in process.cmdline()
     except psutil.NoSuchProcess:  # a zombie is one too
         return False

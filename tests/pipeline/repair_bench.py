@@ -12,12 +12,13 @@ from typing import Any
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.config import Config
+from pipeline.config.configuration import Config
+from sinks.books.incident import Action, Incident
+from sinks.books.incidents import IncidentsTable
 from sinks.healing.repair import Repair, Repaired
 from sinks.healing.repair_steps import Step
-from sinks.incidents import Action, Incident, IncidentsTable
-from sinks.log_state import LogState
-from sinks.position import LogTable
+from sinks.state.log_state import LogState
+from sinks.state.position import LogTable
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.registry import open_log

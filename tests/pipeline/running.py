@@ -10,14 +10,14 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.config import Config, parse
-from pipeline.progress import Progress
-from pipeline.replicate import Job
-from sinks.steps import Step
+from pipeline.config.configuration import Config, parse
+from pipeline.job.replicate import Job
+from pipeline.monitoring.progress import Progress
+from sinks.batch.result import Step
 from sinks.tables import LOG_SCHEMA
 from sources.datasource import register
 from sources.master import RECORD_SCHEMA
-from sources.rocketmq import columns
+from sources.rocketmq.columns import codec
 
 
 def job_config(warehouse: Path | str, **log: Any) -> Config:
@@ -64,7 +64,7 @@ def bytes_of(spark: SparkSession, warehouse: Path | str) -> bytes:
     """The master's log, rebuilt from the table alone."""
     table = log_table(spark, warehouse).orderBy("offset").toArrow()
     records = table.select(RECORD_SCHEMA.names).cast(RECORD_SCHEMA)
-    return b"".join(columns.encode(batch) for batch in records.combine_chunks().to_batches())
+    return b"".join(codec.encode(batch) for batch in records.combine_chunks().to_batches())
 
 
 def assert_complete(spark: SparkSession, warehouse: Path | str, log: bytes, first: int = 0) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from pipeline.progress import PartitionProgress, Phase, Progress
+from pipeline.monitoring.progress import PartitionProgress, Phase, Progress
 from sources.master import SessionState
 from sources.offsets import Offset
 from sources.retention import UntilLoss

@@ -17,11 +17,11 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from pipeline.backfill import run_backfill
-from pipeline.config import Config
-from pipeline.coverage import coverages
-from pipeline.subjects import OneLog
-from pipeline.wanted import Wanted
+from pipeline.config.configuration import Config
+from pipeline.inspect.coverage import coverages
+from pipeline.inspect.selection import OneLog
+from pipeline.operate.backfill import run_backfill
+from pipeline.operate.hole_filter import Wanted
 from sinks.healing.repair import Repair
 from sources.errors import LogtwinError, Recreated, ReplicaError
 from sources.registry import open_log

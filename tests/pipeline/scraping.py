@@ -11,9 +11,9 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from pipeline.metrics import Metrics
-from pipeline.progress import PartitionProgress, Phase, Progress, TableProgress
-from sinks.steps import Step
+from pipeline.monitoring.metrics import Metrics
+from pipeline.monitoring.progress import PartitionProgress, Phase, Progress, TableProgress
+from sinks.batch.result import Step
 from sources.master import SessionState
 from sources.offsets import Offset
 from sources.retention import UntilLoss

@@ -11,12 +11,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from pipeline.config import Config, parse
-from pipeline.coverage import coverages
-from sinks.group import Group
+from pipeline.config.configuration import Config, parse
+from pipeline.inspect.coverage import coverages
+from sinks.batch.group import Group
+from sinks.batch.replica import Replica
+from sinks.batch.result import no_step
 from sinks.proof.completeness import Reason
-from sinks.replica import Replica
-from sinks.steps import no_step
 from sources.offsets import LogId
 from sources.registry import open_log
 from tests.pipeline.faulty_log import FaultyLog

@@ -20,9 +20,9 @@ from pathlib import Path
 import psutil
 import pyspark
 
-from pipeline.jars import delta_jars
-from pipeline.own_process import ending_with_us
-from pipeline.session import NEEDED
+from pipeline.spark.jars import delta_jars
+from pipeline.spark.session import NEEDED
+from pipeline.system.child_process import ending_with_us
 from tests.class_archives import spark_options
 from tests.patience import wait_until
 

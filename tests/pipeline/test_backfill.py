@@ -13,15 +13,16 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.backfill import BackfillResult, run_backfill
-from pipeline.config import Config
-from pipeline.coverage import coverages
-from pipeline.subjects import OneLog
-from pipeline.wanted import Wanted
+from pipeline.config.configuration import Config
+from pipeline.inspect.coverage import coverages
+from pipeline.inspect.selection import OneLog
+from pipeline.operate.backfill import BackfillResult, run_backfill
+from pipeline.operate.hole_filter import Wanted
+from sinks.books.incident import Action, Incident, State
+from sinks.books.incidents import IncidentsTable
 from sinks.healing.hole_filler import FillStep, no_step
-from sinks.incidents import Action, Incident, IncidentsTable, State
-from sinks.log_state import PendingRepair
-from sinks.position import Held, LogTable
+from sinks.state.log_state import PendingRepair
+from sinks.state.position import Held, LogTable
 from sources.errors import ConfigurationError, RepairPending, Rewritten
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange

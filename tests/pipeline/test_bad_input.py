@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.cli import main
+from pipeline.cli.app import main
 from tests.truth import Fixture
 
 pytestmark = pytest.mark.spark

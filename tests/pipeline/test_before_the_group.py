@@ -11,12 +11,12 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.config import Config, load
-from sinks.log_state import LogState
-from sinks.position import LogTable
-from sinks.topic_states import topics_held
+from pipeline.config.configuration import Config, load
+from sinks.state.log_state import LogState
+from sinks.state.position import LogTable
+from sinks.state.topic_states import topics_held
 from sources.datasource import register
-from sources.dister.leader import EmbeddedLeader
+from sources.dister.embedded.leader import EmbeddedLeader
 from sources.offsets import LogId
 from sources.registry import open_log
 from tests.dister.twin import Twin

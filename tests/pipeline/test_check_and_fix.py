@@ -17,18 +17,20 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.config import Config, parse
-from pipeline.mending import mend
-from pipeline.progress import Phase
-from pipeline.replicate import Job
+from pipeline.config.configuration import Config, parse
+from pipeline.job.auto_repair import mend
+from pipeline.job.replicate import Job
+from pipeline.monitoring.progress import Phase
+from sinks.books.incident import State
+from sinks.books.incidents import IncidentsTable
 from sinks.healing.repair import Repair, Repaired
 from sinks.healing.repair_steps import Step
-from sinks.incidents import IncidentsTable, State
-from sinks.log_state import LogState, Writer
-from sinks.position import LogTable
+from sinks.state.fence import this_writer
+from sinks.state.log_state import LogState
+from sinks.state.position import LogTable
 from sources.datasource import register
-from sources.dister import columns
-from sources.dister.layout import ENTRY_LOG
+from sources.dister.files.layout import ENTRY_LOG
+from sources.dister.format import columns
 from sources.dister.log import DisterLog
 from sources.errors import AboveMaximum, MasterSilent, Recreated, RepairPending, Rewritten, TakenOver
 from sources.loss import Condition
@@ -166,7 +168,7 @@ class Follower:
             check_and_fix=self.mode,
             max_entries_per_trigger=self.max_entries,
         )
-        self._writer = Writer.of_this_process()
+        self._writer = this_writer()
         self.replica = Solo(
             self.bench.spark, str(self.bench.lake), self.master, self.master.open_session(), self._writer
         )
@@ -355,7 +357,7 @@ def test_43_a_log_that_is_rewritten_under_a_running_job(
             raise failures.pop()
         mend(*given, **named)
 
-    monkeypatch.setattr("pipeline.log_replication.mend", failing_once)
+    monkeypatch.setattr("pipeline.job.log_replication.mend", failing_once)
     write_log(bench.leader("a"), leader(30))
     register(spark)
     job = Job(spark, bench.config(a={}), available_now=False)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.class_archive import archive_options
-from pipeline.jars import java
+from pipeline.spark.class_archive import archive_options
+from pipeline.spark.jars import java
 
 JAVA = java()
 

@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.cli import main
-from pipeline.progress import Phase
-from pipeline.run_state import RunFile, RunState
-from sinks.log_state import Writer
-from sources.address import Address
-from sources.rocketmq.client import RemotingClient
+from pipeline.cli.app import main
+from pipeline.monitoring.progress import Phase
+from pipeline.monitoring.run_state import RunFile, RunState
+from sinks.state.fence import this_writer
+from sources.access.address import Address
+from sources.rocketmq.wire.client import RemotingClient
 from tests.pipeline.masters import embedded_master
 from tests.truth import Fixture
 
@@ -128,7 +128,7 @@ def test_a_log_that_another_job_replicates_is_refused_unless_it_shall_be_taken_o
         f'warehouse = "{tmp_path}/lake"\n[[logs]]\nid = "rocketmq/test"\npath = "{fixture_550.commitlog_path}"\n'
     )
     another = RunState(
-        writer=replace(Writer.of_this_process(), host="host-1"),
+        writer=replace(this_writer(), host="host-1"),
         process_space="elsewhere",
         updated_at=datetime.now(UTC),
         phase=Phase.WAITING,

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.cli import main
+from pipeline.cli.app import main
 from pipeline.sql.reader import Reader
 from sinks.tables import LEDGER, TABLES
 from sinks.views.definition import VIEWS, view

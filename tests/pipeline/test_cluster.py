@@ -17,7 +17,7 @@ import pytest
 from deltalake import DeltaTable
 
 from sources.master import RECORD_SCHEMA
-from sources.rocketmq import columns
+from sources.rocketmq.columns import codec
 from tests.large_log import write_large_log
 from tests.patience import eventually, wait_until
 from tests.pipeline.masters import Served, embedded_master
@@ -73,7 +73,7 @@ def assert_complete(folder: Path, masters: list[Served]) -> None:
         records = rows_of(log, number).sort_by("offset").select(RECORD_SCHEMA.names).cast(RECORD_SCHEMA)
         offsets = records["offset"].to_pylist()
         assert len(offsets) == len(set(offsets))
-        whole = b"".join(columns.encode(batch) for batch in records.combine_chunks().to_batches())
+        whole = b"".join(codec.encode(batch) for batch in records.combine_chunks().to_batches())
         assert whole == master.log()
         ranges = rows_of(ledger, number).sort_by("start")
         assert ranges["start"].to_pylist() == [0, *ranges["end"].to_pylist()[:-1]]
@@ -113,7 +113,7 @@ def replicate_while_workers_die(folder: Path, wheel: Path, log_bytes: int, momen
         with submitted(two, wheel, job_file(folder, masters), properties=with_ui) as job:
             for number, moment in enumerate(moments):
                 with at_work(folder, job, two.workers[number], masters, round(moment * whole)):
-                    assert two.workers[number].daemon_modules() == {"pipeline.python_daemon"}
+                    assert two.workers[number].daemon_modules() == {"pipeline.spark.python_daemon"}
                     tasks = two.workers[number].kill()
                 see_them_end(tasks)
                 assert sum(positions(folder)) < whole

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pipeline import cli
+from pipeline.cli import app as cli
 
 JOB = """
 [[logs]]

@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from pipeline.config import (
+from pipeline.config.configuration import (
     CatalogConfig,
     Config,
     EmbeddedMasterConfig,
@@ -18,8 +18,8 @@ from pipeline.config import (
     load,
     parse,
 )
-from pipeline.topics_config import NOT_IN_A_TABLE, TABLE_KEYS
-from sinks.storage import Storage
+from pipeline.config.topics import NOT_IN_A_TABLE, TABLE_KEYS
+from sinks.storage.settings import Storage
 from sources.errors import ConfigurationError
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.offsets import LogId

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.incidents import Action, Incident
-from sinks.ledger import Ledger, LedgerRow
+from sinks.books.incident import Action, Incident
+from sinks.books.ledger import Ledger
+from sinks.books.ledger_row import LedgerRow
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, Position
 from tests.pipeline.operator_at_work import Operator

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from pipeline.display import Display, duration, size
-from pipeline.progress import Phase, Progress
+from pipeline.monitoring.display import Display, duration, size
+from pipeline.monitoring.progress import Phase, Progress
 from sources.errors import MasterUnreachable
 from sources.master import SessionState
 from sources.offsets import Offset

@@ -14,20 +14,20 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.backfill import run_backfill
-from pipeline.cli import main
-from pipeline.config import Config
-from pipeline.coverage import coverages
-from pipeline.maintain import Maintenance
-from pipeline.rebuild_commit_log import CommitLogRebuild
-from pipeline.subjects import OneLog
-from pipeline.verify import Scope, verify_log
-from pipeline.wanted import Wanted
-from sinks.incidents import IncidentsTable
-from sinks.ledger import BACKFILL
+from pipeline.cli.app import main
+from pipeline.config.configuration import Config
+from pipeline.inspect.coverage import coverages
+from pipeline.inspect.selection import OneLog
+from pipeline.operate.backfill import run_backfill
+from pipeline.operate.hole_filter import Wanted
+from pipeline.operate.maintain import Maintenance
+from pipeline.operate.rebuild_commit_log import CommitLogRebuild
+from pipeline.verify.run import Scope, verify_log
+from sinks.books.incidents import IncidentsTable
+from sinks.books.ledger_row import BACKFILL
 from sinks.proof.verdicts import Difference, Kind, Verdict
 from sinks.upkeep.retention import Keep, Retention
-from sources.dister.leader import EmbeddedLeader
+from sources.dister.embedded.leader import EmbeddedLeader
 from sources.errors import ConfigurationError, Divergent, Rewritten
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli import main
-from pipeline.embedded import READY
-from sources.address import Address
-from sources.rocketmq.client import RemotingClient
-from tests.sources.rocketmq.broker.conversation import conversation, send_fields
+from pipeline.cli.app import main
+from pipeline.demo.embedded_master import READY
+from sources.access.address import Address
+from sources.rocketmq.wire.client import RemotingClient
+from tests.sources.rocketmq.embedded.conversation import conversation, send_fields
 
 SETTINGS = """
 [embedded_master]

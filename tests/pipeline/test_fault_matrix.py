@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sources.rocketmq.layout import LEAD
+from sources.rocketmq.format.layout import LEAD
 from tests.pipeline.faulty_log import FILE_SIZE_BYTES, FaultyLog
 from tests.pipeline.masters import Served
 from tests.pipeline.operator_at_work import Operator
 from tests.pipeline.running import bytes_of, log_table
-from tests.sources.rocketmq.broker.embedded import master_and_loop, settings_for
+from tests.sources.rocketmq.embedded.embedded import master_and_loop, settings_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

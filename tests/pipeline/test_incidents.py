@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.cli import main
-from pipeline.incidents import Explanation, Listed, named, way_out
-from sinks.incidents import Action, Incident, IncidentRow, IncidentsTable, State
+from pipeline.cli.app import main
+from pipeline.inspect.incidents import Explanation, Listed, named, way_out
+from sinks.books.incident import Action, Incident, IncidentRow, State
+from sinks.books.incidents import IncidentsTable
 from sources.errors import ConfigurationError
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
-from tests.sinks.test_quarantined import put
+from tests.sinks.test_quarantine_reader import put
 
 BROKER_A = LogId("rocketmq", "broker-a")
 NOON = 1_709_208_000_000_000  # 2024-02-29 12:00:00 UTC

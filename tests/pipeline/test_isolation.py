@@ -12,11 +12,11 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.backfill import run_backfill
-from pipeline.progress import Phase
-from pipeline.replicate import Job
-from pipeline.subjects import OneLog
-from pipeline.wanted import Wanted
+from pipeline.inspect.selection import OneLog
+from pipeline.job.replicate import Job
+from pipeline.monitoring.progress import Phase
+from pipeline.operate.backfill import run_backfill
+from pipeline.operate.hole_filter import Wanted
 from sinks.healing.repair import Repair
 from sources.errors import ConfigurationError, CorruptRecord, OffsetOutOfRange, TakenOver
 from sources.offsets import Offset

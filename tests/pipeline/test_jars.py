@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import jars
-from pipeline.jars import resolve
+from pipeline.spark import jars
+from pipeline.spark.jars import resolve
 from sources.errors import ConfigurationError
 
 # Stands in for Java: called as Ivy, it fails as long as `failures` has a line, and where another one is at work.

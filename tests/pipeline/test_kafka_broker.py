@@ -14,12 +14,12 @@ import pytest
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient
 
-from pipeline import jars
-from pipeline.kafka_broker import VERSION, lone_settings, prepared, running_broker
+from pipeline.demo.kafka_broker import VERSION, lone_settings, prepared, running_broker
+from pipeline.spark import jars
 from sources.errors import ConfigurationError, MasterError
 from tests.patience import PATIENCE_S, wait_until
 
-_KEPT = "import sys\nfrom pathlib import Path\nfrom pipeline.kafka_broker import running_broker\n"
+_KEPT = "import sys\nfrom pathlib import Path\nfrom pipeline.demo.kafka_broker import running_broker\n"
 _KEPT += "with running_broker(Path(sys.argv[1])) as server:\n    print(server, flush=True)\n    sys.stdin.read()\n"
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 
-from pipeline.kafka_broker import VERSION
-from pipeline.kafka_workload import Record, Sender, Transaction, orders
+from pipeline.demo.kafka_broker import VERSION
+from pipeline.demo.kafka_workload import Record, Sender, Transaction, orders
 from sources.errors import MasterError
 from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_traffic import create_topic

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.backfill import run_backfill
-from pipeline.cli import main
-from pipeline.config import load
-from pipeline.maintain import Maintenance
-from pipeline.repair import repair_logs
-from pipeline.subjects import OneLog
-from pipeline.wanted import Wanted
-from sinks.steps import Step
-from sources.dister.leader_log import LeaderLog
+from pipeline.cli.app import main
+from pipeline.config.configuration import load
+from pipeline.inspect.selection import OneLog
+from pipeline.operate.backfill import run_backfill
+from pipeline.operate.hole_filter import Wanted
+from pipeline.operate.maintain import Maintenance
+from pipeline.operate.repair import repair_logs
+from sinks.batch.result import Step
+from sources.dister.embedded.leader_log import LeaderLog
 from tests.pipeline.running import replicate_now
 from tests.sinks.dister_logs import bring, entries, live, replayed
 

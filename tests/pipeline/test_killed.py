@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.config import Config, load
-from pipeline.progress import Phase
-from pipeline.run_state import RunFile
-from sinks.position import LogTable
+from pipeline.config.configuration import Config, load
+from pipeline.monitoring.progress import Phase
+from pipeline.monitoring.run_state import RunFile
+from sinks.state.position import LogTable
 from sources.offsets import LogId
 from tests.patience import wait_until
 from tests.pipeline.killing import STEPS, kill_after
@@ -60,7 +60,7 @@ def sockets_that_go_at_the_next_start(monkeypatch: pytest.MonkeyPatch) -> Iterat
         inside.setenv("TMPDIR", short)
         yield
         assert set(Path(short).rglob("*.sock"))
-        again = "from pipeline.process_folder import process_folder; process_folder()"
+        again = "from pipeline.system.process_folder import process_folder; process_folder()"
 
         def are_gone() -> bool:
             subprocess.run([sys.executable, "-c", again], check=True)

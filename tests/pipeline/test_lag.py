@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.lag import LIMIT, WINDOW_S, MasterHistory
+from pipeline.monitoring.lag import LIMIT, WINDOW_S, MasterHistory
 from sources.offsets import Offset
 
 

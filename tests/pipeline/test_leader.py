@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli import main
-from sources.dister.leader_log import entries_of, replay
+from pipeline.cli.app import main
+from sources.dister.embedded.leader_log import entries_of, replay
+from sources.dister.files.snapshots import read_nodes, read_services
 from sources.dister.peers import PEERS_FILE, NodeInfo, encode
-from sources.dister.snapshots import read_nodes, read_services
 
 
 class Said:

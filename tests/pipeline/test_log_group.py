@@ -11,23 +11,23 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import log_group, log_replication
-from pipeline.log_group import LogGroup
-from pipeline.log_replication import LogReplication
-from pipeline.progress import Phase
-from pipeline.replication import Replication
-from sinks.steps import BatchResult
+from pipeline.job import log_group, log_replication
+from pipeline.job.log_group import LogGroup
+from pipeline.job.log_replication import LogReplication
+from pipeline.job.replication import Replication
+from pipeline.monitoring.progress import Phase
+from sinks.batch.result import BatchResult
 from sinks.tables import LOG
-from sources import standing
 from sources.errors import LogtwinError, MasterSilent
+from sources.group import standing
+from sources.group.standing import Place
 from sources.offsets import Offset, OffsetRange
 from sources.options import ReadOptions
-from sources.standing import Place
 from tests.pipeline.running import job_config
 
 
 class Query:
-    """`pipeline.stream.Stream`: each start is noted, and it ends when the test says so."""
+    """`pipeline.job.stream.Stream`: each start is noted, and it ends when the test says so."""
 
     def __init__(self, *_: object) -> None:
         self.started: list[Mapping[str, str]] = []
@@ -48,7 +48,7 @@ class Query:
 
 
 class Batches:
-    """`sinks.group.Group`: says of each log what the test says."""
+    """`sinks.batch.group.Group`: says of each log what the test says."""
 
     def __init__(self, *_: object, patience_s: float | None = None, **__: object) -> None:
         self.patience_s = patience_s

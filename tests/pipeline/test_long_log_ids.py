@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.maintain import Maintenance
+from pipeline.operate.maintain import Maintenance
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
 from tests.pipeline.cut_statistics import CHARACTERS, cut_statistics

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.loss_policy import Mend, Skip, Stop, StopAndReport, decide, explained
+from pipeline.job.loss_policy import Mend, Skip, Stop, StopAndReport, decide, explained
 from sources.errors import (
     AboveMaximum,
     BelowMinimum,

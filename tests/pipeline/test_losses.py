@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.progress import Phase
-from pipeline.replicate import Job
-from sinks.incidents import Action, IncidentsTable
-from sinks.log_state import LogState
-from sinks.position import LogTable
+from pipeline.job.replicate import Job
+from pipeline.monitoring.progress import Phase
+from sinks.books.incident import Action
+from sinks.books.incidents import IncidentsTable
+from sinks.state.log_state import LogState
+from sinks.state.position import LogTable
 from sources.datasource import register
 from sources.errors import AboveMaximum, BelowMinimum, ChecksumMismatch, LogtwinError, Recreated, Rewritten
 from sources.offsets import LogId, Offset, OffsetRange

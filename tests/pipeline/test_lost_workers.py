@@ -11,12 +11,12 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pipeline.progress import Phase
-from pipeline.replicate import Job
-from sinks.spark_jobs import JobFacts, job_failure, lost_worker
+from pipeline.job.replicate import Job
+from pipeline.monitoring.progress import Phase
+from sinks.delta.spark_jobs import JobFacts, job_failure, lost_worker
 from sources.datasource import register
 from sources.errors import ReplicaError, WorkerLost
-from sources.rocketmq.workload import send_workload, workload
+from sources.rocketmq.producer.workload import send_workload, workload
 from tests.pipeline.masters import embedded_master
 from tests.pipeline.python_workers import daemons, workers
 from tests.pipeline.running import assert_complete, job_config, run_until

@@ -14,13 +14,13 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline import maintain as verb
-from pipeline.cli import main
-from pipeline.config import Config, MaintainConfig
-from pipeline.maintain import Maintenance, check_horizon
-from sinks.kernel import KernelTable
-from sinks.position import LogTable
-from sinks.steps import Step
+from pipeline.cli.app import main
+from pipeline.config.configuration import Config, MaintainConfig
+from pipeline.operate import maintain as verb
+from pipeline.operate.maintain import Maintenance, check_horizon
+from sinks.batch.result import Step
+from sinks.delta.kernel import KernelTable
+from sinks.state.position import LogTable
 from sinks.tables import LOG
 from sources.errors import ConfigurationError
 from sources.offsets import LogId

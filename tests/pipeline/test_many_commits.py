@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from sinks import files
+from sinks.delta import files
 from tests.pipeline.day_of_commits import comparison, figures, log_path, maintain, newest, replicate_a_day, versions
 from tests.sinks.batches import offsets
 from tests.sinks.long_log import RECORD_BYTES, file_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from pipeline.master_watch import AFTER_ERROR_S, BOUNDS_EVERY_S, VIEW_EVERY_S, MasterWatch
+from pipeline.job.master_watch import AFTER_ERROR_S, BOUNDS_EVERY_S, VIEW_EVERY_S, MasterWatch
 from sources.errors import MasterUnreachable
 from sources.master import MasterView
 from sources.offsets import Offset, OffsetRange

@@ -17,11 +17,11 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline import metadata_sync
-from pipeline.config import Config, MetadataConfig, parse
-from pipeline.metadata_sync import MetadataSync, next_due
-from pipeline.progress import Phase, Progress
-from pipeline.replicate import Job
+from pipeline.config.configuration import Config, MetadataConfig, parse
+from pipeline.job import metadata_sync
+from pipeline.job.metadata_sync import MetadataSync, next_due
+from pipeline.job.replicate import Job
+from pipeline.monitoring.progress import Phase, Progress
 from sources.datasource import register
 from sources.errors import LogtwinError, MasterError, MasterSilent, MasterUnreachable, ReplicaError
 from sources.master import SessionState
@@ -36,10 +36,10 @@ from sources.metadata import (
 )
 from sources.offsets import LogId, Offset
 from sources.rocketmq import metadata
-from sources.rocketmq.client import RemotingClient
 from sources.rocketmq.log import RocketMQLog
-from sources.rocketmq.remoting import Command
-from sources.rocketmq.workload import send_workload, workload
+from sources.rocketmq.producer.workload import send_workload, workload
+from sources.rocketmq.wire.client import RemotingClient
+from sources.rocketmq.wire.remoting import Command
 from tests.patience import wait_until
 from tests.pipeline.masters import Served, embedded_master
 from tests.pipeline.running import job_config, run_until

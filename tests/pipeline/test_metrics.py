@@ -13,12 +13,12 @@ import pytest
 from prometheus_client import Metric
 from pyspark.sql import SparkSession
 
-from pipeline.cli import main
-from pipeline.config import MetricsConfig
-from pipeline.metrics import Metrics, serving
-from pipeline.probes import Seen, unhealthy
-from pipeline.progress import Phase, Progress
-from sinks.steps import Step
+from pipeline.cli.app import main
+from pipeline.config.configuration import MetricsConfig
+from pipeline.monitoring.metrics import Metrics, serving
+from pipeline.monitoring.probes import Seen, unhealthy
+from pipeline.monitoring.progress import Phase, Progress
+from sinks.batch.result import Step
 from sources.errors import ConfigurationError, MasterUnreachable
 from sources.retention import UntilLoss
 from tests.pipeline.masters import embedded_master

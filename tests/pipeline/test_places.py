@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.config import parse
+from pipeline.config.configuration import parse
 from sources.errors import ConfigurationError
 from tests.pipeline.running import assert_complete, replicate_now
 from tests.truth import Fixture

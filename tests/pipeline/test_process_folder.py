@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 _HOLD = (
-    "import sys; from pipeline.process_folder import process_folder; "
+    "import sys; from pipeline.system.process_folder import process_folder; "
     "print(process_folder(), flush=True); sys.stdin.read()"
 )
 

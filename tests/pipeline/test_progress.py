@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.progress import PartitionProgress
+from pipeline.monitoring.progress import PartitionProgress
 from sources.errors import MasterUnreachable
 from sources.offsets import UNITS, Offset, Unit
 from tests.pipeline.sample_progress import PROGRESS

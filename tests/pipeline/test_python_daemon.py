@@ -30,10 +30,10 @@ def test_a_worker_has_imported_what_tasks_need(spark: SparkSession) -> None:
         "pandas",
         "pyarrow",
         "sources.datasource",
-        "sources.rocketmq.body_crcs",
-        "sources.rocketmq.loops",
-        "sinks.spark_jobs",
-        "sinks.tasks",
+        "sources.rocketmq.columns.body_crcs",
+        "sources.rocketmq.columns.loops",
+        "sinks.delta.spark_jobs",
+        "sinks.batch.tasks",
     )
     missing = spark.sparkContext.parallelize([wanted], 1).map(lambda names: [n for n in names if n not in sys.modules])
     assert missing.collect() == [[]]
@@ -72,7 +72,7 @@ def test_a_daemon_listens_in_a_folder_of_its_own(short_folder: Path) -> None:
     """Where Spark wants it is on the driver's host."""
     environment = {**os.environ, "TMPDIR": str(short_folder), "PYTHON_UNIX_DOMAIN_ENABLED": "true"}
     environment["PYTHON_WORKER_FACTORY_SOCK_DIR"] = str(short_folder / "of-another-host")
-    command = [sys.executable, "-m", "pipeline.python_daemon"]
+    command = [sys.executable, "-m", "pipeline.spark.python_daemon"]
     daemon = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert daemon.stdout is not None
     (length,) = struct.unpack(">i", daemon.stdout.read(4))

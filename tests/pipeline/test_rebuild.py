@@ -11,15 +11,15 @@ import pytest
 from delta.tables import DeltaTable as SparkDeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.cli import main
-from pipeline.rebuild_commit_log import CommitLogRebuild, RebuiltCommitLog
+from pipeline.cli.app import main
+from pipeline.operate.rebuild_commit_log import CommitLogRebuild, RebuiltCommitLog
+from sinks.delta.kernel import KernelTable
 from sinks.healing.ledger_rows import LedgerRows
-from sinks.holes import Holes
-from sinks.kernel import KernelTable
+from sinks.state.holes import Holes
 from sources.errors import ConfigurationError, Divergent, ReplicaError
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import ReadOptions
-from sources.rocketmq.segment_files import list_segments
+from sources.rocketmq.files.segment_files import list_segments
 from tests.pipeline.running import job_config, replicate_now
 from tests.truth import Fixture
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from pipeline import repair as repairing
-from pipeline.progress import Phase
-from pipeline.run_state import RunFile, RunState, process_space
-from sinks.incidents import State
-from sinks.log_state import Writer
+from pipeline.monitoring.progress import Phase
+from pipeline.monitoring.run_state import RunFile, RunState, process_space
+from pipeline.operate import repair as repairing
+from sinks.books.incident import State
+from sinks.state.fence import this_writer
 from sources.errors import AlreadyRunning, ConfigurationError, Recreated
 from sources.loss import Condition
 from sources.offsets import Offset, OffsetRange
@@ -199,7 +199,7 @@ def test_of_two_logs_in_one_warehouse_one_is_touched(bench: Bench, tmp_path: Pat
 def test_a_log_that_a_job_replicates_is_refused(bench: Bench) -> None:
     bench.log.rewrite_from_the_middle()
     live = RunState(
-        writer=Writer.of_this_process(),
+        writer=this_writer(),
         process_space=process_space(),
         updated_at=datetime.now(UTC),
         phase=Phase.RUNNING,

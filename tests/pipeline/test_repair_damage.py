@@ -9,9 +9,9 @@ from typing import NoReturn
 import pytest
 from delta.tables import DeltaTable
 
-from pipeline.repair import repair_logs
+from pipeline.operate.repair import repair_logs
+from sinks.books.incident import State
 from sinks.healing import rewrite
-from sinks.incidents import State
 from sinks.proof import stored
 from sources.errors import StorageUnreachable
 from sources.loss import Condition

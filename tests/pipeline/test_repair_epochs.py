@@ -11,11 +11,11 @@ from dataclasses import dataclass, fields, replace
 import pytest
 from rich.console import Console
 
-from pipeline.coverage import coverage_blocks, coverages
+from pipeline.inspect.coverage import coverage_blocks, coverages
+from sinks.books.incident import State
 from sinks.healing.repair import Repair
 from sinks.healing.repair_steps import Step
-from sinks.incidents import State
-from sinks.position import LogTable
+from sinks.state.position import LogTable
 from sources.epochs import Epoch, Epochs, Parting, parting
 from sources.errors import EpochsContradict
 from sources.loss import Condition

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from sinks.books.incident import State
 from sinks.healing.repair_steps import Step
-from sinks.incidents import State
 from sources.errors import RepairPending
 from sources.loss import Condition
 from tests.pipeline.repair_bench import Bench, Killed, dying_after, newest_file, outcome, spoil

@@ -10,21 +10,21 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.config import Config, parse
-from pipeline.progress import Phase, Progress
-from pipeline.replicate import Job
-from pipeline.replication import Replication
-from pipeline.run_state import RunFile
-from pipeline.status import log_statuses
-from sinks.steps import Step
+from pipeline.config.configuration import Config, parse
+from pipeline.inspect.status import log_statuses
+from pipeline.job.replicate import Job
+from pipeline.job.replication import Replication
+from pipeline.monitoring.progress import Phase, Progress
+from pipeline.monitoring.run_state import RunFile
+from sinks.batch.result import Step
 from sources.datasource import register
 from sources.errors import ConfigurationError, CorruptRecord, LogtwinError, MasterUnreachable
 from sources.offsets import Offset
-from sources.rocketmq.workload import send_workload, workload
+from sources.rocketmq.producer.workload import send_workload, workload
 from tests.patience import PATIENCE_S, eventually
 from tests.pipeline.masters import embedded_master
 from tests.pipeline.running import assert_complete, job_config, log_table, run_until
-from tests.sources.rocketmq.broker.embedded import running_master, settings_for
+from tests.sources.rocketmq.embedded.embedded import running_master, settings_for
 from tests.truth import Fixture
 
 pytestmark = pytest.mark.spark

@@ -15,10 +15,19 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import run_state
-from pipeline.progress import ENDED, Phase, Progress
-from pipeline.run_state import FRESH_S, Publisher, RunFile, RunState, check_free, facts_of, is_gone, process_space
-from sinks.log_state import Writer
+from pipeline.monitoring import run_state
+from pipeline.monitoring.progress import ENDED, Phase, Progress
+from pipeline.monitoring.run_state import (
+    FRESH_S,
+    Publisher,
+    RunFile,
+    RunState,
+    check_free,
+    facts_of,
+    is_gone,
+    process_space,
+)
+from sinks.state.fence import this_writer
 from sources.errors import AlreadyRunning, MasterUnreachable, TakenOver
 from sources.offsets import UNITS
 from tests.patience import eventually
@@ -34,7 +43,7 @@ GONE_PID = 2**22
 def state(
     *, phase: Phase = Phase.RUNNING, age_s: float = 3, pid: int | None = None, space: str | None = None
 ) -> RunState:
-    writer = replace(Writer.of_this_process(), run="the-other-run", host="host-1")
+    writer = replace(this_writer(), run="the-other-run", host="host-1")
     return RunState(
         writer=writer if pid is None else replace(writer, pid=pid),
         process_space=process_space() if space is None else space,
@@ -173,7 +182,7 @@ class Job:
 
 
 def publisher(warehouse: Path, job: Job, run: str = "mine") -> Publisher:
-    writer = replace(Writer.of_this_process(), run=run)
+    writer = replace(this_writer(), run=run)
     return Publisher(RunFile(str(warehouse), LOG), LOG, writer, job.progress)
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.session import COMPILE_LATER
+from pipeline.spark.session import COMPILE_LATER
 
 
 def _java(spark: SparkSession) -> psutil.Process:

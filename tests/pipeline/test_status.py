@@ -10,11 +10,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.console import Console
 
-from pipeline.progress import Phase
-from pipeline.run_state import RunState, facts_of, process_space
-from pipeline.status import Answer, LogStatus, status_blocks, status_of, troubles
-from sinks.ledger import LedgerRow
-from sinks.log_state import LogState, Writer
+from pipeline.inspect.status import Answer, LogStatus, status_blocks, status_of, troubles
+from pipeline.monitoring.progress import Phase
+from pipeline.monitoring.run_state import RunState, facts_of, process_space
+from sinks.books.ledger_row import LedgerRow
+from sinks.state.fence import this_writer
+from sinks.state.log_state import LogState
 from sources.epochs import Epoch
 from sources.errors import MasterUnreachable
 from sources.master import MasterView
@@ -26,7 +27,7 @@ from tests.sinks.memory_master import MemoryMaster
 
 NOW = datetime(2026, 11, 21, 14, 5, 11, tzinfo=UTC)
 MASTER = MemoryMaster((100,) * 50, place="10.0.0.5:10912")
-RUNNER = replace(Writer.of_this_process(), run="run-1", host="host-1", since="2026-11-21T14:02:11+00:00")
+RUNNER = replace(this_writer(), run="run-1", host="host-1", since="2026-11-21T14:02:11+00:00")
 RETENTION = Retention(file_size_bytes=1000, keeps_s=7200, room_bytes=None)
 ANSWER = Answer(
     MasterView(role="SYNC_MASTER", bounds=OffsetRange(Offset(1000), Offset(5000)), retention=RETENTION), Offset(4000)

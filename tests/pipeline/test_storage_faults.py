@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.config import Config
-from pipeline.progress import Phase, Progress
-from pipeline.replicate import Job
-from sinks.kernel import KernelTable
-from sinks.steps import Step
+from pipeline.config.configuration import Config
+from pipeline.job.replicate import Job
+from pipeline.monitoring.progress import Phase, Progress
+from sinks.batch.result import Step
+from sinks.delta.kernel import KernelTable
 from sources.errors import ReplicaError, StorageUnreachable
 from tests.pipeline.faulty_storage import FaultyStorage, installed
 from tests.pipeline.running import assert_complete, job_config, replicate_now, run_until

@@ -14,7 +14,7 @@ import psutil
 import pytest
 from deltalake import DeltaTable
 
-from pipeline.jars import delta_jars
+from pipeline.spark.jars import delta_jars
 from pipeline.submit import run
 from tests.class_archives import spark_options
 from tests.patience import wait_until
@@ -48,7 +48,7 @@ def test_a_submitted_job_replicates_with_tasks_in_another_process(
 
 _KILLED = """
 import os, signal, sys
-from pipeline.session import build_session
+from pipeline.spark.session import build_session
 spark = build_session({})
 rows = spark.range(5).mapInArrow(lambda rows: rows, "id long").toArrow()
 with open(sys.argv[1], "w") as done:  # what it prints passes through the JVM
@@ -82,7 +82,7 @@ def test_a_submitted_driver_that_is_killed_leaves_no_socket_behind_the_next_star
     wait_until(lambda: not [one for one in psutil.process_iter() if tmp_is_of(one, tmp)], "the end of its workers")
     folders = tmp / f"logtwin-{os.getuid()}"
     assert {one.parent.parent for one in tmp.rglob("*.sock")} == {folders}
-    again = "from pipeline.process_folder import process_folder; process_folder()"
+    again = "from pipeline.system.process_folder import process_folder; process_folder()"
     subprocess.run([sys.executable, "-c", again], env=environment, cwd=PROJECT, check=True)
     assert list(tmp.rglob("*.sock")) == []
 

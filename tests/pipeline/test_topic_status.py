@@ -9,12 +9,13 @@ from datetime import UTC, datetime, timedelta
 
 from rich.console import Console
 
-from pipeline.progress import Phase
-from pipeline.run_state import RunState, facts_of, process_space
-from pipeline.status import status_blocks
-from pipeline.topic_status import TopicAnswer, topic_status_of
-from pipeline.topics_held import HeldTopic
-from sinks.log_state import LogState, Writer
+from pipeline.inspect.status import status_blocks
+from pipeline.inspect.topic_status import TopicAnswer, topic_status_of
+from pipeline.inspect.topics_held import HeldTopic
+from pipeline.monitoring.progress import Phase
+from pipeline.monitoring.run_state import RunState, facts_of, process_space
+from sinks.state.fence import this_writer
+from sinks.state.log_state import LogState
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.offsets import Offset, OffsetRange
 from tests.pipeline.sample_progress import TOPIC_PROGRESS
@@ -22,7 +23,7 @@ from tests.pipeline.sample_progress import TOPIC_PROGRESS
 NOW = datetime(2026, 11, 21, 14, 5, 11, tzinfo=UTC)
 OPTIONS = ReplicatedTopicOptions(id="kafka/east/orders", servers="10.0.0.5:9092")
 TOPIC_ID = uuid.UUID(int=7)
-RUNNER = Writer.of_this_process()
+RUNNER = this_writer()
 
 
 def at(offset: int, first: int = 0) -> LogState:

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.bookkeeping import Bookkeeping
-from sinks.incidents import Action, Incident
-from sinks.kernel import KernelTable
-from sinks.ledger import LedgerRow
-from sinks.log_state import LogState, Writer
-from sinks.position import LogTable, Move, Positions
+from sinks.books.bookkeeping import Bookkeeping
+from sinks.books.incident import Action, Incident
+from sinks.books.ledger_row import LedgerRow
+from sinks.delta.kernel import KernelTable
+from sinks.state.fence import this_writer
+from sinks.state.log_state import LogState
+from sinks.state.position import LogTable, Move, Positions
 from sinks.tables import KAFKA_LOG
 from sinks.warehouse import ensure_tables
 from sources.loss import Condition
@@ -61,7 +62,7 @@ class Topic:
         self._logs = [LogTable(spark, path, partition_log(ORDERS, number)) for number in (0, 1)]
         self._positions = Positions(KernelTable(spark, path))
         self._books = Bookkeeping(spark, str(lake))
-        self.states = self._positions.claim(self._logs, Writer.of_this_process())
+        self.states = self._positions.claim(self._logs, this_writer())
 
     def begins(self, *starts: int) -> None:
         for number, start in enumerate(starts):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.topics_config import TopicsConfig, expanded
+from pipeline.config.topics import TopicsConfig, expanded
 from sources.errors import ConfigurationError
 
 SERVERS = {"servers": "b:1"}

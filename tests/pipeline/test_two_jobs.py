@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import log_group
-from pipeline.progress import Phase
-from pipeline.replicate import Job
+from pipeline.job import log_group
+from pipeline.job.replicate import Job
+from pipeline.monitoring.progress import Phase
 from sources.datasource import register
 from sources.errors import AlreadyRunning, TakenOver
-from sources.rocketmq.client import RemotingClient
-from sources.rocketmq.workload import send_workload, workload
+from sources.rocketmq.producer.workload import send_workload, workload
+from sources.rocketmq.wire.client import RemotingClient
 from tests.patience import eventually
 from tests.pipeline.masters import Served, embedded_master
 from tests.pipeline.running import assert_complete, job_config

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-from pipeline.config import parse
-from pipeline.typed_tables_config import TypedTableConfig
-from pipeline.typed_verbs import proposed
-from sinks.typed.formats.reading import UNKNOWN, reader
+from pipeline.config.configuration import parse
+from pipeline.config.typed_tables import TypedTableConfig
+from pipeline.operate.typed_tables import proposed
+from sinks.typed.formats.reading import UNKNOWN
+from sinks.typed.readers import reader
 from sources.errors import ConfigurationError
 from sources.offsets import LogId
 from tests.sinks.typed.formats.test_protobuf import FILE

@@ -12,14 +12,14 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from pipeline import verify
-from pipeline.cli import main
-from pipeline.subjects import OneLog
-from pipeline.verification import plan
-from pipeline.verification.queues import Why
-from pipeline.verification.summary import Summary
-from pipeline.verify import Scope, verify_log
-from sinks.incidents import IncidentsTable
+from pipeline.cli.app import main
+from pipeline.inspect.selection import OneLog
+from pipeline.verify import plan
+from pipeline.verify import run as verify
+from pipeline.verify.queues import Why
+from pipeline.verify.run import Scope, verify_log
+from pipeline.verify.summary import Summary
+from sinks.books.incidents import IncidentsTable
 from sinks.proof.verdicts import Kind, Verdict
 from sources.errors import ConfigurationError, Divergent
 from sources.loss import Condition

@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from pipeline.warm_up import warm_up
+from pipeline.spark.warm_up import warm_up
 from tests.patience import wait_until
 
 WAIT_S = 60.0

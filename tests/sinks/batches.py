@@ -9,10 +9,10 @@ from typing import Any
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from sinks.group import Group
-from sinks.log_state import Writer
-from sinks.replica import Replica
-from sinks.steps import BatchResult, Step
+from sinks.batch.group import Group
+from sinks.batch.replica import Replica
+from sinks.batch.result import BatchResult, Step
+from sinks.state.log_state import Writer
 from sinks.tables import LEDGER, LOG
 from sources.errors import LogtwinError
 from sources.master import MasterLog, Planned, PlannedSplit, Session

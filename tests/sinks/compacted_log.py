@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sources.kafka.columns import UNLOCATED_SCHEMA, canonical, canonical_lengths
+from sources.kafka.format.columns import UNLOCATED_SCHEMA, canonical, canonical_lengths
 from sources.master import Chunk
 from sources.offsets import LogId, Offset, OffsetRange
 

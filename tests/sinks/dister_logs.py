@@ -9,9 +9,9 @@ from typing import Any
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from sinks.keyed_state import KeyedStateFollower
-from sinks.steps import Step
-from sources.dister.leader_log import LeaderLog
+from sinks.batch.result import Step
+from sinks.history.keyed_state import KeyedStateFollower
+from sources.dister.embedded.leader_log import LeaderLog
 from sources.dister.log import DisterLog
 from sources.offsets import LogId
 from tests.sinks.batches import Solo, no_step, opened, ranges

@@ -12,11 +12,11 @@ from typing import Any
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from sinks.group import Group, Outcome
-from sinks.opening import Opening
-from sinks.position import Held, LogTable
-from sinks.replica import Replica
-from sinks.steps import BatchResult, Step, no_step
+from sinks.batch.group import Group, Outcome
+from sinks.batch.replica import Replica
+from sinks.batch.result import BatchResult, Step, no_step
+from sinks.state.opening import Opening
+from sinks.state.position import Held, LogTable
 from sinks.tables import LEDGER, LOG
 from sources.errors import LogtwinError
 from sources.master import Chunk, Damage, Planned, PlannedSplit, TimeIsUp

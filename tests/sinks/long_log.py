@@ -6,7 +6,8 @@ import functools
 
 import pyarrow as pa
 
-from sinks.files import DataFile, FileWriter, new_name
+from sinks.delta.data_file import DataFile
+from sinks.delta.files import FileWriter, new_name
 from sinks.tables import LOG
 from sources.offsets import Offset
 from tests.sinks.memory_master import MemoryMaster, chunk_of

@@ -14,7 +14,7 @@ import pyarrow as pa
 from sources.bounds import check_within
 from sources.epochs import Parting
 from sources.errors import LogtwinError, Recreated, Rewritten
-from sources.kafka.columns import (
+from sources.kafka.format.columns import (
     CREATE_TIME,
     LOG_APPEND_TIME,
     UNLOCATED_SCHEMA,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from sinks.batch_proof import ProvenBatch, prove_batch
-from sinks.continuity import Link
-from sinks.coverage import Covered
-from sinks.files import DataFile
-from sinks.incidents import Action, Incident
-from sinks.split_report import Damaged, SplitReport, Written
+from sinks.batch.continuity import Link
+from sinks.batch.coverage import Covered
+from sinks.batch.proof import ProvenBatch, prove_batch
+from sinks.batch.split_report import Damaged, SplitReport, Written
+from sinks.books.incident import Action, Incident
+from sinks.delta.data_file import DataFile
 from sources.errors import CorruptRecord, CoverageError
 from sources.loss import Condition
 from sources.offsets import Offset, OffsetRange

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.coverage import Covered, check_offsets, check_records, one_batch, prove
+from sinks.batch.coverage import Covered, check_offsets, check_records, one_batch, prove
 from sources.errors import CoverageError
 from sources.offsets import Offset, OffsetRange
 

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.delta_log import newest
-from sinks.kernel import KernelTable
-from sinks.owned import state_at
-from sinks.position import LogTable, holes_at
+from sinks.delta.delta_log import newest
+from sinks.delta.kernel import KernelTable
+from sinks.state.fence import state_at
+from sinks.state.position import LogTable, holes_at
 from sources.errors import ReplicaError
 from sources.offsets import LogId
 from tests.sinks.batches import opened, ranges

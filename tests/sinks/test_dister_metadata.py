@@ -10,8 +10,8 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from sinks.metadata import MetadataTable
-from sources.dister.leader import EmbeddedLeader
+from sinks.history.metadata import MetadataTable
+from sources.dister.embedded.leader import EmbeddedLeader
 from sources.dister.metadata import fetch
 from sources.dister.peers import PEERS_FILE, NodeInfo, encode
 from sources.dister.services import SERVICE_FILE, Registry, Service

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sinks import durable
-from sinks.durable import EVERY_BYTES, EarlySync
+from sinks.delta import durable
+from sinks.delta.durable import EVERY_BYTES, EarlySync
 from tests.patience import wait_until
 
 

@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from sinks.epochs import EpochsTable
+from sinks.books.epochs import EpochsTable
 from sources.epochs import Epoch
 from sources.offsets import LogId, Offset
 

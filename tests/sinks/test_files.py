@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sinks.file_statistics import Statistics
-from sinks.files import FileWriter, discard, new_name
-from sinks.place import open_folder
+from sinks.delta.file_statistics import Statistics
+from sinks.delta.files import FileWriter, discard, new_name
+from sinks.storage.place import open_folder
 from sinks.tables import KAFKA_LOG, LOG, with_identity
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.memory_master import MemoryMaster, chunk_of

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.batch_proof import prove_batch
-from sinks.shared_file import SharedFile
-from sinks.split_report import SplitReport, Written
+from sinks.batch.proof import prove_batch
+from sinks.batch.shared_file import SharedFile
+from sinks.batch.split_report import SplitReport, Written
+from sinks.batch.tasks import LogWriter, SplitWriter
 from sinks.tables import KAFKA_LOG
-from sinks.tasks import LogWriter, SplitWriter
 from sources.errors import (
     BelowMinimum,
     CorruptRecord,

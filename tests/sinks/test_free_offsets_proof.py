@@ -9,11 +9,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sinks.batch_proof import ProvenBatch, prove_batch
-from sinks.coverage import Covered
-from sinks.files import DataFile
-from sinks.ledger import LedgerRow
-from sinks.split_report import SplitReport, Written
+from sinks.batch.coverage import Covered
+from sinks.batch.proof import ProvenBatch, prove_batch
+from sinks.batch.split_report import SplitReport, Written
+from sinks.books.ledger_row import LedgerRow
+from sinks.delta.data_file import DataFile
 from sources.errors import CorruptRecord, CoverageError, Gap
 from sources.offsets import Offset, OffsetRange
 

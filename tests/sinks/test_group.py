@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.log_state import Writer
-from sinks.position import LogTable
-from sinks.steps import Step
+from sinks.batch.result import Step
+from sinks.state.fence import this_writer
+from sinks.state.position import LogTable
 from sinks.tables import LOG
 from sources.errors import (
     AboveMaximum,
@@ -57,7 +57,7 @@ def dying_after(step: Step) -> Callable[[Step], None]:
 
 
 def claimed_by_another(spark: SparkSession, warehouse: Path, name: str) -> None:
-    LogTable(spark, LOG.path(str(warehouse)), named(name)).claim(Writer.of_this_process())
+    LogTable(spark, LOG.path(str(warehouse)), named(name)).claim(this_writer())
 
 
 # --- together

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.handshake import Append, Replay, clip, decide
+from sinks.batch.handshake import Append, Replay, clip, decide
 from sources.errors import Gap
 from sources.offsets import Offset, OffsetRange
 

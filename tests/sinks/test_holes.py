@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sinks.holes import Holes, joined
-from sinks.ledger import BACKFILL, LedgerRow
+from sinks.books.ledger_row import BACKFILL, LedgerRow
+from sinks.state.holes import Holes, joined
 from sources.offsets import Offset, OffsetRange
 
 ENDS = st.integers(0, 60)

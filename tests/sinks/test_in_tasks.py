@@ -1,4 +1,4 @@
-"""sinks.split_job.in_tasks: which split which task has."""
+"""sinks.batch.split_job.in_tasks: which split which task has."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.split_job import TASK_BYTES, in_tasks
+from sinks.batch.split_job import TASK_BYTES, in_tasks
 from sources.master import PlannedSplit
 from sources.offsets import Offset, OffsetRange
 

@@ -12,9 +12,10 @@ from delta.tables import DeltaTable as SparkDeltaTable
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from sinks import retries
-from sinks.incidents import Action, Incident, IncidentRow, IncidentsTable, State, with_found
-from sinks.kernel import KernelConflict, KernelTable
+from sinks.books.incident import Action, Incident, IncidentRow, State, with_found
+from sinks.books.incidents import IncidentsTable
+from sinks.delta import retries
+from sinks.delta.kernel import KernelConflict, KernelTable
 from sources.errors import ConfigurationError, ReplicaError
 from sources.loss import Condition
 from sources.offsets import LogId, Offset

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.java_names import JavaNames, java_names
+from sinks.delta.java_names import JavaNames, java_names
 
 
 def test_a_name_is_looked_up_once() -> None:

@@ -12,11 +12,11 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from sinks import kernel, version_files
-from sinks.kernel import KernelConflict, KernelTable, Snapshot
-from sinks.place import Place
+from sinks.delta import kernel, version_files
+from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
+from sinks.delta.version_files import VersionFiles
+from sinks.storage.place import Place
 from sinks.tables import LOG
-from sinks.version_files import VersionFiles
 from sinks.warehouse import ensure_tables
 from sources.errors import ReplicaError
 from tests.sinks.test_position import file_of

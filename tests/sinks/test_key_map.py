@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.key_map import BUCKETS, ENTRIES_SCHEMA, bucket_of, by_bucket, merged
+from sinks.history.key_map import BUCKETS, ENTRIES_SCHEMA, bucket_of, by_bucket, merged
 from sources.keyed_state import Change, Changes
 
 NOTHING = ENTRIES_SCHEMA.empty_table()

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from sinks.batch.result import Step
+from sinks.delta.kernel import KernelConflict, KernelTable
 from sinks.healing.repair import Repair
-from sinks.kernel import KernelConflict, KernelTable
-from sinks.key_map import bucket_of
-from sinks.key_values import KeyValues, MapPosition
-from sinks.steps import Step
+from sinks.history.key_map import bucket_of
+from sinks.history.key_values import KeyValues, MapPosition
 from sinks.upkeep.retention import Keep, Retention
-from sources.dister.leader_log import LeaderLog
+from sources.dister.embedded.leader_log import LeaderLog
 from sources.errors import ReplicaError
 from sources.keyed_state import Change
 from sources.offsets import LogId, Offset

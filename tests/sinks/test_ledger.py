@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.ledger import Ledger, LedgerRow
+from sinks.books.ledger import Ledger
+from sinks.books.ledger_row import LedgerRow
 from sinks.tables import LEDGER
 from sinks.warehouse import ensure_tables
 from sources.offsets import Offset, OffsetRange, Position

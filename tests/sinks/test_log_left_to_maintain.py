@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.kernel import KernelTable, Snapshot
+from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.tables import LOG
 from sinks.upkeep.log_entries import LogEntry, LogFolder, expired
 from sinks.warehouse import ensure_tables, leave_log_to_maintain

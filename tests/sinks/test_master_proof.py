@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from sinks.continuity import Link, checksum_of
-from sinks.ledger import LedgerRow
-from sinks.master_proof import prove_master
+from sinks.batch.continuity import Link, checksum_of
+from sinks.batch.master_proof import prove_master
+from sinks.books.ledger_row import LedgerRow
 from sources.errors import AboveMaximum, MasterUnreachable, Recreated, Rewritten
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.memory_master import MemoryMaster, Overtaken, Rewriting, raw_bytes

@@ -19,10 +19,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from sinks import metadata, retries
-from sinks.kernel import KernelConflict, KernelTable
-from sinks.metadata import MetadataTable
-from sinks.tables import METADATA_TABLES, TableSpec, spark_schema
+from sinks.delta import retries
+from sinks.delta.kernel import KernelConflict, KernelTable
+from sinks.history import metadata
+from sinks.history.metadata import MetadataTable
+from sinks.spark_schemas import spark_schema
+from sinks.tables import METADATA_TABLES, TableSpec
 from sources.errors import ConfigurationError, ReplicaError
 from sources.metadata import CONSUMER_OFFSETS, KINDS, TOPICS
 from sources.offsets import LogId

@@ -11,7 +11,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.metadata_versions import Row, compare
+from sinks.history.metadata_versions import Row, compare
 from sources.metadata import MetadataKind
 
 KIND = MetadataKind(

@@ -10,11 +10,12 @@ from threading import Barrier
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks import opening as module
-from sinks.log_state import PendingRepair, Writer
-from sinks.opening import Opening
-from sinks.position import LogTable
-from sinks.replica import Replica, open_together
+from sinks.batch.replica import Replica, open_together
+from sinks.state import opening as module
+from sinks.state.fence import this_writer
+from sinks.state.log_state import PendingRepair
+from sinks.state.opening import Opening
+from sinks.state.position import LogTable
 from sinks.tables import LOG
 from sources.errors import RepairPending, ReplicaError, TakenOver
 from sources.offsets import Offset
@@ -105,7 +106,7 @@ def test_opened_again_one_that_another_run_has_taken_is_alone_with_it(
     spark: SparkSession, tmp_path: Path, job: Job
 ) -> None:
     job.open()
-    theirs = Writer.of_this_process()
+    theirs = this_writer()
     LogTable(spark, LOG.path(str(tmp_path)), named("c")).claim(theirs)
     version = job.tables.version()
     assert job.open() == {"a": None, "b": None, "c": TakenOver, "d": None}
@@ -120,7 +121,7 @@ def test_replicas_that_belong_together_are_opened_all_or_none(spark: SparkSessio
         for name in ("x", "y")
     )
     opening.open(lost, other)
-    LogTable(spark, LOG.path(str(tmp_path)), named("x")).claim(Writer.of_this_process())
+    LogTable(spark, LOG.path(str(tmp_path)), named("x")).claim(this_writer())
     with pytest.raises(TakenOver):
         opening.open(lost, other)
     opening.open(other)

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from sinks.kernel import KernelTable
-from sinks.place import placed
+from sinks.delta.kernel import KernelTable
+from sinks.storage.place import placed
 from sinks.tables import LEDGER
 from sinks.warehouse import ensure_table, ensure_tables
 from sources.errors import ConfigurationError

@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.continuity import Link
-from sinks.files import DataFile, FileWriter, new_name
-from sinks.incidents import Action, Incident
-from sinks.kernel import KernelConflict, KernelTable, Snapshot
-from sinks.ledger import LedgerRow
-from sinks.log_state import LogState, Writer
-from sinks.position import Held, LogTable, Move, Positions
+from sinks.batch.continuity import Link
+from sinks.books.incident import Action, Incident
+from sinks.books.ledger_row import LedgerRow
+from sinks.delta.data_file import DataFile
+from sinks.delta.files import FileWriter, new_name
+from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
+from sinks.state.fence import this_writer
+from sinks.state.log_state import LogState, Writer
+from sinks.state.position import Held, LogTable, Move, Positions
 from sinks.tables import LOG
 from sinks.warehouse import ensure_tables
 from sources.errors import ReplicaError, TakenOver
@@ -40,7 +42,7 @@ ROW = LedgerRow(
 
 
 def test_the_state_survives_its_json() -> None:
-    state = LogState(writer=Writer.of_this_process(), commit="c", epoch=3, offset=Offset(2**40), first=Offset(0))
+    state = LogState(writer=this_writer(), commit="c", epoch=3, offset=Offset(2**40), first=Offset(0))
     for one in (state, replace(state, ledger=(ROW, ROW)), LogState(writer=state.writer, commit="")):
         assert LogState.from_json(one.as_json()) == one
 
@@ -56,7 +58,7 @@ def test_what_a_commit_owes_survives_its_json() -> None:
         detected_at=7,
     )
     file = DataFile("part.parquet", 10, 20, 1, "{}")
-    fresh = LogState(writer=Writer.of_this_process(), commit="")
+    fresh = LogState(writer=this_writer(), commit="")
     state = fresh.moved_to(
         Offset(500), first=Offset(0), ledger=[ROW], link=link, incidents=[incident], quarantined=[file]
     )
@@ -68,7 +70,7 @@ def test_what_a_commit_owes_survives_its_json() -> None:
 
 
 def test_a_move_keeps_where_the_replica_began() -> None:
-    fresh = LogState(writer=Writer.of_this_process(), commit="")
+    fresh = LogState(writer=this_writer(), commit="")
     begun = fresh.moved_to(Offset(500), first=Offset(100), ledger=[ROW])
     later = begun.moved_to(Offset(900), first=Offset(500), ledger=[])
     assert (begun.first, later.first, later.offset) == (100, 100, 900)
@@ -76,7 +78,7 @@ def test_a_move_keeps_where_the_replica_began() -> None:
 
 
 def test_what_is_at_the_position_was_not_stored_before_the_newest_that_is_committed() -> None:
-    fresh = LogState(writer=Writer.of_this_process(), commit="")
+    fresh = LogState(writer=this_writer(), commit="")
     rows = [replace(ROW, last_store_timestamp=at_us) for at_us in (700, None, 900, 800)]
     assert fresh.moved_to(Offset(500), first=Offset(0), ledger=rows).newest_stored_us == 900
     assert fresh.moved_to(Offset(500), first=Offset(0), ledger=[ROW]).newest_stored_us is None  # a blank
@@ -100,11 +102,11 @@ def file_of(path: str, first: int, last: int) -> DataFile:
 def test_a_claim_moves_no_position(spark: SparkSession, path: str) -> None:
     table = LogTable(spark, path, BROKER_A)
     assert table.read().state is None
-    first = table.claim(Writer.of_this_process())
+    first = table.claim(this_writer())
     assert (first.offset, first.epoch) == (None, 0)
     moved = first.moved_to(Offset(500), first=Offset(0), ledger=[ROW])
     table.commit(table.read(), moved, [file_of(path, 0, 5)])
-    claimed = table.claim(Writer.of_this_process())
+    claimed = table.claim(this_writer())
     assert (claimed.offset, claimed.first, claimed.ledger) == (500, 0, (ROW,))
     assert table.read().state == claimed
     snapshot = table.read().snapshot
@@ -118,7 +120,7 @@ def test_two_transactions_on_one_version_make_one_commit(
 ) -> None:
     """The same run twice, as after a network split: not even the writer tells them apart."""
     table = LogTable(spark, path, BROKER_A)
-    mine = table.claim(Writer.of_this_process())
+    mine = table.claim(this_writer())
     held = table.read()
     states = [mine.moved_to(Offset(end), first=Offset(0), ledger=[]) for end in ends]
     table.commit(held, states[0], [file_of(path, 0, ends[0] // 100)])
@@ -131,9 +133,9 @@ def test_two_transactions_on_one_version_make_one_commit(
 @pytest.mark.spark
 def test_a_claim_in_between_stops_the_commit(spark: SparkSession, path: str, tmp_path: Path) -> None:
     old, new = LogTable(spark, path, BROKER_A), LogTable(spark, path, BROKER_A)
-    mine = old.claim(Writer.of_this_process())
+    mine = old.claim(this_writer())
     held = old.read()
-    theirs = new.claim(Writer.of_this_process())
+    theirs = new.claim(this_writer())
     with pytest.raises(TakenOver) as caught:
         old.commit(held, mine.moved_to(Offset(500), first=Offset(0), ledger=[]), [file_of(path, 0, 5)])
     assert caught.value.expected == str(mine.writer)
@@ -146,7 +148,7 @@ def test_a_claim_in_between_stops_the_commit(spark: SparkSession, path: str, tmp
 @pytest.mark.parametrize("_", range(5))  # a race: on a local disk two commits at once once broke a version's checksum
 def test_claims_at_once_leave_one_owner(spark: SparkSession, path: str, _: int) -> None:
     tables = [LogTable(spark, path, BROKER_A) for _ in range(3)]
-    writers = [Writer.of_this_process() for _ in tables]
+    writers = [this_writer() for _ in tables]
     claims: list[LogState] = []
     together = threading.Barrier(len(tables))
 
@@ -167,7 +169,7 @@ def test_other_logs_commit_to_the_same_table_at_once(spark: SparkSession, path: 
 
     def run(log_id: LogId) -> None:
         table = LogTable(spark, path, log_id)
-        state = table.claim(Writer.of_this_process())
+        state = table.claim(this_writer())
         for number in range(5):
             held = table.read()
             file = file_of(path, number, number + 1)
@@ -193,7 +195,7 @@ def in_parallel(threads: list[threading.Thread]) -> None:
 @pytest.mark.spark
 def test_a_change_of_the_table_in_between_does_not_disturb(spark: SparkSession, path: str, tmp_path: Path) -> None:
     table = LogTable(spark, path, BROKER_A)
-    mine = table.claim(Writer.of_this_process())
+    mine = table.claim(this_writer())
     held = table.read()
     spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.logRetentionDuration' = 'interval 8 days')")
     table.commit(held, mine.moved_to(Offset(500), first=Offset(0), ledger=[]), [file_of(path, 0, 5)])
@@ -204,7 +206,7 @@ def test_a_change_of_the_table_in_between_does_not_disturb(spark: SparkSession, 
 def test_a_commit_that_landed_unheard_is_a_success(spark: SparkSession, path: str, tmp_path: Path) -> None:
     """Kernel asks again after a lost answer, and finds the version taken: by itself."""
     table = LogTable(spark, path, BROKER_A)
-    mine = table.claim(Writer.of_this_process())
+    mine = table.claim(this_writer())
     held, state = table.read(), mine.moved_to(Offset(500), first=Offset(0), ledger=[])
     file = file_of(path, 0, 5)
     table.commit(held, state, [file])
@@ -222,7 +224,7 @@ class Moving:
         self.path = path
         self.positions = Positions(KernelTable(spark, path))
         self.tables = {name: LogTable(spark, path, LogId("rocketmq", name)) for name in names}
-        claims = {name: table.claim(Writer.of_this_process()) for name, table in self.tables.items()}
+        claims = {name: table.claim(this_writer()) for name, table in self.tables.items()}
         self.on = self.positions.newest()
         self.moves = {name: self._move(self.tables[name], mine) for name, mine in claims.items()}
 
@@ -260,7 +262,7 @@ def test_logs_that_nobody_disturbs_move_in_one_version(spark: SparkSession, path
 @pytest.mark.spark
 def test_what_another_run_took_stays_out_and_the_others_move(spark: SparkSession, path: str, tmp_path: Path) -> None:
     moving = Moving(spark, path, "a", "b", "c")
-    moving.tables["b"].claim(Writer.of_this_process())
+    moving.tables["b"].claim(this_writer())
     assert moving.commit() == ["b"]
     assert moving.states() == {"a": 500, "b": None, "c": 500}
     assert moving.positions.newest().transaction_version("logtwin/rocketmq/b@0") is None
@@ -271,7 +273,7 @@ def test_what_another_run_took_stays_out_and_the_others_move(spark: SparkSession
 def test_where_all_were_taken_there_is_no_commit(spark: SparkSession, path: str) -> None:
     moving = Moving(spark, path, "a", "b")
     for table in moving.tables.values():
-        table.claim(Writer.of_this_process())
+        table.claim(this_writer())
     version = moving.positions.newest().version
     assert moving.commit() == ["a", "b"]
     assert moving.positions.newest().version == version
@@ -287,7 +289,7 @@ def test_logs_that_are_taken_while_it_is_tried_again_leave_it_one_by_one(
 
     def take_one_first(self: Positions, on: Snapshot, moves: Sequence[Move]) -> None:
         if len(moves) > 1:
-            moving.tables[next(taken)].claim(Writer.of_this_process())
+            moving.tables[next(taken)].claim(this_writer())
         attempt(self, on, moves)
 
     monkeypatch.setattr(Positions, "_attempt", take_one_first)
@@ -302,7 +304,7 @@ def test_a_commit_of_several_that_landed_unheard_is_a_success_whoever_came_after
 ) -> None:
     moving = Moving(spark, path, "a", "b")
     assert moving.commit() == []
-    moving.tables["b"].claim(Writer.of_this_process())
+    moving.tables["b"].claim(this_writer())
     assert moving.commit() == []
     assert moving.states() == {"a": 500, "b": 500}
     assert offsets(tmp_path) == sorted([0, 100, 200, 300, 400] * 2)
@@ -329,7 +331,7 @@ def test_other_runs_commits_are_stepped_over_and_a_table_that_only_refuses_is_an
 @pytest.mark.spark
 def test_a_table_that_contradicts_itself_is_refused(spark: SparkSession, path: str) -> None:
     table = LogTable(spark, path, BROKER_A)
-    mine = table.claim(Writer.of_this_process())
+    mine = table.claim(this_writer())
     lying = replace(mine, offset=Offset(900))
     held: Held = table.read()
     KernelTable(spark, path).commit(

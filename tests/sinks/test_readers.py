@@ -15,7 +15,7 @@ from delta.tables import DeltaTable as SparkDeltaTable
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from sinks.position import LogTable
+from sinks.state.position import LogTable
 from sinks.tables import LOG
 from tests.sinks.batches import log, offsets, opened, ranges
 from tests.sinks.memory_master import BROKER_A, FIRST_STORED, MemoryMaster

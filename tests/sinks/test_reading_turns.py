@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 
 import pytest
 
-from sinks.reading_turns import Turn, entered, leave
+from sinks.batch.reading_turns import Turn, entered, leave
 from sources.errors import MasterRefused, MasterSilent, MasterUnreachable
 from tests.patience import PATIENCE_S, eventually
 

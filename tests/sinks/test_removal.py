@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sinks.removal import remove_files
+from sinks.storage.removal import remove_files
 
 NAMES = ["a", "gone", "resists", "z"]
 

@@ -15,9 +15,10 @@ from chispa import assert_df_equality
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from sinks.position import LogTable
-from sinks.steps import Step
-from sinks.tables import LOG, log_schema
+from sinks.batch.result import Step
+from sinks.spark_schemas import log_schema
+from sinks.state.position import LogTable
+from sinks.tables import LOG
 from sources.errors import (
     CorruptRecord,
     CoverageError,

@@ -12,16 +12,18 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from sinks.bookkeeping import Bookkeeping
-from sinks.holes import Holes
-from sinks.incidents import Action, Incident, IncidentsTable
-from sinks.kernel import KernelTable
-from sinks.ledger import Ledger
-from sinks.log_state import LogState, PendingRepair, Writer
-from sinks.position import Held, LogTable
-from sinks.quarantine import Quarantine
-from sinks.replica import Replica
-from sinks.steps import Step
+from sinks.batch.replica import Replica
+from sinks.batch.result import Step
+from sinks.books.bookkeeping import Bookkeeping
+from sinks.books.incident import Action, Incident
+from sinks.books.incidents import IncidentsTable
+from sinks.books.ledger import Ledger
+from sinks.books.quarantine import Quarantine
+from sinks.delta.kernel import KernelTable
+from sinks.state.fence import this_writer
+from sinks.state.holes import Holes
+from sinks.state.log_state import LogState, PendingRepair
+from sinks.state.position import Held, LogTable
 from sinks.tables import LOG
 from sources.errors import BelowMinimum, RepairPending, Rewritten, TakenOver
 from sources.loss import Condition
@@ -296,7 +298,7 @@ def test_a_log_with_a_pending_repair_is_left_to_the_repair(spark: SparkSession, 
     assert marked.repair == PendingRepair(to=Offset(100), epoch=1)
     session = RecordingSession()
     with pytest.raises(RepairPending) as caught:
-        Replica(spark, str(tmp_path), MASTER, session, Writer.of_this_process()).open()
+        Replica(spark, str(tmp_path), MASTER, session, this_writer()).open()
     assert (caught.value.log, caught.value.offset) == ("rocketmq/broker-a", 100)
     assert "logtwin repair" in str(caught.value.hint)
     assert state(spark, tmp_path) == marked  # not even claimed

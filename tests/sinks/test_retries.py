@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from sinks.retries import doubled_s
+from sinks.delta.retries import doubled_s
 
 
 def test_waits_double_up_to_the_most_however_long_a_master_is_away() -> None:

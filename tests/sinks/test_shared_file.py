@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sinks import shared_file
-from sinks.files import DataFile, FileWriter
-from sinks.shared_file import SharedFile, StretchFile
+from sinks.batch import shared_file
+from sinks.batch.shared_file import SharedFile, StretchFile
+from sinks.delta.data_file import DataFile
+from sinks.delta.files import FileWriter
 from sinks.tables import KAFKA_LOG, with_identity
 from sources.errors import CoverageError
 from sources.offsets import Offset, OffsetRange

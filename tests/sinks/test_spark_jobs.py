@@ -1,4 +1,4 @@
-"""sinks.spark_jobs: what tasks of a job are given, and what comes back."""
+"""sinks.delta.spark_jobs: what tasks of a job are given, and what comes back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from sinks.spark_jobs import JobFacts, run_shares, run_tasks
+from sinks.delta.spark_jobs import JobFacts, run_shares, run_tasks
 from sources.errors import MasterSilent, ReplicaError, StorageUnreachable, across_processes
 
 pytestmark = pytest.mark.spark

@@ -1,8 +1,8 @@
-"""sinks.split_job: what is planned of a batch."""
+"""sinks.batch.split_job: what is planned of a batch."""
 
 from __future__ import annotations
 
-from sinks.split_job import in_tasks
+from sinks.batch.split_job import in_tasks
 from sources.master import PlannedSplit
 from sources.offsets import Offset, OffsetRange
 

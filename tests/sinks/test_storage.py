@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sinks import storage as module
-from sinks.storage import VARIABLE, Storage, storage, use
+from sinks.storage import settings as module
+from sinks.storage.settings import VARIABLE, Storage, storage, use
 from sources.errors import ConfigurationError
 
 AMAZONS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION")

@@ -8,7 +8,7 @@ import os
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from sinks.storage_errors import failed_by, passes, passes_as_told
+from sinks.storage.errors import failed_by, passes, passes_as_told
 from sources.errors import ReplicaError, StorageUnreachable
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from sinks.tables import LEDGER, LOG, TableSpec, log_schema, spark_schema
+from sinks.spark_schemas import log_schema, spark_schema
+from sinks.tables import LEDGER, LOG, TableSpec
 
 # the issue's own list
 COLUMNS = (

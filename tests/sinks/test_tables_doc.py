@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sinks.tables import TABLES, spark_schema
+from sinks.spark_schemas import spark_schema
+from sinks.tables import TABLES
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "tables.md"
 

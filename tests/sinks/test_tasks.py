@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import sinks.shared_file
-from sinks.continuity import Link
-from sinks.split_report import SplitReport, Written
-from sinks.tasks import LogWriter, SplitWriter
+import sinks.batch.shared_file
+from sinks.batch.continuity import Link
+from sinks.batch.split_report import SplitReport, Written
+from sinks.batch.tasks import LogWriter, SplitWriter
 from sources.errors import (
     BelowMinimum,
     ChecksumMismatch,
@@ -135,7 +135,7 @@ def test_a_record_belongs_to_the_split_it_starts_in(warehouse: Path) -> None:
 
 def test_a_split_that_no_one_could_cut_is_several_files(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One ends with the chunk in which it gets half as long as a split should be at most: 10 + 90, 300, 5 + 5 + 90."""
-    monkeypatch.setattr(sinks.shared_file, "HELD_BYTES", 0)
+    monkeypatch.setattr(sinks.batch.shared_file, "HELD_BYTES", 0)
     master = MemoryMaster(SIZES, chunk_records=1, split_bytes=200)
     (report,) = reports(warehouse, splits((0, 500)), master)
     assert [piece.covered.range for piece in report.written] == [span(0, 100), span(100, 400), span(400, 500)]

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.incidents import Action, Incident
-from sinks.kernel import KernelTable
-from sinks.log_state import Writer
-from sinks.position import LogTable, Positions
-from sinks.replica import begin_together, open_together
-from sinks.steps import BatchResult, Step
+from sinks.batch.replica import begin_together, open_together
+from sinks.batch.result import BatchResult, Step
+from sinks.books.incident import Action, Incident
+from sinks.delta.kernel import KernelTable
+from sinks.state.fence import this_writer
+from sinks.state.position import LogTable, Positions
 from sinks.tables import KAFKA_LOG
 from sources.errors import CorruptRecord, CoverageError, Gap, LogtwinError, Recreated, Rewritten, TakenOver
 from sources.loss import Condition
@@ -171,7 +171,7 @@ def test_who_shares_a_file_with_a_partition_that_another_run_took_is_committed_w
 
     def take(step: Step) -> None:
         if step is Step.FILES and twin.offsets[0] == 0:
-            LogTable(spark, KAFKA_LOG.path(str(tmp_path)), FULL[0].log_id).claim(Writer.of_this_process())
+            LogTable(spark, KAFKA_LOG.path(str(tmp_path)), FULL[0].log_id).claim(this_writer())
 
     twin = Twin(spark, tmp_path, FULL, on_step=take).opened()
     outcomes = twin.takes(dict.fromkeys(range(3), (0, 10)))

@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks import topic_states
-from sinks.incidents import IncidentsTable
-from sinks.kernel import KernelTable
-from sinks.ledger import Ledger
-from sinks.log_state import LogState, Writer
-from sinks.position import LogTable
+from sinks.books.incidents import IncidentsTable
+from sinks.books.ledger import Ledger
+from sinks.delta.kernel import KernelTable
+from sinks.state import topic_states
+from sinks.state.fence import this_writer
+from sinks.state.log_state import LogState
+from sinks.state.position import LogTable
+from sinks.state.topic_states import take_apart, topics_held
 from sinks.tables import KAFKA_LOG
-from sinks.topic_states import take_apart, topics_held
 from sinks.warehouse import ensure_tables
 from sources.errors import ReplicaError
 from sources.offsets import LogId, OffsetRange
@@ -202,7 +203,7 @@ def test_of_a_table_or_a_topic_that_is_not_there_nothing_is_known(spark: SparkSe
     before = lake.version()
     take_apart(spark, lake.path, ORDERS)
     assert lake.version() == before
-    state = LogState.fresh(Writer.of_this_process()).claimed_by(Writer.of_this_process())
+    state = LogState.fresh(this_writer()).claimed_by(this_writer())
     LogTable(spark, KAFKA_LOG.path(lake.path), TOPIC[2].log_id).claim(state.writer)
     assert held(topics_held(lake.path)[ORDERS]) == {2: (0, None, None, None)}
 

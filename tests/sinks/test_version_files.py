@@ -10,9 +10,9 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from sinks import version_files
-from sinks.place import Place
-from sinks.version_files import VersionFiles
+from sinks.delta import version_files
+from sinks.delta.version_files import VersionFiles
+from sinks.storage.place import Place
 
 
 @pytest.fixture(params=["local", "remote"])

@@ -10,8 +10,9 @@ from delta.tables import DeltaTable
 from pyspark.errors import UnsupportedOperationException
 from pyspark.sql import SparkSession
 
-from sinks.kernel import KernelTable
-from sinks.tables import LEDGER, LOG, QUARANTINE, TableSpec, spark_schema
+from sinks.delta.kernel import KernelTable
+from sinks.spark_schemas import spark_schema
+from sinks.tables import LEDGER, LOG, QUARANTINE, TableSpec
 from sinks.warehouse import absolute, ensure_table, ensure_tables
 from sources.errors import ConfigurationError
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from sinks.group import Group, Outcome
-from sinks.log_state import LogState, Writer
-from sinks.replica import Replica, begin_together, open_together
-from sinks.steps import Step
+from sinks.batch.group import Group, Outcome
+from sinks.batch.replica import Replica, begin_together, open_together
+from sinks.batch.result import Step
+from sinks.state.fence import this_writer
+from sinks.state.log_state import LogState
 from sinks.tables import KAFKA_LOG
 from sources.master import Planned, PlannedSplit
 from sources.master_topic import partition_log
@@ -48,7 +49,7 @@ class Twin:
         self._topic = next(iter(partitions.values())).topic
         self.steps: list[Step] = []
         self.sessions = {number: MarkedSession() for number in partitions}
-        writer = Writer.of_this_process()
+        writer = this_writer()
         self.replicas = {
             number: Replica(spark, str(lake), master, self.sessions[number], writer)
             for number, master in partitions.items()

@@ -17,7 +17,7 @@ from statistics import median
 import pytest
 from deltalake import DeltaTable
 
-from sources.dister.leader import EmbeddedLeader
+from sources.dister.embedded.leader import EmbeddedLeader
 from tests.resident import PROJECT, held_mib
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(7200)]

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from sources.address import Address
+from sources.access.address import Address
 from sources.offsets import LogId, Offset
-from sources.rocketmq.client import RemotingClient
-from sources.rocketmq.producer import Message, Producer
+from sources.rocketmq.producer.producer import Message, Producer
 from sources.rocketmq.remote_broker import BrokerAt
-from sources.rocketmq.remoting import Command
-from sources.rocketmq.session import HASession
+from sources.rocketmq.session.session import HASession
+from sources.rocketmq.wire.client import RemotingClient
+from sources.rocketmq.wire.remoting import Command
 from tests.patience import eventually
 from tests.peers.rocketmq import Broker
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cache import cache_folder
-from sources.rocketmq.producer import Message, Producer
+from pipeline.system.cache import cache_folder
+from sources.rocketmq.producer.producer import Message, Producer
 from tests.pipeline.masters import embedded_master
 
 pytestmark = [pytest.mark.soak, pytest.mark.spark]
@@ -19,8 +19,8 @@ PROJECT = Path(__file__).parents[2]
 QUESTION = """
 import json, sys
 from pathlib import Path
-from pipeline.config import load
-from pipeline.session import build_session
+from pipeline.config.configuration import load
+from pipeline.spark.session import build_session
 
 spark = build_session(load(Path(sys.argv[1])).spark)
 rows = spark.sql("SELECT id, n FROM lake.orders ORDER BY id").collect()

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.config import load
-from sources.rocketmq.workload import send_workload, workload
+from pipeline.config.configuration import load
+from sources.rocketmq.producer.workload import send_workload, workload
 from tests.pipeline.masters import Served, embedded_master
 from tests.pipeline.running import assert_complete, ledger_table, log_table, replicate_now
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sources.address import Address
-from sources.rocketmq.workload import send_workload, workload
+from sources.access.address import Address
+from sources.rocketmq.producer.workload import send_workload, workload
 from tests.peers.cluster import Cluster, running_cluster
 from tests.peers.proxy import Proxy
 from tests.peers.replicating import assert_same_as_files, replicate_over_cuts, replicating, wait_for_all

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sources.address import Address
+from sources.access.address import Address
 from sources.errors import ConfigurationError
 
 

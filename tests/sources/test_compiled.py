@@ -15,7 +15,7 @@ from tests.resident import PROJECT
 
 MODULE = """
 import numpy as np
-from sources.compiled import INTS, compiled
+from sources.decoding.compiled import INTS, compiled
 
 @compiled(INTS)
 def total(values):

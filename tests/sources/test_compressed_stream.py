@@ -10,7 +10,7 @@ import lz4.frame
 import pytest
 import zstandard
 
-from sources.compressed_stream import PIECE_BYTES, TooLarge, decompressed
+from sources.decoding.compressed_stream import PIECE_BYTES, TooLarge, decompressed
 
 BODY = b"a body " * 100
 STORED = {

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from sources.datasource import RECORDS_SCHEMA, StreamReader, from_json, register, to_json
 from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, LogtwinError, find_error
 from sources.offsets import Offset
-from sources.rocketmq.broker.double_write import DoubleWriteSettings
+from sources.rocketmq.embedded.double_write import DoubleWriteSettings
 from tests.pipeline.masters import embedded_master
 from tests.truth import Fixture
 

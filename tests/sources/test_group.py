@@ -15,17 +15,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pipeline.batch_plan import planned_in
-from sources import standing
+from pipeline.job.batch_plan import planned_in
 from sources.datasource import LogtwinDataSource, register
 from sources.errors import AboveMaximum, ConfigurationError, LogtwinError, SegmentError, find_error
-from sources.group import GroupOptions, GroupReader, GroupSource, logs_options
-from sources.group_offsets import GroupOffset
-from sources.lookout import LogLookout
+from sources.group import standing
+from sources.group.lookout import LogLookout
+from sources.group.offsets import GroupOffset
+from sources.group.standing import Place, Standing
+from sources.group.stream import GroupOptions, GroupReader, GroupSource, logs_options
 from sources.master import RANGES_SCHEMA, PlanFailed, Planned, PlannedSplit
 from sources.offsets import Offset
 from sources.options import EARLIEST, ReadOptions, parse_options
-from sources.standing import Place, Standing
 from tests.patience import PATIENCE_S, wait_until
 from tests.sources.scripted_log import ScriptedLog, span
 from tests.truth import Fixture

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sources.errors import BelowMinimum, ConfigurationError, MasterUnreachable
-from sources.group_offsets import GroupOffset
+from sources.group.offsets import GroupOffset
 from sources.offsets import Offset, OffsetRange
 
 ONE = OffsetRange(Offset(5), Offset(9))

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from sources import standing
 from sources.errors import AboveMaximum, BelowMinimum, CorruptRecord, LogtwinError, MasterSilent, MasterUnreachable
-from sources.group_watch import Batch, GroupWatch, Pace
-from sources.lookout import Found, LogLookout, Looking, Lookout, Seen
+from sources.group import standing
+from sources.group.lookout import Found, LogLookout, Looking, Lookout, Seen
+from sources.group.standing import Place, Standing
+from sources.group.watch import Batch, GroupWatch, Pace
 from sources.master import MasterLog
 from sources.offsets import Offset, OffsetRange
 from sources.options import EARLIEST, LATEST, StartingOffset
-from sources.standing import Place, Standing
 from tests.patience import wait_until
 from tests.sources.scripted_log import ScriptedLog, span
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from sources.access.secrets import Secret, place_of
 from sources.errors import ConfigurationError
-from sources.secrets import Secret, place_of
 
 HIDDEN = "hunter2-ä"
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from sources import standing
+from sources.group import standing
+from sources.group.standing import NOTHING, Place, Standing
 from sources.offsets import Offset
-from sources.standing import NOTHING, Place, Standing
 
 ONE = Standing({"rocketmq/a": Place(Offset(5), 2), "rocketmq/b": Place(None)}, budget_bytes=1000)
 STOPPING = Standing({}, budget_bytes=1000, is_stopping=True)

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from sources.decoding.undecodable import as_damage, placed, up_to_damage
 from sources.errors import ChecksumMismatch, CorruptRecord, LogtwinError
-from sources.undecodable import as_damage, placed, up_to_damage
 
 
 def test_what_nobody_thought_of_is_damage_with_a_name_and_a_place() -> None:

@@ -35,9 +35,9 @@ from typing import Any, Final, TypeAlias
 from fastavro.schema import SchemaParseException, UnknownType, fingerprint, parse_schema, to_parsing_canonical_form
 
 from sinks.typed.columns import MOST_DIGITS
+from sinks.typed.formats.json_fields import Described, NoObject, given
 from sinks.typed.formats.values import day, described, instant, number, text_of_bytes
 from sinks.typed.formats.zigzag import long_at
-from sinks.typed.json_fields import Described, NoObject, given
 from sources.errors import ConfigurationError
 
 _Read: TypeAlias = Callable[[bytes, int], tuple[Any, int]]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from sinks.typed.json_fields import Fields, NoObject, Reader, given
+from sinks.typed.formats.json_fields import Fields, NoObject, Reader, given
 from sources.errors import ConfigurationError
 
 _HEAD: Final = struct.Struct(">bI")

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from sinks.typed.json_fields import Fields, NoObject, Reader, decoded
+from sinks.typed.formats.json_fields import Fields, NoObject, Reader, decoded
 
 _LITERAL: Final = re.compile(r"true|false|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _STRINGS: Final = ("string", "timestamp", "date")

@@ -1,20 +1,11 @@
-"""How the bodies of a typed table are read: which reader, and of which schema.
-
-What reads Avro or protobuf is imported where a table needs it: most need neither.
-"""
+"""How the bodies of a typed table are read: their format, and where its schema is. Pure."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
 
-from sinks.typed.formats.confluent import framed
-from sinks.typed.formats.csv_record import csv_reader
-from sinks.typed.json_fields import Reader, fields_of, text_of
-from sources.secrets import Secret
+from sources.access.secrets import Secret
 
 UNKNOWN: Final = "unknown fields"
 """What no schema names of a message, as a field that no column can have."""
@@ -36,48 +27,3 @@ class Reading:
     registry: str | None = None
     username: Secret | None = None
     password: Secret | None = None
-
-
-@lru_cache(maxsize=64)
-def reader(how: Reading) -> Reader:
-    """One for each in a process. Raises ConfigurationError."""
-    match how.format:
-        case "text":
-            return text_of
-        case "csv":
-            return csv_reader(json.loads(how.schema_text or "{}"), how.separator or ",")
-        case "json" if how.registry is None:
-            return fields_of
-    return _of_registry(how) if how.registry is not None else _of_file(how)[0]
-
-
-def kinds(how: Reading) -> Mapping[str, str]:
-    """Of the fields of a schema file, of Avro or protobuf. Raises ConfigurationError."""
-    return _of_file(how)[1]
-
-
-def _of_file(how: Reading) -> tuple[Reader, Mapping[str, str]]:
-    if how.format == "avro":
-        from sinks.typed.formats.avro import Avro
-
-        schema = Avro(how.schema_text or "")
-        return schema.body_fields, schema.kinds
-    from sinks.typed.formats.protobuf import of_descriptor_set
-
-    message = of_descriptor_set(how.schema_text or "", how.message or "")
-    return message.fields, message.kinds
-
-
-def _of_registry(how: Reading) -> Reader:
-    from sinks.typed.registry import Registry
-
-    registry = Registry(how.registry or "", how.username, how.password)
-    if how.format == "json":
-        return framed("JSON", registry.schema, lambda _: fields_of)
-    if how.format == "avro":
-        from sinks.typed.formats.avro import Avro
-
-        return framed("AVRO", registry.schema, lambda one: Avro(one.text, [text for _, text in one.others]).fields)
-    from sinks.typed.formats.protobuf import of_registered
-
-    return framed("PROTOBUF", registry.serialized, lambda one: of_registered(one.text, one.others))

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from sinks.typed.json_fields import Described, fields_of
+from sinks.typed.formats.json_fields import Described, fields_of
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY: Final = _EPOCH.toordinal()

@@ -18,10 +18,13 @@ from pipeline.report.facts import Facts, Flaw, FlawedRange, Pending, SlowestGrou
 from pipeline.report.page import page
 from pipeline.report.palette import SERIES
 from pipeline.report.queries import read_facts
-from sinks.epochs import EpochsTable
-from sinks.incidents import Action, Incident, IncidentsTable, State
-from sinks.ledger import BACKFILL, Ledger, LedgerRow
-from sinks.tables import EPOCHS, LEDGER, spark_schema
+from sinks.books.epochs import EpochsTable
+from sinks.books.incident import Action, Incident, State
+from sinks.books.incidents import IncidentsTable
+from sinks.books.ledger import Ledger
+from sinks.books.ledger_row import BACKFILL, LedgerRow
+from sinks.spark_schemas import spark_schema
+from sinks.tables import EPOCHS, LEDGER
 from sinks.warehouse import ensure_tables
 from sources.epochs import Epoch
 from sources.errors import ReplicaError

@@ -182,6 +182,6 @@ def test_a_configuration_that_cannot_be_read_is_left_to_who_says_why() -> None:
 
 def test_who_asks_a_server_waits_for_no_slow_import() -> None:
     slow = ("pyspark", "pyarrow", "pydantic")
-    look = f"import sys, pipeline.cli_sql, pipeline.sql.client; print([one for one in {slow} if one in sys.modules])"
+    look = f"import sys, pipeline.cli.sql, pipeline.sql.client; print([one for one in {slow} if one in sys.modules])"
     found = subprocess.run([sys.executable, "-c", look], cwd=PROJECT, capture_output=True, text=True, check=True)
     assert found.stdout == "[]\n"

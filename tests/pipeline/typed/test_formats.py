@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from sinks.typed.formats.reading import Reading, kinds
+from sinks.typed.formats.reading import Reading
+from sinks.typed.readers import kinds
+from sources.access.secrets import Secret
 from sources.errors import RegistryUnreachable
-from sources.secrets import Secret
 from tests.pipeline.typed.test_steps import kill
 from tests.pipeline.typed.world import World, bring, fields
 from tests.sinks.typed.formats.test_avro import encoded, record

@@ -13,11 +13,11 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from pipeline import cli
-from pipeline.catalog import Catalogued
-from pipeline.config import Config, load
-from pipeline.maintain import Maintenance
-from pipeline.replicate import Job
+from pipeline.cli import app as cli
+from pipeline.config.configuration import Config, load
+from pipeline.job.catalog import Catalogued
+from pipeline.job.replicate import Job
+from pipeline.operate.maintain import Maintenance
 from sinks.tables import SCHEMA_CHANGES, UNFIT
 from sinks.typed.table import TypedTable
 from sinks.views.registration import register as register_tables
@@ -71,7 +71,7 @@ def test_beside_its_log_and_by_its_verbs(
     world: World, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = written(world, tmp_path)
-    monkeypatch.setattr("pipeline.session.session_for", lambda *_: spark)
+    monkeypatch.setattr("pipeline.spark.session.session_for", lambda *_: spark)
     says = Verbs(file)
     assert says("list") == (0, "orders: upsert, from orders\n  not made yet: logtwin replicate makes it\n"
                                "strict: append, from orders\n  not made yet: logtwin replicate makes it\n")  # fmt: skip
@@ -120,7 +120,7 @@ def test_in_the_catalog_by_their_names(
     world: World, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The session's own catalog is in memory here; with a metastore of Hive `make soak` does the same."""
-    monkeypatch.setattr("pipeline.session.session_for", lambda *_: spark)
+    monkeypatch.setattr("pipeline.spark.session.session_for", lambda *_: spark)
     file = written(world, tmp_path, TABLES + '\n[catalog]\nschema = "typed_lake"\n')
     world.send({"id": "a"})
     world.replicate()
@@ -162,7 +162,7 @@ def test_in_the_catalog_by_their_names(
 def test_a_definition_written_for_what_there_is(
     world: World, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.session.session_for", lambda *_: spark)
+    monkeypatch.setattr("pipeline.spark.session.session_for", lambda *_: spark)
     file = written(world, tmp_path, "")
     says = Verbs(file)
     assert says("add", "--from", "new-orders")[1].splitlines() == [

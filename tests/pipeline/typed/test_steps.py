@@ -102,7 +102,7 @@ def test_dead_letters_of_a_step_that_was_killed_after_it_had_looked_in_vain_are_
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A follower that nothing came for stands further than its table says, for some seconds."""
-    monkeypatch.setattr("sinks.typed.follower._IDLE_S", 1e9)
+    monkeypatch.setattr("sinks.typed.step.follower._IDLE_S", 1e9)
     follower = world.follower()
     world.send({"id": 1})
     world.replicate()

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.backfill import run_backfill
-from pipeline.subjects import OneLog
-from pipeline.typed_tables import TypedTables
-from pipeline.typed_tables_config import TypedTableConfig
-from pipeline.wanted import Wanted
-from sinks.position import LogTable
-from sinks.typed.follower import TypedFollower
+from pipeline.config.typed_tables import TypedTableConfig
+from pipeline.inspect.selection import OneLog
+from pipeline.job.typed_tables import TypedTables
+from pipeline.operate.backfill import run_backfill
+from pipeline.operate.hole_filter import Wanted
+from sinks.state.position import LogTable
 from sinks.typed.formats.reading import Reading
 from sinks.typed.rebuild import Rebuild, rebuild
+from sinks.typed.step.follower import TypedFollower
 from sinks.typed.table import TypedTable
 from sources.datasource import register
 from sources.errors import ReplicaError

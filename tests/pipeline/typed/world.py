@@ -11,8 +11,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from sinks.typed.definition import Definition
-from sinks.typed.follower import TypedFollower
-from sources.rocketmq.producer import Message, Producer
+from sinks.typed.step.follower import TypedFollower
+from sources.rocketmq.producer.producer import Message, Producer
 from tests.pipeline.masters import Served, embedded_master
 from tests.pipeline.running import job_config, replicate_now
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.verification.plan import LARGEST_SECTION_BYTES, SECTION_BYTES, At, Section, claims_of, sampled, sections
-from sinks.ledger import LedgerRow
+from pipeline.verify.plan import LARGEST_SECTION_BYTES, SECTION_BYTES, At, Section, claims_of, sampled, sections
+from sinks.books.ledger_row import LedgerRow
 from sinks.proof.stored import Part
 from sinks.proof.verdicts import Claim
 from sources.offsets import Offset, OffsetRange

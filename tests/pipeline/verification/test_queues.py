@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.verification.queues import Jump, Why, jumps
-from sinks.holes import Holes
-from sinks.tables import log_schema
+from pipeline.verify.queues import Jump, Why, jumps
+from sinks.spark_schemas import log_schema
+from sinks.state.holes import Holes
 from sources.offsets import LogId, Offset, OffsetRange
 
 pytestmark = pytest.mark.spark

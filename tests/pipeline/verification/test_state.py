@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.verification.plan import At, Section
-from pipeline.verification.state import Asked, VerifyFile, VerifyState, key_of
+from pipeline.verify.plan import At, Section
+from pipeline.verify.state import Asked, VerifyFile, VerifyState, key_of
 from sinks.proof.verdicts import Claim
 from sources.offsets import Offset, OffsetRange
 

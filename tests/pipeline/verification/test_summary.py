@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from pipeline.verification.queues import Jump, Why
-from pipeline.verification.summary import DIFFERENCES_LISTED, Summary, Tally, describe, incident_of, lines
-from sinks.incidents import Action
+from pipeline.verify.queues import Jump, Why
+from pipeline.verify.summary import DIFFERENCES_LISTED, Summary, Tally, describe, incident_of, lines
+from sinks.books.incident import Action
 from sinks.proof.verdicts import Claim, Compared, Difference, Kind, Verdict
 from sources.errors import Divergent
 from sources.loss import Condition

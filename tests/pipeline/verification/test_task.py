@@ -13,9 +13,9 @@ from typing import NoReturn
 import pyarrow as pa
 import pytest
 
-from pipeline.verification.plan import At, Section
-from pipeline.verification.task import SectionComparer
-from sinks.files import FileWriter, new_name
+from pipeline.verify.plan import At, Section
+from pipeline.verify.task import SectionComparer
+from sinks.delta.files import FileWriter, new_name
 from sinks.proof import stored
 from sinks.proof.stored import Part
 from sinks.proof.verdicts import Claim, Compared, Verdict

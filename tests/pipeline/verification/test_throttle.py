@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.verification.throttle import Throttle
+from pipeline.verify.throttle import Throttle
 
 
 class Clock:

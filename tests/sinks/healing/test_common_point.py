@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.continuity import Link
+from sinks.batch.continuity import Link
 from sinks.healing.common_point import last_agreeing, last_equal
 from sources.offsets import Offset, OffsetRange
 

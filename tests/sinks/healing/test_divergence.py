@@ -9,10 +9,10 @@ from typing import cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.continuity import checksum_of
+from sinks.batch.continuity import checksum_of
+from sinks.books.ledger_row import LedgerRow
 from sinks.healing.divergence import Comparison
 from sinks.healing.ledger_rows import LedgerRows
-from sinks.ledger import LedgerRow
 from sinks.proof.stored_log import Record, StoredLog
 from sources.loss import Condition
 from sources.master import MasterLog

@@ -8,11 +8,11 @@ from typing import cast
 
 import pytest
 
+from sinks.books.ledger_row import LedgerRow
 from sinks.healing.divergence import Comparison
 from sinks.healing.ledger_rows import LedgerRows
-from sinks.ledger import LedgerRow
 from sinks.proof.stored_log import Record, StoredLog
-from sources.kafka.columns import canonical
+from sources.kafka.format.columns import canonical
 from sources.loss import Condition
 from sources.master import MasterLog
 from sources.offsets import Offset, OffsetRange

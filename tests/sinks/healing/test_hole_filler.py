@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.continuity import Link
+from sinks.batch.continuity import Link
+from sinks.books.incident import Action, Incident
+from sinks.delta.kernel import KernelConflict, KernelTable
 from sinks.healing.hole_filler import FillStep, HoleFiller, no_step
-from sinks.incidents import Action, Incident
-from sinks.kernel import KernelConflict, KernelTable
-from sinks.log_state import LogState, PendingRepair
-from sinks.position import Held, LogTable
+from sinks.state.log_state import LogState, PendingRepair
+from sinks.state.position import Held, LogTable
 from sinks.tables import LOG
 from sources.errors import CoverageError, LogtwinError, RepairPending, Rewritten
 from sources.loss import Condition

@@ -12,12 +12,14 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from sinks.files import DataFile, FileWriter, new_name
+from sinks.delta.data_file import DataFile
+from sinks.delta.files import FileWriter, new_name
+from sinks.delta.kernel import KernelTable
 from sinks.healing.rewrite import Rows, TakingOut
-from sinks.holes import Holes
-from sinks.kernel import KernelTable
-from sinks.log_state import LogState, Writer
-from sinks.position import Held, LogTable
+from sinks.state.fence import this_writer
+from sinks.state.holes import Holes
+from sinks.state.log_state import LogState
+from sinks.state.position import Held, LogTable
 from sinks.tables import LOG
 from sinks.warehouse import ensure_tables
 from sources.errors import TakenOver
@@ -60,7 +62,7 @@ def path(spark: SparkSession, tmp_path: Path) -> str:
 def table(spark: SparkSession, path: str) -> LogTable:
     """Log A at 2500, in files that lie below 1200, across it, above it, and one that both logs share."""
     table = LogTable(spark, path, BROKER_A)
-    state = table.claim(Writer.of_this_process()).moved_to(Offset(2500), first=Offset(0), ledger=())
+    state = table.claim(this_writer()).moved_to(Offset(2500), first=Offset(0), ledger=())
     files = [
         file_of(path, rows_of(BROKER_A, 0, 8)),
         file_of(path, rows_of(BROKER_A, 8, 13), rows_of(BROKER_A, 13, 16)),
@@ -105,7 +107,7 @@ def test_a_cut_takes_the_rows_and_moves_the_log_at_once(path: str, table: LogTab
 
 def other_log_commits(spark: SparkSession, path: str) -> None:
     other = LogTable(spark, path, BROKER_B)
-    state = other.claim(Writer.of_this_process()).moved_to(Offset(100), first=Offset(0), ledger=())
+    state = other.claim(this_writer()).moved_to(Offset(100), first=Offset(0), ledger=())
     other.commit(other.read(), state, [])
 
 
@@ -128,7 +130,7 @@ def test_a_job_that_has_claimed_the_log_meanwhile_stops_the_cut(
     spark: SparkSession, path: str, table: LogTable
 ) -> None:
     held = table.read()
-    LogTable(spark, path, BROKER_A).claim(Writer.of_this_process())
+    LogTable(spark, path, BROKER_A).claim(this_writer())
     with pytest.raises(TakenOver):
         table.cut(held, back_to_12(held), FROM_12, below_12)
     with pytest.raises(TakenOver):
@@ -143,7 +145,7 @@ LONG, ITS_TWIN = (LogId("rocketmq", "a" * 40 + end) for end in "bc")
 def test_ids_that_begin_alike_are_told_apart(spark: SparkSession, path: str, is_optimized: bool) -> None:
     """By statistics where logtwin wrote the file; Delta's own are cut, and there the rows say it."""
     table = LogTable(spark, path, LONG)
-    state = table.claim(Writer.of_this_process()).moved_to(Offset(2500), first=Offset(0), ledger=())
+    state = table.claim(this_writer()).moved_to(Offset(2500), first=Offset(0), ledger=())
     files = [file_of(path, rows_of(one, *part)) for one in (LONG, ITS_TWIN) for part in ((0, 12), (12, 25))]
     table.commit(table.read(), state, files)
     if is_optimized:

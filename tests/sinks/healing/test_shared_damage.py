@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from sinks.books.incident import Action, Incident
+from sinks.books.incidents import IncidentsTable
 from sinks.healing import damage
 from sinks.healing.repair import Repair, Repaired
-from sinks.holes import Holes, TakenOut
-from sinks.incidents import Action, Incident, IncidentsTable
-from sinks.position import LogTable
+from sinks.state.holes import Holes, TakenOut
+from sinks.state.position import LogTable
 from sinks.tables import KAFKA_LOG
 from sources.errors import ReplicaError
 from sources.loss import Condition

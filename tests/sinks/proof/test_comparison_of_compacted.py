@@ -14,7 +14,7 @@ from sinks.proof.comparison import compare
 from sinks.proof.dropping import side_by_side
 from sinks.proof.master_bytes import master_bytes
 from sinks.proof.verdicts import Claim, Compared, Difference, Kind, Verdict
-from sources.kafka.columns import canonical
+from sources.kafka.format.columns import canonical
 from sources.master import MasterLog
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.compacted_log import CompactedLog, Row, checksum, records, row

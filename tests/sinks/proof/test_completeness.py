@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.holes import Holes, joined
-from sinks.incidents import Action, Incident, IncidentRow, State
+from sinks.books.incident import Action, Incident, IncidentRow, State
 from sinks.proof.completeness import COLUMNS, Accounts, Completeness, Reason, stretches
+from sinks.state.holes import Holes, joined
 from sinks.tables import LEDGER_SCHEMA
 from sources.errors import CoverageError
 from sources.loss import Condition

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.holes import Holes
-from sinks.ledger import LedgerRow
+from sinks.books.ledger_row import LedgerRow
 from sinks.proof.proven import Proof, check_joined, proven_ranges
+from sinks.state.holes import Holes
 from sources.errors import CoverageError, Divergent
 from sources.offsets import LogId, Offset, OffsetRange
 

@@ -13,8 +13,8 @@ import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from sinks.files import FileWriter, new_name
-from sinks.kernel import KernelTable
+from sinks.delta.files import FileWriter, new_name
+from sinks.delta.kernel import KernelTable
 from sinks.proof import stored
 from sinks.proof.stored import Part
 from sinks.tables import LOG

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.files import FileWriter
-from sinks.kernel import KernelTable
-from sinks.ledger import Ledger, LedgerRow, app_id
+from sinks.books.ledger import Ledger, app_id
+from sinks.books.ledger_row import LedgerRow
+from sinks.delta.files import FileWriter
+from sinks.delta.kernel import KernelTable
 from sinks.proof.completeness import COLUMNS
 from sinks.proof.whole_ledger import Owed, read_ledger, stored_through_us
 from sinks.tables import LEDGER, LEDGER_SCHEMA

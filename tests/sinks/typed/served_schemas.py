@@ -7,8 +7,9 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from sinks.typed.formats.reading import Reading, reader
-from sinks.typed.json_fields import Reader
+from sinks.typed.formats.json_fields import Reader
+from sinks.typed.formats.reading import Reading
+from sinks.typed.readers import reader
 
 
 class Served:

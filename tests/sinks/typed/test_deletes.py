@@ -11,8 +11,8 @@ import pytest
 
 from sinks.typed.columns import DELETED, Column
 from sinks.typed.deletes import Deletes
-from sinks.typed.json_fields import fields_of
-from sinks.typed.parsing import MESSAGES, Parsing, Told, with_epochs
+from sinks.typed.formats.json_fields import fields_of
+from sinks.typed.step.parsing import MESSAGES, Parsing, Told, with_epochs
 
 DEBEZIUM = Deletes(key=("id",), said={"op": ("d", "truncate"), "__deleted": ("true",)})
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sinks.typed.columns import Column
-from sinks.typed.json_fields import (
+from sinks.typed.formats.json_fields import (
     NoObject,
     column_values,
     fields_of,

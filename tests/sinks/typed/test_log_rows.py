@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.delta_log import StoredFile
+from sinks.delta.delta_log import StoredFile
 from sinks.tables import LOG
-from sinks.typed.log_rows import LogRows, Share, shares
+from sinks.typed.step.log_rows import LogRows, Share, shares
 from sources.errors import ReplicaError
 from sources.offsets import LogId, Offset, OffsetRange
 

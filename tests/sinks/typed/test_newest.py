@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.files import FileWriter, new_name
+from sinks.delta.files import FileWriter, new_name
 from sinks.typed.columns import Column, table_spec
-from sinks.typed.upsert import KeyedFiles, NewestRows, TouchedFiles, newest_of, normal_form
+from sinks.typed.step.upsert import KeyedFiles, NewestRows, TouchedFiles, newest_of, normal_form
 from sources.offsets import Offset
 
 KEYS: dict[str, list[Any]] = {

@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from sinks.typed.definition import Definition
-from sinks.typed.formats.reading import UNKNOWN, Reading, kinds
-from sinks.typed.parsing import MESSAGES, Parsing, Report
+from sinks.typed.formats.reading import UNKNOWN, Reading
+from sinks.typed.readers import kinds
+from sinks.typed.step.parsing import MESSAGES, Parsing, Report
 from tests.sinks.typed.formats.test_protobuf import FILE, Order, in_base64, of_set
 from tests.sinks.typed.served_schemas import Served, frame
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.kernel import KernelTable
+from sinks.delta.kernel import KernelTable
 from sinks.typed.definition import Definition
-from sinks.typed.prepared import PreparedMessages
+from sinks.typed.step.prepared import PreparedMessages
 from sources.errors import ConfigurationError
 
 pytestmark = pytest.mark.spark

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from sinks.typed import registry as module
-from sinks.typed.json_fields import NoObject
+from sinks.typed.formats.json_fields import NoObject
+from sources.access.secrets import Secret
 from sources.errors import ConfigurationError, RegistryUnreachable
-from sources.secrets import Secret
 from tests.sinks.typed.formats.columns import found_kinds, outcome, texts
 from tests.sinks.typed.formats.test_avro import encoded, record
 from tests.sinks.typed.formats.test_protobuf import FILE, in_base64

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.holes import joined
+from sinks.state.holes import joined
 from sinks.typed.state import Followed, TypedState, way, without
 from sources.offsets import LogId, Offset, OffsetRange
 

@@ -11,8 +11,8 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from sinks.files import DataFile
-from sinks.kernel import KernelConflict, KernelTable, Snapshot
+from sinks.delta.data_file import DataFile
+from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
 from sinks.tables import LOG
 from sinks.upkeep import compaction
 from sinks.upkeep.compaction import Candidate, Compaction, Compactor, Sizes, groups

@@ -10,8 +10,8 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from sinks.holes import Holes
-from sinks.position import LogTable
+from sinks.state.holes import Holes
+from sinks.state.position import LogTable
 from sinks.tables import LOG
 from sinks.upkeep.retention import Keep, Plan, Retention, boundary
 from sources.errors import ReplicaError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.kernel import KernelTable
+from sinks.delta.kernel import KernelTable
 from sinks.tables import KAFKA_LOG, LEDGER, TableSpec
 from sinks.upkeep.compaction import Compaction, Compactor, Sizes
 from sources.master_topic import partition_log

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.kernel import KernelTable
-from sinks.log_state import Writer
-from sinks.position import LogTable
-from sinks.quarantine import open_quarantine, quarantine_row
-from sinks.split_report import Damaged
+from sinks.batch.split_report import Damaged
+from sinks.books.quarantine import open_quarantine, quarantine_row
+from sinks.delta.kernel import KernelTable
+from sinks.state.fence import this_writer
+from sinks.state.position import LogTable
 from sinks.tables import LOG, QUARANTINE
 from sinks.upkeep.vacuum import commit_owed, vacuum
 from sinks.warehouse import ensure_tables
@@ -94,7 +94,7 @@ def test_quarantined_bytes_that_a_commit_owes_are_committed_first(spark: SparkSe
         writer.write(quarantine_row(BROKER_A, 0, piece, memoryview(b"x" * 100)))
         owed = writer.finish()
     table = LogTable(spark, path, BROKER_A)
-    state = table.claim(Writer.of_this_process())
+    state = table.claim(this_writer())
     moved = state.moved_to(Offset(600), first=Offset(0), ledger=[], quarantined=[owed])
     table.commit(table.read(), moved, [file_of(path, 0, 5)], lost=[damaged])
     age(Path(folder) / owed.name, days=30)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.metadata import MetadataTable
+from sinks.history.metadata import MetadataTable
 from sinks.views.registration import register
 from sources.metadata import CONSUMER_OFFSETS, DELAY_OFFSETS, SUBSCRIPTION_GROUPS, TOPICS
 from sources.offsets import LogId

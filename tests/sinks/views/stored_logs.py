@@ -17,9 +17,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, expr
 
 from sources.offsets import Offset
-from sources.rocketmq import columns, commitlog
-from sources.rocketmq.commitlog import Message
-from sources.rocketmq.properties import encode
+from sources.rocketmq.columns import codec
+from sources.rocketmq.format import commitlog
+from sources.rocketmq.format.commitlog import Message
+from sources.rocketmq.format.properties import encode
 from tests.sinks.views.made_logs import session_with
 from tests.sources.rocketmq.records import message
 
@@ -51,7 +52,7 @@ class StoredLog:
 
     def rows(self) -> list[dict[str, Any]]:
         """Its rows of table log."""
-        records = columns.decode(self._stored, Offset(0), Offset(len(self._stored))).records
+        records = codec.decode(self._stored, Offset(0), Offset(len(self._stored))).records
         return [{"log_id": self.log_id, "epoch": 0} | row for row in records.to_pylist()]
 
 

@@ -14,12 +14,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
-from sinks.continuity import Link
+from sinks.batch.continuity import Link
+from sinks.books.incident import Action, Incident
+from sinks.delta.kernel import KernelTable
 from sinks.healing.hole_filler import HoleFiller
 from sinks.healing.repair import Repair
-from sinks.incidents import Action, Incident
-from sinks.kernel import KernelTable
-from sinks.metadata import MetadataTable
+from sinks.history.metadata import MetadataTable
 from sinks.tables import INCIDENTS, KEY_VALUES, LEDGER, LOG, TableSpec
 from sinks.upkeep.log_entries import LogFolder, expired
 from sinks.views.as_of import register_as_of

@@ -14,11 +14,11 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import Row, SparkSession
 
-from pipeline.coverage import read_accounts
+from pipeline.inspect.coverage import read_accounts
+from sinks.books.incident import Action, Incident, IncidentRow, State
 from sinks.healing.repair import Repair
-from sinks.holes import Holes, joined
-from sinks.incidents import Action, Incident, IncidentRow, State
 from sinks.proof.completeness import COLUMNS, Accounts, Completeness, Reason
+from sinks.state.holes import Holes, joined
 from sinks.tables import INCIDENTS, INCIDENTS_SCHEMA, LEDGER, LEDGER_SCHEMA
 from sinks.upkeep.retention import Keep, Retention
 from sinks.views.registration import register

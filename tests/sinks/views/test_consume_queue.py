@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.functions import col, unix_millis
 
-from sinks.metadata import MetadataTable
+from sinks.history.metadata import MetadataTable
 from sources.metadata import TOPICS
 from sources.offsets import LogId
 from sources.rocketmq.metadata import items_of

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from sinks.metadata import MetadataTable
+from sinks.history.metadata import MetadataTable
 from sources.metadata import CONSUMER_OFFSETS, TOPICS, MetadataKind
 from tests.sinks.memory_master import BROKER_A
 from tests.sinks.views.made_logs import NOON, message, session_with

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from sources.rocketmq.commitlog import Message
+from sources.rocketmq.format.commitlog import Message
 from tests.sinks.views.stored_logs import START_MS, Row, Scenario, StoredLog, Told, message_id, rows_of, time
 from tests.truth import Fixture
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.config import WorkloadConfig
+from pipeline.config.configuration import WorkloadConfig
 from sinks.views.definition import VIEWS, view
 from sinks.views.registration import register
-from sources.rocketmq.workload import send_workload, workload
+from sources.rocketmq.producer.workload import send_workload, workload
 from tests.pipeline.masters import embedded_master
 from tests.pipeline.running import job_config, replicate_now
 

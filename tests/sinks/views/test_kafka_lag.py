@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.metadata import MetadataTable
+from sinks.history.metadata import MetadataTable
 from sources.metadata import KAFKA_PARTITIONS
 from sources.offsets import LogId
 from tests.sinks.views.made_topics import NOON, ORDERS, loss, ranges_of, session_with

@@ -19,8 +19,9 @@ from pyspark.sql import functions as sql
 
 from pipeline.sql.formats import writer
 from pipeline.sql.output import Format
-from sinks.files import DataFile, FileWriter, new_name
-from sinks.kernel import KernelTable
+from sinks.delta.data_file import DataFile
+from sinks.delta.files import FileWriter, new_name
+from sinks.delta.kernel import KernelTable
 from sinks.tables import KAFKA_LOG
 from sinks.views.registration import register
 from sinks.warehouse import ensure_table

@@ -15,8 +15,9 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import col, lit
 
-from sinks.files import DataFile, FileWriter, new_name
-from sinks.kernel import KernelTable
+from sinks.delta.data_file import DataFile
+from sinks.delta.files import FileWriter, new_name
+from sinks.delta.kernel import KernelTable
 from sinks.tables import LOG
 from sinks.views.definition import named_in
 from sinks.views.registration import register

@@ -15,9 +15,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sources.offsets import Offset
-from sources.rocketmq.batches import decode_items
-from sources.rocketmq.commitlog import Message, decode
-from sources.rocketmq.properties import decode as decode_properties
+from sources.rocketmq.format.batches import decode_items
+from sources.rocketmq.format.commitlog import Message, decode
+from sources.rocketmq.format.properties import decode as decode_properties
 from tests.sinks.views.made_logs import NOON, message, session_with
 from tests.truth import Fixture
 

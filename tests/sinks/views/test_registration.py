@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.incidents import Action, Incident, IncidentsTable
-from sinks.tables import TABLES, spark_schema
+from sinks.books.incident import Action, Incident
+from sinks.books.incidents import IncidentsTable
+from sinks.spark_schemas import spark_schema
+from sinks.tables import TABLES
 from sinks.views.definition import VIEWS, view
 from sinks.views.registration import register
 from sources.errors import ConfigurationError, ReplicaError

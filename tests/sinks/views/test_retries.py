@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sources.offsets import Offset
-from sources.rocketmq import commitlog
+from sources.rocketmq.format import commitlog
 from tests.sinks.views.stored_logs import Row, Scenario, StoredLog, Told, message_id, rows_of, time
 from tests.truth import Fixture
 

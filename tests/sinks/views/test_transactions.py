@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sources.offsets import Offset
-from sources.rocketmq import commitlog
-from sources.rocketmq.commitlog import Message
+from sources.rocketmq.format import commitlog
+from sources.rocketmq.format.commitlog import Message
 from tests.sinks.views.stored_logs import Row, Scenario, StoredLog, Told, message_id, rows_of, time
 from tests.truth import Fixture
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from sources.dister import columns
-from sources.dister.entries import decode_line
-from sources.dister.layout import BatchFile, batch_number
-from sources.dister.line_walk import Sound
-from sources.dister.lines import Line
+from sources.dister.files.layout import BatchFile, batch_number
+from sources.dister.format import columns
+from sources.dister.format.entries import decode_line
+from sources.dister.format.line_walk import Sound
+from sources.dister.format.lines import Line
 from sources.errors import CorruptRecord
 from sources.master import RECORD_SCHEMA
 from sources.offsets import Offset

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sources.dister.layout import ENTRY_LOG
+from sources.dister.files.layout import ENTRY_LOG
 from sources.dister.log import DisterLog
 from sources.errors import CorruptRecord
 from sources.offsets import LogId, Offset, OffsetRange

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.dister.entries import ACT_REMOVE, ACT_SET, MAX_ID, Entry, decode_line, encode_line, index_of
+from sources.dister.format.entries import ACT_REMOVE, ACT_SET, MAX_ID, Entry, decode_line, encode_line, index_of
 from sources.errors import CorruptRecord
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.dister import id_search
-from sources.dister.batch_bytes import BatchBytes
-from sources.dister.id_search import IdSearch
-from sources.dister.layout import BatchFile
+from sources.dister.files import id_search
+from sources.dister.files.batch_bytes import BatchBytes
+from sources.dister.files.id_search import IdSearch
+from sources.dister.files.layout import BatchFile
 from sources.offsets import Offset
 from tests.sources.dister.entry_logs import set_line
 

@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from sources.dister.layout import BatchFile, batch_number, batch_path, check_joined, list_batches
+from sources.dister.files.layout import BatchFile, batch_number, batch_path, check_joined, list_batches
 from sources.errors import ConfigurationError, MissingSegment
 
 

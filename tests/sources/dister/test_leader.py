@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sources.dister.leader import EmbeddedLeader
-from sources.dister.leader_log import Change
+from sources.dister.embedded.leader import EmbeddedLeader
+from sources.dister.embedded.leader_log import Change
 from sources.dister.peers import PEERS_FILE, NodeInfo, check_nodes, decode
 from sources.dister.services import SERVICE_FILE
 from sources.errors import ConfigurationError, MasterError, MasterRefused

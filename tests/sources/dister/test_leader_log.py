@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sources.dister.leader_log import Change, LeaderLog, entries_of, replay
+from sources.dister.embedded.leader_log import Change, LeaderLog, entries_of, replay
 from sources.errors import CorruptRecord, MasterError, MasterRefused
 
 LOG = "dister.entry.log"
@@ -122,7 +122,7 @@ def test_writers_come_one_after_another(tmp_path: Path) -> None:
 def test_two_processes_come_one_after_another(tmp_path: Path) -> None:
     """DI-11: each finds the end where the other one left it."""
     program = (
-        "import sys, pathlib; from sources.dister.leader_log import LeaderLog\n"
+        "import sys, pathlib; from sources.dister.embedded.leader_log import LeaderLog\n"
         "leader = LeaderLog(pathlib.Path(sys.argv[1]))\n"
         "for number in range(200): leader.set({'k': str(number)})\n"
     )

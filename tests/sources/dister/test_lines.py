@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.dister.layout import BatchFile
-from sources.dister.lines import Line, split_lines
+from sources.dister.files.layout import BatchFile
+from sources.dister.format.lines import Line, split_lines
 
 BATCH = BatchFile(1, Path("/l/0/1"))
 DATA = b'1000000007,300,{"a":"x"}\n\n\r\nshort\n' + b"x" * 300 + b"\ntorn"

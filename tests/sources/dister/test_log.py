@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from sources.dister import entry_log
-from sources.dister.layout import BatchFile
+from sources.dister.files import entry_log
+from sources.dister.files.layout import BatchFile
+from sources.dister.files.log_walk import Start, start_at
 from sources.dister.log import DisterLog
-from sources.dister.log_walk import Start, start_at
 from sources.errors import (
     AboveMaximum,
     BelowMinimum,

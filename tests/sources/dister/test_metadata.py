@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from sources.dister.leader import EmbeddedLeader
+from sources.dister.embedded.leader import EmbeddedLeader
 from sources.dister.metadata import fetch, nodes_of, services_of
 from sources.dister.peers import PEERS_FILE, NodeInfo
 from sources.dister.services import SERVICE_FILE, Registry, Service

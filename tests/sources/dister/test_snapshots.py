@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from sources.dister.files.snapshots import read_nodes, read_services
 from sources.dister.peers import NodeInfo
 from sources.dister.services import SERVICE_FILE, Registry
-from sources.dister.snapshots import read_nodes, read_services
 from sources.errors import MasterRefused, MasterSilent, MasterUnreachable
 
 LISTED = b'[{"id":"A1","ip":"10.0.0.1","group":"g","raft":2,"version":"1.6"}]'

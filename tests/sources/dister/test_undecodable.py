@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sources.dister import columns, line_walk
+from sources.dister.format import columns, line_walk
 from sources.errors import CorruptRecord
 from tests.sources.dister.entry_logs import leader, pieces, set_line
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from sources.dister.leader_log import LeaderLog, entries_of
-from sources.dister.workload import Workload
+from sources.dister.embedded.leader_log import LeaderLog, entries_of
+from sources.dister.embedded.workload import Workload
 
 
 def log_of(folder: Path, seed: int, count: int) -> bytes:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecords
 
-from sources.kafka.batches import Aborted, Decoded, Limits, decode
+from sources.kafka.format.batches import Aborted, Decoded, Limits, decode
 from sources.kafka.isolation import Isolation
 from sources.offsets import END, Offset, OffsetRange
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sources.kafka.batches import Aborted
+from sources.kafka.format.batches import Aborted
 from sources.kafka.isolation import Isolation
 from sources.offsets import Offset, OffsetRange
 from tests.peers.kafka_fixture import FIXTURES

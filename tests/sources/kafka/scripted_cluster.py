@@ -14,7 +14,7 @@ from kafka.protocol.metadata import MetadataResponse
 from kafka.record.memory_records import MemoryRecordsBuilder
 
 from sources.errors import LogtwinError
-from sources.kafka.connection import Cluster
+from sources.kafka.cluster.connection import Cluster
 
 TOPIC_ID = uuid.UUID(int=7)
 OTHER_ID = uuid.UUID(int=8)

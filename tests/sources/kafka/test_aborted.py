@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.errors import CorruptRecord
-from sources.kafka.batches import Aborted
+from sources.kafka.format.batches import Aborted
 from sources.offsets import Offset, OffsetRange
 from tests.sources.kafka.batches import (
     ABORT_KEY,

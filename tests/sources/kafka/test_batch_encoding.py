@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords
 
-from sources.kafka.batch_encoding import BATCH_BYTES, MAX_DELTA, EncodedBatch, empty_batch, encode
-from sources.kafka.columns import CREATE_TIME, LOG_APPEND_TIME, UNLOCATED_SCHEMA, canonical
-from sources.kafka.record_columns import NO_RECORDS
+from sources.kafka.format.batch_encoding import BATCH_BYTES, MAX_DELTA, EncodedBatch, empty_batch, encode
+from sources.kafka.format.columns import CREATE_TIME, LOG_APPEND_TIME, UNLOCATED_SCHEMA, canonical
+from sources.kafka.format.record_columns import NO_RECORDS
 from sources.offsets import END, Offset, OffsetRange
 from tests.sources.kafka.batches import (
     NOW_MS,

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecordsBuilder
 
 from sources.errors import ChecksumMismatch, CorruptRecord
-from sources.kafka.batches import Limits
-from sources.kafka.columns import UNLOCATED_SCHEMA
+from sources.kafka.format.batches import Limits
+from sources.kafka.format.columns import UNLOCATED_SCHEMA
 from sources.offsets import END, Offset, OffsetRange
 from tests.sources.kafka.batches import (
     ALL,
@@ -250,6 +250,6 @@ def test_isolation_means_nothing_to_batches_without_transactions() -> None:
 
 
 def test_more_than_columns_can_count_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sources.kafka.batches._MAX_DATA_BYTES", 100)
+    monkeypatch.setattr("sources.kafka.format.batches._MAX_DATA_BYTES", 100)
     with pytest.raises(ValueError, match="at most 100 can be decoded"):
         decoded(bytes(101))

@@ -7,9 +7,9 @@ import pytest
 
 from sources.errors import ConfigurationError, LogtwinError, MasterRefused
 from sources.kafka.bounds import bounds, epoch_end, epoch_ends
+from sources.kafka.cluster.topics import Leader, Topic, TopicPartition
 from sources.kafka.epochs import EpochEnd
 from sources.kafka.isolation import Isolation
-from sources.kafka.topics import Leader, Topic, TopicPartition
 from sources.offsets import Offset, OffsetRange
 from tests.sources.kafka import scripted_cluster as scripted
 from tests.sources.kafka.scripted_cluster import TOPIC_ID, ScriptedCluster, offsets

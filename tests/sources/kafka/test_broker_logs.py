@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sources.kafka.batch_header import Batch, batch_at
-from sources.kafka.batches import Decoded
-from sources.kafka.columns import canonical
+from sources.kafka.format.batch_header import Batch, batch_at
+from sources.kafka.format.batches import Decoded
+from sources.kafka.format.columns import canonical
 from sources.kafka.isolation import Isolation
 from sources.offsets import END, Offset, OffsetRange
 from tests.peers.kafka import VERSIONS

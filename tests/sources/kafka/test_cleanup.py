@@ -9,7 +9,7 @@ import pytest
 from kafka.protocol.admin import DescribeConfigsResponse
 
 from sources.errors import ConfigurationError, MasterRefused
-from sources.kafka.cleanup import is_compacted
+from sources.kafka.cluster.cleanup import is_compacted
 from tests.sources.kafka.scripted_cluster import ScriptedCluster
 
 

@@ -7,6 +7,7 @@ import ssl
 import kafka.errors as kafka_errors
 import pytest
 
+from sources.access.secrets import Secret
 from sources.errors import (
     ConfigurationError,
     LogtwinError,
@@ -15,9 +16,8 @@ from sources.errors import (
     MasterUnreachable,
     ProtocolViolation,
 )
-from sources.kafka.client_errors import meaning
-from sources.kafka.settings import Security
-from sources.secrets import Secret
+from sources.kafka.cluster.client_errors import meaning
+from sources.kafka.cluster.settings import Security
 
 SERVER = "broker-a:9093"
 PLAINTEXT = Security()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sources.errors import ConfigurationError, CorruptRecord, LogtwinError, MasterRefused, ProtocolViolation
-from sources.kafka.codes import check_code, refusal
+from sources.kafka.cluster.codes import check_code, refusal
 
 
 @pytest.mark.parametrize(

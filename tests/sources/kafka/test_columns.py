@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.kafka.columns import canonical, canonical_lengths, located
-from sources.kafka.record_columns import texts
+from sources.kafka.format.columns import canonical, canonical_lengths, located
+from sources.kafka.format.record_columns import texts
 from sources.master_topic import KAFKA_SCHEMA
 from tests.sources.kafka.batches import (
     COMPRESSIONS,

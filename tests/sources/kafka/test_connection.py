@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import trustme
 
-from pipeline.ports import free_port
+from pipeline.system.ports import free_port
+from sources.access.secrets import Secret
+from sources.access.tls import Tls
 from sources.errors import ConfigurationError, LogtwinError, MasterSilent, MasterUnreachable, ProtocolViolation
-from sources.kafka.connection import connected
-from sources.kafka.settings import KafkaSettings, Security
-from sources.secrets import Secret
-from sources.tls import Tls
+from sources.kafka.cluster.connection import connected
+from sources.kafka.cluster.settings import KafkaSettings, Security
 
 TLS = Security(protocol="SSL")
 LIMIT_MS = 300

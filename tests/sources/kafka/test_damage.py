@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.errors import ChecksumMismatch, CorruptRecord, LogtwinError
-from sources.kafka import batches
-from sources.kafka.batch_header import Batch
-from sources.kafka.batches import Limits
-from sources.kafka.record_columns import record_columns
+from sources.kafka.format import batches
+from sources.kafka.format.batch_header import Batch
+from sources.kafka.format.batches import Limits
+from sources.kafka.format.record_columns import record_columns
 from sources.offsets import Offset, OffsetRange
 from tests.sources.kafka.batches import (
     ATTRIBUTES_AT,

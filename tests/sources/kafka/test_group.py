@@ -8,8 +8,8 @@ import pytest
 from kafka.protocol.consumer import OffsetCommitResponse
 
 from sources.errors import ConfigurationError, MasterRefused
-from sources.kafka.group import ConsumerGroup
-from sources.kafka.topics import TopicPartition
+from sources.kafka.cluster.group import ConsumerGroup
+from sources.kafka.cluster.topics import TopicPartition
 from sources.master_topic import PartitionPosition
 from sources.offsets import Offset
 from tests.sources.kafka.group_answers import ALICE, LOADING, UNKNOWN_MEMBER, coordinator, described

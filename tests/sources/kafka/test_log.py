@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from sources.errors import ConfigurationError, MasterUnreachable, Recreated
-from sources.kafka import leadership
 from sources.kafka import topic as topic_module
-from sources.kafka.columns import canonical
+from sources.kafka.cluster import leadership
+from sources.kafka.cluster.settings import KafkaSettings
+from sources.kafka.format.columns import canonical
 from sources.kafka.log import RECORD_BYTES, KafkaLog
 from sources.kafka.session import GroupSession, PartitionSession
-from sources.kafka.settings import KafkaSettings
 from sources.kafka.topic import KafkaTopic
 from sources.master import Chunk, Known, MasterLog, TimeIsUp
 from sources.offsets import Offset, OffsetRange

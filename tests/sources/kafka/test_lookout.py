@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from sources import standing
+from sources.access.secrets import Secret
 from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, LogtwinError, MasterUnreachable, Recreated
-from sources.group import GroupOptions, GroupReader, GroupSource, logs_options
-from sources.group_offsets import GroupOffset
+from sources.group import standing
+from sources.group.lookout import Looking, Seen
+from sources.group.offsets import GroupOffset
+from sources.group.standing import Place, Standing
+from sources.group.stream import GroupOptions, GroupReader, GroupSource, logs_options
 from sources.kafka import topic as topic_module
 from sources.kafka.log import RECORD_BYTES
 from sources.kafka.lookout import TopicLookout, lookouts
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.kafka.topic import open_topic
-from sources.lookout import Looking, Seen
 from sources.offsets import Offset, OffsetRange
 from sources.options import ReadOptions, parse_options
-from sources.secrets import Secret
-from sources.standing import Place, Standing
 from tests.sources.kafka.scripted_cluster import OTHER_ID, TOPIC_ID, ScriptedCluster, metadata, offsets, topic
 
 OPTIONS = {"id": "kafka/c/t", "servers": "h:1"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sources.errors import ConfigurationError, MasterRefused
-from sources.kafka.membership import Described, Member, check_unused
-from sources.kafka.membership import described as describe
+from sources.kafka.cluster.membership import Described, Member, check_unused
+from sources.kafka.cluster.membership import described as describe
 from tests.sources.kafka.group_answers import ALICE, LOADING, NOT_FOUND, described, described_newer, listed
 from tests.sources.kafka.scripted_cluster import ScriptedCluster
 

@@ -9,9 +9,9 @@ import pytest
 
 from sources.errors import ConfigurationError, LogtwinError, MasterUnreachable
 from sources.kafka import metadata as metadata_module
+from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.isolation import Isolation
 from sources.kafka.metadata import fetched
-from sources.kafka.settings import KafkaSettings
 from sources.kafka.topic import KafkaTopic
 from sources.metadata import KAFKA_PARTITIONS, Fetched
 from tests.sources.kafka.group_answers import committed, coordinator

@@ -9,17 +9,17 @@ import uuid
 
 import pytest
 
+from sources.access.secrets import Secret
+from sources.access.tls import Tls
 from sources.errors import ConfigurationError
+from sources.kafka.cluster.settings import KafkaSettings, Security
 from sources.kafka.isolation import Isolation
 from sources.kafka.options import ReplicatedTopicOptions, TopicOptions
-from sources.kafka.settings import KafkaSettings, Security
 from sources.kafka.topic import open_topic
 from sources.kafka.topic_offsets import TopicOffsets
 from sources.offsets import Offset
 from sources.options import MasterOptions
 from sources.registry import open_log
-from sources.secrets import Secret
-from sources.tls import Tls
 
 HIDDEN = "hunter2"
 PLAIN = {"id": "kafka/east/orders", "servers": "a:9092"}

@@ -19,10 +19,10 @@ from sources.errors import (
     Recreated,
     Rewritten,
 )
-from sources.kafka import leadership
+from sources.kafka.cluster import leadership
+from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.isolation import Isolation
 from sources.kafka.partition import KafkaPartition
-from sources.kafka.settings import KafkaSettings
 from sources.master import Chunk
 from sources.offsets import Offset, OffsetRange
 from tests.sources.kafka.scripted_cluster import (

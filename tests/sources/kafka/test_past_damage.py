@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from sources.errors import ChecksumMismatch
-from sources.kafka import leadership
+from sources.kafka.cluster import leadership
 from sources.master import Chunk, Damage
 from sources.offsets import Offset, OffsetRange
 from tests.sources.kafka.scripted_cluster import ScriptedCluster, batch, fetched, metadata, topic

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sources.errors import ConfigurationError
-from sources.kafka.batch_encoding import MAX_DELTA
+from sources.kafka.format.batch_encoding import MAX_DELTA
 from sources.kafka.rebuilt_partitions import DEFAULT_FILE_SIZE_BYTES, OWN, RebuiltPartition, folder_name
 from sources.offsets import LogId, Offset
 from sources.rebuilt_folder import RebuiltFolder

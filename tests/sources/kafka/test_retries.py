@@ -13,7 +13,7 @@ from sources.errors import (
     MasterUnreachable,
     Recreated,
 )
-from sources.kafka.retries import ask_again
+from sources.kafka.cluster.retries import ask_again
 
 MINUTE_MS = 60_000
 

@@ -15,10 +15,10 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 
 from sources.errors import ConfigurationError, LogtwinError, MasterUnreachable
 from sources.kafka import session as session_module
-from sources.kafka.connection import Cluster
-from sources.kafka.membership import Member
+from sources.kafka.cluster.connection import Cluster
+from sources.kafka.cluster.membership import Member
+from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.session import GroupSession
-from sources.kafka.settings import KafkaSettings
 from sources.master_topic import PartitionPosition
 from sources.offsets import LogId, Offset
 from tests.patience import PATIENCE_S, wait_until

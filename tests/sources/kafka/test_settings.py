@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from sources.access.secrets import Secret
+from sources.access.tls import Tls
 from sources.errors import ConfigurationError
-from sources.kafka.settings import KafkaSettings, Security
-from sources.secrets import Secret
-from sources.tls import Tls
+from sources.kafka.cluster.settings import KafkaSettings, Security
 
 HIDDEN = "hunter2-ä"
 USER, PASSWORD = Secret("env:KAFKA_USER"), Secret("file:/run/secrets/kafka")

@@ -19,9 +19,9 @@ from sources.errors import (
     Rewritten,
 )
 from sources.kafka import topic as topic_module
+from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.isolation import Isolation
 from sources.kafka.session import GroupSession
-from sources.kafka.settings import KafkaSettings
 from sources.kafka.topic import KafkaTopic
 from sources.master_topic import PartitionPosition
 from sources.offsets import Offset

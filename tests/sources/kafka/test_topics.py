@@ -6,7 +6,7 @@ import kafka.errors as kafka_errors
 import pytest
 
 from sources.errors import ConfigurationError, LogtwinError, MasterRefused, ProtocolViolation
-from sources.kafka.topics import Leader, Topic, topics_matching, topics_named
+from sources.kafka.cluster.topics import Leader, Topic, topics_matching, topics_named
 from tests.sources.kafka.scripted_cluster import TOPIC_ID, ScriptedCluster, metadata, topic
 
 UNKNOWN: int = kafka_errors.UnknownTopicOrPartitionError.errno

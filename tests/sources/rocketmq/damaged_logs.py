@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from sources.errors import CorruptRecord
 from sources.master import Chunk, Damage
 from sources.offsets import Offset, OffsetRange
-from sources.rocketmq.commitlog import Limits, decode
-from sources.rocketmq.layout import Files
-from sources.rocketmq.segments import Segments
-from sources.rocketmq.stream_chunks import LogEnd, StreamReader
+from sources.rocketmq.files.segments import Segments
+from sources.rocketmq.format.commitlog import Limits, decode
+from sources.rocketmq.format.layout import Files
+from sources.rocketmq.session.stream_chunks import LogEnd, StreamReader
 from tests.sources.rocketmq.log_reading import kept, owned
 from tests.sources.rocketmq.synthetic_log import SyntheticLog
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from sources import undecodable
+from sources.decoding import undecodable
 
 undecodable.NOT_THE_RECORDS = (*undecodable.NOT_THE_RECORDS, IndexError)

@@ -10,7 +10,7 @@ from typing import Any
 from sources.master import Chunk, Damage, MasterLog
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.rocketmq.log import RocketMQLog
-from sources.rocketmq.remoting import Command
+from sources.rocketmq.wire.remoting import Command
 from tests.sources.rocketmq.scripted_master import HAScript, ScriptedBroker, ScriptedMaster, holding, serve_log
 from tests.truth import Fixture
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from sources.master import RECORD_SCHEMA
 from sources.offsets import Offset
-from sources.rocketmq import commitlog, properties
-from sources.rocketmq.commitlog import Blank, Limits, Message
+from sources.rocketmq.format import commitlog, properties
+from sources.rocketmq.format.commitlog import Blank, Limits, Message
 
 Row = dict[str, Any]
 

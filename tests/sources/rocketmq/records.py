@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from sources.offsets import Offset
-from sources.rocketmq import commitlog
-from sources.rocketmq.commitlog import V1, V2, Blank, Host, Message, body_crc
+from sources.rocketmq.format import commitlog
+from sources.rocketmq.format.commitlog import V1, V2, Blank, Host, Message, body_crc
 
 LOOPBACK = bytes((127, 0, 0, 1))
 

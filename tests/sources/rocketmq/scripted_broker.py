@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sources.address import Address
+from sources.access.address import Address
 
 Request = tuple[dict[str, Any], bytes]
 

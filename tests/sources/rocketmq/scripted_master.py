@@ -15,10 +15,10 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from sources.address import Address
+from sources.access.address import Address
 from sources.offsets import Offset
-from sources.rocketmq.ha import ReportParser, encode_frame
-from sources.rocketmq.remoting import Command, FrameBuffer, decode_command, encode_command
+from sources.rocketmq.wire.ha import ReportParser, encode_frame
+from sources.rocketmq.wire.remoting import Command, FrameBuffer, decode_command, encode_command
 
 PATIENCE_S = 60.0
 """How long a script waits for what must come; only a failing test waits that long."""

@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from sources.address import Address
+from sources.access.address import Address
 from sources.offsets import LogId, Offset
-from sources.rocketmq.session import HASession
+from sources.rocketmq.session.session import HASession
 from tests.sources.rocketmq.scripted_master import HAScript, SlaveConnection
 
 LOG_ID = LogId("rocketmq", "broker-a")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sources.rocketmq.signing import Credentials
+from sources.rocketmq.wire.signing import Credentials
 
 
 @dataclass(frozen=True)

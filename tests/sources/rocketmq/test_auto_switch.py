@@ -21,13 +21,13 @@ from sources.errors import (
 )
 from sources.master import Known
 from sources.offsets import LogId, Offset, OffsetRange
-from sources.rocketmq import ha_client
-from sources.rocketmq.auto_switch import Answer, AnswerParser, AutoSwitch, TransferHeads
-from sources.rocketmq.ha import Frame, FrameParser
-from sources.rocketmq.ha_client import ReadOptions, read_stream
-from sources.rocketmq.ha_connection import confirmed_end
 from sources.rocketmq.log import RocketMQLog
-from sources.rocketmq.remoting import Command, RequestCode, encode_command
+from sources.rocketmq.session import ha_client
+from sources.rocketmq.session.ha_client import ReadOptions, read_stream
+from sources.rocketmq.session.ha_connection import confirmed_end
+from sources.rocketmq.wire.auto_switch import Answer, AnswerParser, AutoSwitch, TransferHeads
+from sources.rocketmq.wire.ha import Frame, FrameParser
+from sources.rocketmq.wire.remoting import Command, RequestCode, encode_command
 from tests.sources.rocketmq.scripted_master import PATIENCE_S, ScriptedBroker, Server, holding
 
 HANDSHAKE = bytes.fromhex("00000001" + "0000" + "0001" + "ffffffffffffffff")

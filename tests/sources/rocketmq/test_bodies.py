@@ -13,8 +13,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.rocketmq.bodies import Compression, body_crc, compress, decompress
-from sources.rocketmq.layout import Limits
+from sources.rocketmq.format.bodies import Compression, body_crc, compress, decompress
+from sources.rocketmq.format.layout import Limits
 from tests import truth
 
 BODY = b"a body that is worth it " * 400

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from isal import isal_zlib
 
-from sources.rocketmq import body_crcs
-from sources.rocketmq.body_crcs import CFunction, found_in
-from sources.spans import read_only
+from sources.decoding.spans import read_only
+from sources.rocketmq.columns import body_crcs
+from sources.rocketmq.columns.body_crcs import CFunction, found_in
 
 OF_ISAL = found_in(isal_zlib.__file__)
 WAYS = pytest.mark.parametrize("crc32", [OF_ISAL, None], ids=["called from the loop", "one by one"])

@@ -11,8 +11,8 @@ import pytest
 from sources.epochs import Epoch
 from sources.errors import ProtocolViolation
 from sources.offsets import Offset
-from sources.rocketmq.auto_switch import FRAME_HEAD, Answer, AnswerParser, TransferHeads
-from sources.rocketmq.ha import Frame, FrameParser
+from sources.rocketmq.wire.auto_switch import FRAME_HEAD, Answer, AnswerParser, TransferHeads
+from sources.rocketmq.wire.ha import Frame, FrameParser
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "auto-switch"
 

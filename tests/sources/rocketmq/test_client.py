@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from sources.address import Address
+from sources.access.address import Address
 from sources.errors import LogtwinError, MasterRefused, MasterSilent, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset, OffsetRange
-from sources.rocketmq.client import RemotingClient
-from sources.rocketmq.connection import connect
-from sources.rocketmq.remoting import Command, RequestCode, encode_command
+from sources.rocketmq.wire.client import RemotingClient
+from sources.rocketmq.wire.connection import connect
+from sources.rocketmq.wire.remoting import Command, RequestCode, encode_command
 from tests.sources.rocketmq.scripted_master import ScriptedBroker, answer_as, holding
 from tests.truth import Fixture
 

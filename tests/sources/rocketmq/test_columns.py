@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 from sources.errors import CorruptRecord
 from sources.master import RECORD_SCHEMA
 from sources.offsets import Offset
-from sources.rocketmq import columns, commitlog, layout
-from sources.rocketmq import scan as scan_module
-from sources.rocketmq.commitlog import V2, Blank, Compression, Host, Limits, Message
-from sources.rocketmq.restore import LEAD_FIELDS, TAIL_FIELDS
-from sources.rocketmq.scan import SuspectRecord
+from sources.rocketmq.columns import codec
+from sources.rocketmq.columns import scan as scan_module
+from sources.rocketmq.columns.restore import LEAD_FIELDS, TAIL_FIELDS
+from sources.rocketmq.columns.scan import SuspectRecord
+from sources.rocketmq.format import commitlog, layout
+from sources.rocketmq.format.commitlog import V2, Blank, Compression, Host, Limits, Message
 from tests import truth
 from tests.sources.rocketmq import plain_decoder
 from tests.sources.rocketmq.plain_decoder import rows_of
@@ -30,7 +31,7 @@ from tests.sources.rocketmq.records import VECTORS, Log, log_of, logs, message
 
 def decode_all(log: Log, limits: Limits | None = None) -> list[dict[str, Any]]:
     """The rows of a whole log."""
-    decoded = columns.decode(log.stored, log.start, log.end, limits or Limits())
+    decoded = codec.decode(log.stored, log.start, log.end, limits or Limits())
     decoded.records.validate(full=True)
     assert decoded.end == log.end
     return rows_of(decoded.records)
@@ -44,7 +45,7 @@ def one_row(sent: Message, limits: Limits | None = None) -> dict[str, Any]:
 
 def test_every_column_of_every_record_is_what_java_says(fixture_log: truth.Fixture) -> None:
     end = Offset(fixture_log.max_offset)
-    decoded = columns.decode(fixture_log.log, Offset(0), end)
+    decoded = codec.decode(fixture_log.log, Offset(0), end)
     decoded.records.validate(full=True)
     assert decoded.end == end
     assert decoded.records.schema.equals(RECORD_SCHEMA, check_metadata=True)
@@ -96,7 +97,7 @@ def expected_message(java: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_tags_codes_are_those_of_the_consume_queues(fixture_log: truth.Fixture) -> None:
-    decoded = columns.decode(fixture_log.log, Offset(0), Offset(fixture_log.max_offset))
+    decoded = codec.decode(fixture_log.log, Offset(0), Offset(fixture_log.max_offset))
     codes = dict(zip(*(decoded.records.column(name).to_pylist() for name in ("offset", "tags_code")), strict=True))
     entries = [entry for queue in fixture_log.consume_queues for entry in queue["entries"]]
     assert len(entries) > 3000
@@ -106,7 +107,7 @@ def test_tags_codes_are_those_of_the_consume_queues(fixture_log: truth.Fixture) 
 
 def test_a_brokers_log_equals_the_record_by_record_decoder(fixture_log: truth.Fixture) -> None:
     end = fixture_log.max_offset
-    decoded = columns.decode(fixture_log.log, Offset(0), Offset(end))
+    decoded = codec.decode(fixture_log.log, Offset(0), Offset(end))
     assert (rows_of(decoded.records), decoded.end) == plain_decoder.decode(fixture_log.log, 0, end)
 
 
@@ -117,10 +118,10 @@ def test_a_brokers_log_in_chunks_gives_the_same_rows(fixture_log: truth.Fixture,
     parts, at, have = [], Offset(0), 0
     while at < end:
         have = min(max(have, at) + chosen.randrange(1, chunk_bytes), end)
-        decoded = columns.decode(log[at:have], at, end)
+        decoded = codec.decode(log[at:have], at, end)
         parts.append(decoded.records)
         at = decoded.end
-    whole = columns.decode(log, Offset(0), end).records
+    whole = codec.decode(log, Offset(0), end).records
     assert pa.Table.from_batches(parts).combine_chunks().equals(pa.Table.from_batches([whole]).combine_chunks())
 
 
@@ -132,9 +133,9 @@ def test_any_log_equals_the_record_by_record_decoder(log: Log) -> None:
 @given(logs(), st.data())
 def test_bytes_cut_anywhere(log: Log, data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(log.stored)))
-    first = columns.decode(log.stored[:cut], log.start, log.end)
+    first = codec.decode(log.stored[:cut], log.start, log.end)
     assert first.end == max(at for at in log.boundaries if at <= log.start + cut)
-    second = columns.decode(log.stored[first.end - log.start :], first.end, log.end)
+    second = codec.decode(log.stored[first.end - log.start :], first.end, log.end)
     assert rows_of(first.records) + rows_of(second.records) == decode_all(log)
 
 
@@ -144,7 +145,7 @@ def test_bytes_cut_at_every_place() -> None:
     rows = decode_all(log)
     for cut in range(len(log.stored) + 1):
         whole = [at for at in log.boundaries if at <= 7 + cut]
-        decoded = columns.decode(log.stored[:cut], Offset(7), log.end)
+        decoded = codec.decode(log.stored[:cut], Offset(7), log.end)
         assert decoded.end == whole[-1]
         assert rows_of(decoded.records) == rows[: len(whole) - 1]
 
@@ -152,13 +153,13 @@ def test_bytes_cut_at_every_place() -> None:
 @given(logs(), st.data())
 def test_records_that_start_at_or_after_stop_are_left(log: Log, data: st.DataObject) -> None:
     stop = data.draw(st.integers(log.start, log.end + 10))
-    decoded = columns.decode(log.stored, log.start, Offset(stop))
+    decoded = codec.decode(log.stored, log.start, Offset(stop))
     assert (rows_of(decoded.records), decoded.end) == plain_decoder.decode(log.stored, log.start, stop)
 
 
 @pytest.mark.parametrize("data", [b"", b"\0\0\0\x5b\xda\xa3\x20"])
 def test_no_record_at_all(data: bytes) -> None:
-    decoded = columns.decode(data, Offset(5), Offset(1000))
+    decoded = codec.decode(data, Offset(5), Offset(1000))
     assert (decoded.records.num_rows, decoded.end) == (0, 5)
     assert decoded.records.schema.equals(RECORD_SCHEMA, check_metadata=True)
 
@@ -173,7 +174,7 @@ def test_damage_is_reported_as_the_record_by_record_decoder_reports_it(log: Log,
 
 
 def columns_decode(data: bytes, start: int, stop: int, limits: Limits) -> tuple[list[dict[str, Any]], int]:
-    decoded = columns.decode(data, Offset(start), Offset(stop), limits)
+    decoded = codec.decode(data, Offset(start), Offset(stop), limits)
     return rows_of(decoded.records), decoded.end
 
 
@@ -205,14 +206,14 @@ def test_hosts_that_reach_beyond_the_last_record(sys_flag: int) -> None:
     damaged = bytearray(log.stored)
     damaged[39] = sys_flag
     with pytest.raises(CorruptRecord, match="too small for the hosts"):
-        columns.decode(damaged, Offset(0), log.end)
+        codec.decode(damaged, Offset(0), log.end)
 
 
 def test_a_topic_length_with_its_top_bit_set_is_negative() -> None:
     wide = commitlog.encode(message(magic=V2, topic="t" * 200))
     narrow = (len(wide) - 1).to_bytes(4, "big") + b"\xda\xa3\x20\xa7" + wide[8:93] + wide[94:]
     with pytest.raises(CorruptRecord, match="the topic does not fit") as caught:
-        columns.decode(narrow, Offset(0), Offset(1))
+        codec.decode(narrow, Offset(0), Offset(1))
     assert caught.value.found == "-56 bytes"
 
 
@@ -224,7 +225,7 @@ def test_times_that_no_table_holds(name: str) -> None:
     for time_ms in (last_ms + 1, -last_ms - 1, 2**63 - 1, -(2**63)):
         log = log_of([message(), message(**{name: time_ms})])
         with pytest.raises(CorruptRecord, match="timestamp does not fit") as caught:
-            columns.decode(log.stored, log.start, log.end)
+            codec.decode(log.stored, log.start, log.end)
         assert caught.value.offset == log.records[1].offset
 
 
@@ -234,7 +235,7 @@ def test_the_first_of_two_damaged_records_is_reported() -> None:
     damaged[log.records[1].offset + 88] ^= 1  # its body
     damaged[log.records[2].offset + 4] ^= 1  # its magic, which is met first
     with pytest.raises(CorruptRecord, match="its CRC") as caught:
-        columns.decode(damaged, Offset(0), log.end)
+        codec.decode(damaged, Offset(0), log.end)
     assert caught.value.offset == log.records[1].offset
 
 
@@ -247,7 +248,7 @@ def failing_at(monkeypatch: pytest.MonkeyPatch, places: set[int], error: Excepti
             raise error
         return scan(view, starts, ends, offset)
 
-    monkeypatch.setattr(columns, "scan", scanned)
+    monkeypatch.setattr(codec, "scan", scanned)
 
 
 UNTHOUGHT_OF = (SuspectRecord(), ValueError("4300 digits"), OverflowError(), RecursionError(), pa.ArrowInvalid("?"))
@@ -263,7 +264,7 @@ def test_a_failure_that_nobody_thought_of_is_damage_of_the_first_record_that_mak
     failing_at(monkeypatch, {77 + number * size for number in guilty}, error, 77)
     first = min(guilty)
 
-    decoded = columns.decode_sound(log.stored, log.start, log.end)
+    decoded = codec.decode_sound(log.stored, log.start, log.end)
 
     assert decoded.records["queue_id"].to_pylist() == list(range(first))
     assert decoded.end == 77 + first * size
@@ -271,7 +272,7 @@ def test_a_failure_that_nobody_thought_of_is_damage_of_the_first_record_that_mak
     assert decoded.error.offset == decoded.end
     assert type(error).__name__ in str(decoded.error)
     with pytest.raises(CorruptRecord, match="makes its decoder fail"):
-        columns.decode(log.stored, log.start, log.end)
+        codec.decode(log.stored, log.start, log.end)
 
 
 @pytest.mark.parametrize("error", [MemoryError(), OSError("disk"), ImportError("numba")])
@@ -279,40 +280,40 @@ def test_what_the_machine_lacks_is_no_records_fault(monkeypatch: pytest.MonkeyPa
     log = log_of([message()])
     failing_at(monkeypatch, {0}, error)
     with pytest.raises(type(error)):
-        columns.decode_sound(log.stored, log.start, log.end)
+        codec.decode_sound(log.stored, log.start, log.end)
 
 
 def test_a_decoder_that_fails_over_sound_records_too_blames_none(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise TypeError("another version of a library")
 
-    monkeypatch.setattr(columns, "scan", broken)
+    monkeypatch.setattr(codec, "scan", broken)
     log = log_of([message()], 77)
     with pytest.raises(TypeError, match="another version"):
-        columns.decode_sound(log.stored, log.start, log.end)
+        codec.decode_sound(log.stored, log.start, log.end)
 
 
 def test_of_many_records_the_guilty_one_is_not_searched_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     log = log_of([message() for _ in range(1000)])
     failing_at(monkeypatch, {len(log.stored) // 1000 * 700}, ValueError())
-    rows_of_heads, attempts = columns._rows_of, 0
+    rows_of_heads, attempts = codec._rows_of, 0
 
-    def counted(*arguments: Any) -> columns.Decoded:
+    def counted(*arguments: Any) -> codec.Decoded:
         nonlocal attempts
         attempts += 1
         return rows_of_heads(*arguments)
 
-    monkeypatch.setattr(columns, "_rows_of", counted)
-    assert len(columns.decode_sound(log.stored, log.start, log.end).records) == 700
+    monkeypatch.setattr(codec, "_rows_of", counted)
+    assert len(codec.decode_sound(log.stored, log.start, log.end).records) == 700
     assert attempts <= 11
 
 
 def test_bytes_that_were_never_written() -> None:
     log = log_of([message()])
     with pytest.raises(CorruptRecord, match="nothing was written") as caught:
-        columns.decode(log.stored + bytes(100), Offset(0), Offset(log.end + 100))
+        codec.decode(log.stored + bytes(100), Offset(0), Offset(log.end + 100))
     assert caught.value.offset == log.end
-    assert columns.decode(log.stored + bytes(100), Offset(0), log.end).end == log.end
+    assert codec.decode(log.stored + bytes(100), Offset(0), log.end).end == log.end
 
 
 @pytest.mark.parametrize(
@@ -411,11 +412,11 @@ def test_decompressed_bodies_above_the_limit_of_a_batch_end_it_early() -> None:
     packed = message(sys_flag=0x301, body=commitlog.compress(bytes(1000), Compression.ZLIB))
     log = log_of([packed, message(), packed, Blank(Offset(0), 8, b""), packed, packed])
     limits = Limits(max_decompressed_bytes=2500)
-    first = columns.decode(log.stored, log.start, log.end, limits)
+    first = codec.decode(log.stored, log.start, log.end, limits)
     assert first.end == log.records[4].offset
     parts, at = [], log.start
     while at < log.end:
-        decoded = columns.decode(log.stored[at:], at, log.end, Limits(max_decompressed_bytes=1))
+        decoded = codec.decode(log.stored[at:], at, log.end, Limits(max_decompressed_bytes=1))
         parts += rows_of(decoded.records)
         at = decoded.end
     assert parts == decode_all(log)
@@ -425,10 +426,10 @@ def test_an_early_end_comes_before_an_error_that_lies_beyond_it() -> None:
     packed = message(sys_flag=0x301, body=commitlog.compress(bytes(1000), Compression.ZLIB))
     log = log_of([packed, packed])
     limits = Limits(max_decompressed_bytes=1500)
-    decoded = columns.decode(log.stored + b"\xff" * 8, log.start, Offset(log.end + 8), limits)
+    decoded = codec.decode(log.stored + b"\xff" * 8, log.start, Offset(log.end + 8), limits)
     assert decoded.end == log.records[1].offset
     with pytest.raises(CorruptRecord, match="no record starts here"):
-        columns.decode(log.stored[decoded.end :] + b"\xff" * 8, decoded.end, Offset(log.end + 8), limits)
+        codec.decode(log.stored[decoded.end :] + b"\xff" * 8, decoded.end, Offset(log.end + 8), limits)
 
 
 @pytest.mark.parametrize("rest", [b"", bytes(50), b"\0\0\0\x01", b"left by whoever had the disk before"])
@@ -454,9 +455,9 @@ def test_two_gibibytes_at_once_are_too_many(tmp_path: Path) -> None:
         file.truncate(2**31)
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
             with pytest.raises(ValueError, match="2147483648 bytes at once"):
-                columns.decode(mapped, Offset(0), Offset(100))
+                codec.decode(mapped, Offset(0), Offset(100))
             with memoryview(mapped)[1:] as view, pytest.raises(CorruptRecord, match="nothing was written"):
-                columns.decode(view, Offset(0), Offset(100))
+                codec.decode(view, Offset(0), Offset(100))
 
 
 def test_the_input_is_not_copied_as_a_whole_and_not_kept(tmp_path: Path) -> None:
@@ -469,7 +470,7 @@ def test_the_input_is_not_copied_as_a_whole_and_not_kept(tmp_path: Path) -> None
         gc.collect()
         before = pa.total_allocated_bytes()
         tracemalloc.start()
-        decoded = columns.decode(mapped, log.start, log.end)
+        decoded = codec.decode(mapped, log.start, log.end)
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert peak < 1_000_000
@@ -485,7 +486,7 @@ def test_a_memory_map_can_be_closed_while_the_error_is_held(tmp_path: Path) -> N
     with (tmp_path / "log").open("rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         with pytest.raises(CorruptRecord) as held:
-            columns.decode(mapped, Offset(0), Offset(len(damaged)))
+            codec.decode(mapped, Offset(0), Offset(len(damaged)))
         mapped.close()
     assert held.value.offset == 229
 

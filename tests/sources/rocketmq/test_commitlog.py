@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from sources.errors import CorruptRecord
 from sources.offsets import Offset
-from sources.rocketmq import commitlog
-from sources.rocketmq.commitlog import BLANK, V1, V2, Blank, Host, Limits, Message
+from sources.rocketmq.format import commitlog
+from sources.rocketmq.format.commitlog import BLANK, V1, V2, Blank, Host, Limits, Message
 from tests import truth
 from tests.sources.rocketmq.records import HELLO_533, LOOPBACK, VECTORS, Vector, blanks, message, messages
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sources.errors import ChecksumMismatch, CorruptRecord
 from sources.master import Chunk, Damage
 from sources.offsets import Offset
-from sources.rocketmq.stream_chunks import LogEnd, StreamReader
+from sources.rocketmq.session.stream_chunks import LogEnd, StreamReader
 from tests.sampling import some_of
 from tests.sources.rocketmq.damaged_logs import (
     MAX_RECORD_BYTES,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sources.rocketmq.denials import denied, is_denial
-from sources.rocketmq.remoting import Command, RequestCode
-from sources.secrets import Secret
+from sources.access.secrets import Secret
+from sources.rocketmq.wire.denials import denied, is_denial
+from sources.rocketmq.wire.remoting import Command, RequestCode
 
 KEY = Secret("env:ROCKETMQ_USER")
 _497 = "org.apache.rocketmq.acl.common.AclException: {}, org.apache.rocketmq.acl.plain.PlainPermissionManager.validate"

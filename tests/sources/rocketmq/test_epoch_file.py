@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sources.epochs import Epoch
 from sources.offsets import Offset
-from sources.rocketmq.controller_store import encode_epoch_file
+from sources.rocketmq.files.controller_store import encode_epoch_file
 
 
 def test_as_a_broker_has_written_it() -> None:

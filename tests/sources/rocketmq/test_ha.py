@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sources.errors import ProtocolViolation
 from sources.offsets import Offset
-from sources.rocketmq.ha import Frame, FrameParser, ReportParser, encode_frame, encode_frame_head, encode_report
+from sources.rocketmq.wire.ha import Frame, FrameParser, ReportParser, encode_frame, encode_frame_head, encode_report
 from tests.truth import Fixture
 
 # i64 4096, i32 5, "hello"

@@ -14,11 +14,11 @@ from dataclasses import replace
 
 import pytest
 
-from sources.address import Address
+from sources.access.address import Address
 from sources.errors import MasterError, MasterSilent, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset
-from sources.rocketmq.ha import encode_frame
-from sources.rocketmq.ha_client import ReadOptions, read_stream
+from sources.rocketmq.session.ha_client import ReadOptions, read_stream
+from sources.rocketmq.wire.ha import encode_frame
 from tests.sources.rocketmq.scripted_master import (
     HAScript,
     ScriptedMaster,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.rocketmq.hosts import Host
+from sources.rocketmq.format.hosts import Host
 from tests.sources.rocketmq.records import hosts
 
 # As java.net prints them: InetAddress.getByAddress(ip).getHostAddress().

@@ -10,8 +10,8 @@ import pytest
 from sources.errors import MasterError, MasterSilent
 from sources.master import Chunk, Damage, TimeIsUp
 from sources.offsets import Offset
-from sources.rocketmq.ha import encode_frame
 from sources.rocketmq.log import RocketMQLog
+from sources.rocketmq.wire.ha import encode_frame
 from tests.sources.rocketmq.log_reading import assert_is, kept, over_ha, owned, raw, read, truth_between
 from tests.sources.rocketmq.scripted_master import HAScript, SlaveConnection, holding, serve_log
 from tests.truth import Fixture

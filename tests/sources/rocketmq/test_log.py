@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sources.address import Address
+from sources.access.address import Address
 from sources.errors import (
     ConfigurationError,
     CorruptRecord,
@@ -18,7 +18,7 @@ from sources.master import MasterView, Session
 from sources.offsets import Offset
 from sources.retention import Retention
 from sources.rocketmq.log import RocketMQLog
-from sources.rocketmq.remoting import Command, RequestCode, encode_command
+from sources.rocketmq.wire.remoting import Command, RequestCode, encode_command
 from tests.sources.rocketmq.log_reading import (
     ALL,
     LOG_ID,

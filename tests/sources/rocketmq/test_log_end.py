@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from sources.errors import CorruptRecord, SegmentError
 from sources.offsets import Offset, OffsetRange
-from sources.rocketmq.heads import hop_messages
-from sources.rocketmq.segment_files import Segment, list_segments
-from sources.rocketmq.segments import Segments
+from sources.rocketmq.files.segment_files import Segment, list_segments
+from sources.rocketmq.files.segments import Segments
+from sources.rocketmq.format.heads import hop_messages
 from tests.sources.rocketmq.synthetic_log import BLANK_HEAD, SyntheticLog, filled, record_bytes
 from tests.truth import Fixture
 
@@ -123,7 +123,7 @@ def test_retention_between_the_listing_and_the_look_does_no_harm(
         log.file(0).unlink(missing_ok=True)
         return listed
 
-    monkeypatch.setattr("sources.rocketmq.segments.list_segments", list_then_delete)
+    monkeypatch.setattr("sources.rocketmq.files.segments.list_segments", list_then_delete)
     assert segments(log).bounds(Offset(log.starts[1])) == owned(4096, log.end)
 
 
@@ -132,7 +132,7 @@ def test_a_log_that_somebody_deletes_is_an_error_naming_the_directory(
 ) -> None:
     log = filled(tmp_path, 100)
     listed = list_segments(tmp_path)
-    monkeypatch.setattr("sources.rocketmq.segments.list_segments", lambda path, **options: listed)
+    monkeypatch.setattr("sources.rocketmq.files.segments.list_segments", lambda path, **options: listed)
     log.file(0).unlink()
     with pytest.raises(SegmentError, match="disappear") as raised:
         segments(log).bounds()
@@ -218,7 +218,7 @@ def test_a_record_that_arrives_during_a_look_is_for_the_next_look(
             log.append(b"after the hop, before the look at what stopped it")
         return stopped
 
-    monkeypatch.setattr("sources.rocketmq.log_end.hop_messages", hop_then_append)
+    monkeypatch.setattr("sources.rocketmq.files.log_end.hop_messages", hop_then_append)
     assert segments(log).bounds().end == seen
     assert segments(log).bounds().end == log.end > seen
 
@@ -231,7 +231,7 @@ def test_a_size_that_was_caught_half_written_does_not_move_the_end(
     log = filled(tmp_path, 100)
     log.append(b"x" * 300, b"")
     monkeypatch.setattr(
-        "sources.rocketmq.log_end.hop_messages",
+        "sources.rocketmq.files.log_end.hop_messages",
         lambda *arguments: (Offset(hop_messages(*arguments)[0] + difference), Offset(log.starts[1])),
     )
     with pytest.raises(CorruptRecord) as raised:

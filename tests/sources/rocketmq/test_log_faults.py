@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sources.address import Address
+from sources.access.address import Address
 from sources.errors import (
     AboveMaximum,
     BelowMinimum,
@@ -22,9 +22,9 @@ from sources.errors import (
     ProtocolViolation,
 )
 from sources.offsets import Offset
-from sources.rocketmq.ha import encode_frame
 from sources.rocketmq.log import RocketMQLog
-from sources.rocketmq.remoting import Command, encode_command
+from sources.rocketmq.wire.ha import encode_frame
+from sources.rocketmq.wire.remoting import Command, encode_command
 from tests.sources.rocketmq.log_reading import (
     LOG_ID,
     damaged,

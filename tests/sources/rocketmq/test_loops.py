@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sources.rocketmq.commitlog import V2, Host, Message
-from sources.rocketmq.layout import HEAD, V1
-from sources.rocketmq.loops import hop, name_codes, pairs, read
-from sources.spans import read_only
+from sources.decoding.spans import read_only
+from sources.rocketmq.columns.loops import hop, name_codes, pairs, read
+from sources.rocketmq.format.commitlog import V2, Host, Message
+from sources.rocketmq.format.layout import HEAD, V1
 from tests.resident import PROJECT
 from tests.sources.rocketmq.records import log_of, message
 
@@ -32,9 +32,9 @@ FORMS = (
 )
 OUT_OF_BOUNDS = """
 import numpy as np
-from sources.rocketmq.loops import read
-from sources.spans import read_only
-from sources.undecodable import as_damage
+from sources.rocketmq.columns.loops import read
+from sources.decoding.spans import read_only
+from sources.decoding.undecodable import as_damage
 from tests.sources.rocketmq import index_errors
 with as_damage(0):
     read(read_only(memoryview(bytes(90))), np.array([0]), np.array([1000]), 0)

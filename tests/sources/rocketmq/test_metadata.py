@@ -23,7 +23,7 @@ from sources.metadata import (
     MetadataKind,
 )
 from sources.rocketmq.metadata import fetch, items_of
-from sources.rocketmq.remoting import Command
+from sources.rocketmq.wire.remoting import Command
 
 OLD_TOPIC = (
     '{"order":false,"perm":6,"readQueueNums":3,"topicFilterType":"SINGLE_TAG","topicName":"T1","topicSysFlag":0,'

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from sources.errors import MasterSilent, MasterUnreachable, ProtocolViolation
-from sources.rocketmq.producer import Batch, Message, Producer, SendResult
+from sources.rocketmq.producer.producer import Batch, Message, Producer, SendResult
 from tests.sources.rocketmq.scripted_broker import ScriptedBroker, broker
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.offsets import Offset
-from sources.rocketmq import commitlog, properties
+from sources.rocketmq.format import commitlog, properties
 from tests import truth
 
 

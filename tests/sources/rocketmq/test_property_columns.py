@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.rocketmq import properties
-from sources.rocketmq.property_columns import PropertyColumns
+from sources.rocketmq.columns.properties import PropertyColumns
+from sources.rocketmq.format import properties
 
 # Bytes of which every second or third does something: both separators, text, a zero, one that is no UTF-8.
 BLOCKS = st.lists(st.lists(st.sampled_from(b"ab\x01\x02\x01\x02\x00\xff"), max_size=24).map(bytes), max_size=8)

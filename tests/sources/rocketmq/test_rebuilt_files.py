@@ -15,8 +15,8 @@ import pytest
 
 from sources.errors import ConfigurationError, CorruptRecord
 from sources.offsets import Offset
-from sources.rocketmq.rebuilt_files import RebuiltFiles, check_file_ends, file_size_bytes
-from sources.rocketmq.segment_files import list_segments
+from sources.rocketmq.files.rebuilt_files import RebuiltFiles, check_file_ends, file_size_bytes
+from sources.rocketmq.files.segment_files import list_segments
 from tests.truth import Fixture
 
 SIZE = 1000

@@ -4,8 +4,8 @@ import pytest
 
 from sources.errors import CorruptRecord
 from sources.offsets import Offset
-from sources.rocketmq import commitlog
-from sources.rocketmq.record_crc import append_record_crc, verify_record_crc
+from sources.rocketmq.format import commitlog
+from sources.rocketmq.format.record_crc import append_record_crc, verify_record_crc
 from tests import truth
 from tests.sources.rocketmq.records import HELLO_533, RECORD_CRC_533, VECTORS, message
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.offsets import Offset
-from sources.rocketmq import commitlog
-from sources.rocketmq.commitlog import BLANK, DEFAULT_LIMITS, Blank, Limits
-from sources.rocketmq.layout import Files
-from sources.rocketmq.record_search import Found, find_record, stretch
+from sources.rocketmq.format import commitlog
+from sources.rocketmq.format.commitlog import BLANK, DEFAULT_LIMITS, Blank, Limits
+from sources.rocketmq.format.layout import Files
+from sources.rocketmq.format.record_search import Found, find_record, stretch
 from tests import truth
 from tests.sources.rocketmq.records import Log, log_of, logs, message
 

@@ -8,13 +8,13 @@ from contextlib import ExitStack
 
 import pytest
 
-from sources.address import Address
+from sources.access.address import Address
 from sources.errors import MasterError, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset
 from sources.options import MasterOptions
 from sources.registry import open_log
 from sources.rocketmq.remote_broker import BrokerAt, ElectedBroker, NamedBroker
-from sources.rocketmq.remoting import Command, RequestCode, encode_command
+from sources.rocketmq.wire.remoting import Command, RequestCode, encode_command
 from tests.sources.rocketmq.scripted_master import ScriptedBroker, ScriptedMaster, holding
 from tests.sources.rocketmq.sessions import stay
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.errors import ProtocolViolation
-from sources.rocketmq.remoting import (
+from sources.rocketmq.wire.remoting import (
     DEFAULT_MAX_FRAME_BYTES,
     LANGUAGES,
     Command,

@@ -7,12 +7,12 @@ from itertools import accumulate
 
 import pytest
 
-from sources.address import Address
+from sources.access.address import Address
 from sources.errors import MasterReplaced
 from sources.master import Damage
 from sources.offsets import Offset
-from sources.rocketmq.ha import FRAME_HEAD
-from sources.rocketmq.ha_client import ReadOptions, read_stream
+from sources.rocketmq.session.ha_client import ReadOptions, read_stream
+from sources.rocketmq.wire.ha import FRAME_HEAD
 from tests.sources.rocketmq.log_reading import ALL, kept, over_ha, owned
 from tests.sources.rocketmq.scripted_master import ScriptedMaster, holding, serve_log
 from tests.sources.rocketmq.synthetic_log import record_bytes

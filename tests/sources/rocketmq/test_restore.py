@@ -11,37 +11,37 @@ from hypothesis import given
 from sources.errors import CorruptRecord
 from sources.master import RECORD_SCHEMA
 from sources.offsets import Offset
-from sources.rocketmq import columns, restore
-from sources.rocketmq.commitlog import Blank, Host
-from sources.rocketmq.restore_rows import encode_rows
+from sources.rocketmq.columns import codec, restore
+from sources.rocketmq.columns.restore_rows import encode_rows
+from sources.rocketmq.format.commitlog import Blank, Host
 from tests import truth
 from tests.sources.rocketmq.records import VECTORS, Log, log_of, logs, message
 
 
 def test_the_brokers_files_come_back_to_the_byte(fixture_log: truth.Fixture) -> None:
     """HA-01."""
-    decoded = columns.decode(fixture_log.log, Offset(0), Offset(fixture_log.max_offset))
-    assert columns.encode(decoded.records) == fixture_log.log
+    decoded = codec.decode(fixture_log.log, Offset(0), Offset(fixture_log.max_offset))
+    assert codec.encode(decoded.records) == fixture_log.log
 
 
 @given(logs())
 def test_any_log_comes_back(log: Log) -> None:
-    assert columns.encode(columns.decode(log.stored, log.start, log.end).records) == log.stored
+    assert codec.encode(codec.decode(log.stored, log.start, log.end).records) == log.stored
 
 
 def test_a_part_of_a_batch() -> None:
     log = log_of([vector.message for vector in VECTORS])
-    records = columns.decode(log.stored, log.start, log.end).records
-    assert columns.encode(records.slice(1, 2)) == log.stored[log.boundaries[1] : log.boundaries[3]]
-    assert columns.encode(records.slice(0, 0)) == b""
+    records = codec.decode(log.stored, log.start, log.end).records
+    assert codec.encode(records.slice(1, 2)) == log.stored[log.boundaries[1] : log.boundaries[3]]
+    assert codec.encode(records.slice(0, 0)) == b""
 
 
 def test_a_mapped_ipv4_host_comes_back_in_16_bytes() -> None:
     mapped = Host(bytes(10) + b"\xff\xff\x0a\0\0\x01", 80)
     log = log_of([message(sys_flag=0x30, born_host=mapped, store_host=mapped)])
-    records = columns.decode(log.stored, log.start, log.end).records
+    records = codec.decode(log.stored, log.start, log.end).records
     assert records.column("born_host").to_pylist() == ["10.0.0.1:80"]
-    assert columns.encode(records) == log.stored
+    assert codec.encode(records) == log.stored
 
 
 @pytest.mark.parametrize(
@@ -60,27 +60,27 @@ def test_a_mapped_ipv4_host_comes_back_in_16_bytes() -> None:
 )
 def test_a_row_that_no_decoder_made(changes: dict[str, Any]) -> None:
     log = log_of([message()], 77)
-    (row,) = columns.decode(log.stored, log.start, log.end).records.to_pylist()
+    (row,) = codec.decode(log.stored, log.start, log.end).records.to_pylist()
     with pytest.raises(CorruptRecord) as caught:
-        columns.encode(pa.RecordBatch.from_pylist([row | changes], RECORD_SCHEMA))
+        codec.encode(pa.RecordBatch.from_pylist([row | changes], RECORD_SCHEMA))
     assert caught.value.offset == 77
     assert caught.value.hint is not None
 
 
 def test_a_blank_row_of_the_wrong_size() -> None:
     log = log_of([Blank(Offset(0), 12, b"abcd")])
-    (row,) = columns.decode(log.stored, log.start, log.end).records.to_pylist()
+    (row,) = codec.decode(log.stored, log.start, log.end).records.to_pylist()
     with pytest.raises(CorruptRecord, match="another size") as caught:
-        columns.encode(pa.RecordBatch.from_pylist([row | {"size": 13}], RECORD_SCHEMA))
+        codec.encode(pa.RecordBatch.from_pylist([row | {"size": 13}], RECORD_SCHEMA))
     assert (caught.value.expected, caught.value.found) == ("13 bytes", "12 bytes")
 
 
 @pytest.mark.parametrize("column", ["offset", "size"])
 def test_a_blank_row_without_a_place(column: str) -> None:
     log = log_of([Blank(Offset(0), 12, b"abcd")])
-    (row,) = columns.decode(log.stored, log.start, log.end).records.to_pylist()
+    (row,) = codec.decode(log.stored, log.start, log.end).records.to_pylist()
     with pytest.raises(CorruptRecord, match="no record"):
-        columns.encode(pa.RecordBatch.from_pylist([row | {column: None}], RECORD_SCHEMA))
+        codec.encode(pa.RecordBatch.from_pylist([row | {column: None}], RECORD_SCHEMA))
 
 
 def test_sound_messages_are_never_looked_at_one_by_one(
@@ -94,28 +94,28 @@ def test_sound_messages_are_never_looked_at_one_by_one(
         return encode_rows(records)
 
     monkeypatch.setattr(restore, "encode_rows", counted)
-    decoded = columns.decode(fixture_log.log, Offset(0), Offset(fixture_log.max_offset))
-    assert columns.encode(decoded.records) == fixture_log.log
+    decoded = codec.decode(fixture_log.log, Offset(0), Offset(fixture_log.max_offset))
+    assert codec.encode(decoded.records) == fixture_log.log
     assert rows == [sum(row.get("blank", False) for row in fixture_log.rows)]
 
 
 def test_the_columns_that_are_needed_suffice(fixture_log: truth.Fixture) -> None:
-    decoded = columns.decode(fixture_log.log, Offset(0), Offset(fixture_log.max_offset))
+    decoded = codec.decode(fixture_log.log, Offset(0), Offset(fixture_log.max_offset))
     assert restore.encode(decoded.records.select(list(restore.COLUMNS))) == fixture_log.log
 
 
 def test_one_wrong_row_among_many_is_named() -> None:
     log = log_of([vector.message for vector in VECTORS])
-    rows = columns.decode(log.stored, log.start, log.end).records.to_pylist()
+    rows = codec.decode(log.stored, log.start, log.end).records.to_pylist()
     rows[1]["body_crc"] = None
     with pytest.raises(CorruptRecord) as caught:
-        columns.encode(pa.RecordBatch.from_pylist(rows, RECORD_SCHEMA))
+        codec.encode(pa.RecordBatch.from_pylist(rows, RECORD_SCHEMA))
     assert caught.value.offset == log.boundaries[1]
 
 
 def test_times_below_a_millisecond_are_not_dropped_silently() -> None:
     log = log_of([message()])
-    (row,) = columns.decode(log.stored, log.start, log.end).records.to_pylist()
+    (row,) = codec.decode(log.stored, log.start, log.end).records.to_pylist()
     later = row["store_timestamp"].replace(microsecond=row["store_timestamp"].microsecond + 1)
     with pytest.raises(CorruptRecord, match="no record"):
-        columns.encode(pa.RecordBatch.from_pylist([row | {"store_timestamp": later}], RECORD_SCHEMA))
+        codec.encode(pa.RecordBatch.from_pylist([row | {"store_timestamp": later}], RECORD_SCHEMA))

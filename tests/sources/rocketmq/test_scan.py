@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from sources.offsets import Offset
-from sources.rocketmq.commitlog import BLANK, HEAD, V1, Blank, Limits
-from sources.rocketmq.scan import Heads, hop
+from sources.rocketmq.columns.scan import Heads, hop
+from sources.rocketmq.format.commitlog import BLANK, HEAD, V1, Blank, Limits
 from tests.sources.rocketmq.records import log_of, message
 
 START = 1000

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from sources.address import Address
+from sources.access.address import Address
+from sources.access.secrets import Secret
+from sources.access.tls import Tls
 from sources.errors import AccessDenied, ConfigurationError
 from sources.options import MasterOptions, ReadOptions, parse_options
 from sources.registry import open_log
-from sources.rocketmq.client import RemotingClient
 from sources.rocketmq.log import RocketMQLog
-from sources.rocketmq.remoting import Command, encode_command
-from sources.rocketmq.security import RemotingSecurity
-from sources.rocketmq.signing import SIGNATURE, signed
-from sources.secrets import Secret
-from sources.tls import Tls
+from sources.rocketmq.wire.client import RemotingClient
+from sources.rocketmq.wire.remoting import Command, encode_command
+from sources.rocketmq.wire.security import RemotingSecurity
+from sources.rocketmq.wire.signing import SIGNATURE, signed
 from tests.sources.rocketmq.scripted_master import ScriptedBroker
 
 NAME, KEY, TOKEN = "user-7f3a", "hunter2-ä", "token-9c1d"

@@ -13,8 +13,8 @@ import pytest
 
 from sources.errors import ConfigurationError, SegmentError
 from sources.offsets import Offset
-from sources.rocketmq import segment_files
-from sources.rocketmq.segment_files import Segment, list_segments, mapped
+from sources.rocketmq.files import segment_files
+from sources.rocketmq.files.segment_files import Segment, list_segments, mapped
 
 
 def make(path: Path, files: dict[int, int]) -> Path:

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from sources.errors import AboveMaximum, BelowMinimum, CorruptRecord, MissingSegment, SegmentError
 from sources.master import Chunk
 from sources.offsets import Offset, OffsetRange
-from sources.rocketmq.commitlog import DEFAULT_LIMITS, Limits
-from sources.rocketmq.segments import Segments
+from sources.rocketmq.files.segments import Segments
+from sources.rocketmq.format.commitlog import DEFAULT_LIMITS, Limits
 from tests.sampling import some_of
 from tests.sources.rocketmq.log_reading import chunks_of
 from tests.sources.rocketmq.synthetic_log import BLANK_HEAD, SyntheticLog, filled, record_bytes

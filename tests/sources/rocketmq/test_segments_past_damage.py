@@ -11,8 +11,8 @@ import pytest
 from sources.errors import AboveMaximum, BelowMinimum, CorruptRecord, MissingSegment, SegmentError
 from sources.master import Damage
 from sources.offsets import Offset, OffsetRange
-from sources.rocketmq.commitlog import Limits
-from sources.rocketmq.segments import Segments
+from sources.rocketmq.files.segments import Segments
+from sources.rocketmq.format.commitlog import Limits
 from tests.sampling import some_of
 from tests.sources.rocketmq.damaged_logs import MAX_RECORD_BYTES, Reading, assert_covers, damage, offsets
 from tests.sources.rocketmq.log_reading import owned

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.errors import ProtocolViolation
-from sources.rocketmq.remoting import RequestCode
-from sources.rocketmq.send_header import SendHeader, decode_send_header, encode_send_header
+from sources.rocketmq.wire.remoting import RequestCode
+from sources.rocketmq.wire.send_header import SendHeader, decode_send_header, encode_send_header
 
 HEADER = SendHeader(
     producer_group="PG",

@@ -11,10 +11,10 @@ import time
 
 import pytest
 
-from sources.address import Address
+from sources.access.address import Address
 from sources.errors import MasterUnreachable
 from sources.offsets import Offset
-from sources.rocketmq.ha import encode_frame
+from sources.rocketmq.wire.ha import encode_frame
 from tests.patience import eventually
 from tests.sources.rocketmq.scripted_master import PATIENCE_S, HAScript, ScriptedMaster, SlaveConnection
 from tests.sources.rocketmq.sessions import Known, leave_after, session_of, session_with, stay

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from sources.offsets import Offset
-from sources.rocketmq.ha import encode_frame
+from sources.rocketmq.wire.ha import encode_frame
 from tests.sources.rocketmq.scripted_master import PATIENCE_S, HAScript, ScriptedMaster, SlaveConnection
 from tests.sources.rocketmq.sessions import Known, session_of, session_with, stay
 

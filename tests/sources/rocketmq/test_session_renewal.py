@@ -8,7 +8,7 @@ import pytest
 
 from sources.errors import Rewritten
 from sources.offsets import Offset
-from sources.rocketmq.ha import encode_frame
+from sources.rocketmq.wire.ha import encode_frame
 from tests.patience import eventually
 from tests.sources.rocketmq.scripted_master import PATIENCE_S, ScriptedMaster, SlaveConnection
 from tests.sources.rocketmq.sessions import Known, session_of, stay

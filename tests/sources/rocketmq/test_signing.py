@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from sources.rocketmq.remoting import Command, RequestCode
-from sources.rocketmq.signing import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, Credentials, signed
+from sources.rocketmq.wire.remoting import Command, RequestCode
+from sources.rocketmq.wire.signing import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, Credentials, signed
 from tests.sources.rocketmq.signatures import CASES, Case
 
 WHO = Credentials("logtwin", "secret-of-logtwin")

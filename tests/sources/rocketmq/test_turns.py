@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from sources.address import Address
+from sources.access.address import Address
 from sources.errors import MasterUnreachable
 from sources.offsets import Offset
-from sources.rocketmq.session import HASession
-from sources.rocketmq.turns import Turns
+from sources.rocketmq.session.session import HASession
+from sources.rocketmq.session.turns import Turns
 from tests.patience import eventually
 from tests.sources.rocketmq.scripted_master import PATIENCE_S, ScriptedMaster, SlaveConnection
 from tests.sources.rocketmq.sessions import Known, session_of, stay

@@ -8,7 +8,7 @@ from itertools import islice
 
 import pytest
 
-from sources.rocketmq.unique_keys import UniqueKeys
+from sources.rocketmq.embedded.unique_keys import UniqueKeys
 
 
 def test_the_layout(monkeypatch: pytest.MonkeyPatch) -> None:

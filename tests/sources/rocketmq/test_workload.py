@@ -15,15 +15,15 @@ import lz4.frame
 import pytest
 import zstandard
 
-from sources.address import Address
+from sources.access.address import Address
 from sources.errors import MasterUnreachable
-from sources.rocketmq.broker.double_write import DoubleWriteSettings
-from sources.rocketmq.producer import Batch, Message
-from sources.rocketmq.remoting import ResponseCode
-from sources.rocketmq.shop import Mix
-from sources.rocketmq.workload import MAX_ATTEMPTS, Summary, send_workload, workload
-from tests.sources.rocketmq.broker.embedded import running_master, settings_for
-from tests.sources.rocketmq.broker.stores import messages_of
+from sources.rocketmq.embedded.double_write import DoubleWriteSettings
+from sources.rocketmq.producer.producer import Batch, Message
+from sources.rocketmq.producer.shop_messages import Mix
+from sources.rocketmq.producer.workload import MAX_ATTEMPTS, Summary, send_workload, workload
+from sources.rocketmq.wire.remoting import ResponseCode
+from tests.sources.rocketmq.embedded.embedded import running_master, settings_for
+from tests.sources.rocketmq.embedded.stores import messages_of
 from tests.sources.rocketmq.scripted_broker import ScriptedBroker, broker
 
 DECOMPRESS: dict[int, Callable[[bytes], bytes]] = {

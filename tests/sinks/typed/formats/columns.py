@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sinks.typed.columns import Column
-from sinks.typed.json_fields import Fields, Reader, column_values, each_left, taken_apart, texts_of
+from sinks.typed.formats.json_fields import Fields, Reader, column_values, each_left, taken_apart, texts_of
 
 
 def row_of(fields: Fields, kinds: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]]:

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sinks.typed.formats.avro import Avro
+from sinks.typed.formats.json_fields import NoObject
 from sinks.typed.formats.zigzag import long_at
-from sinks.typed.json_fields import NoObject
 from sources.errors import ConfigurationError
 from tests.sinks.typed.formats.columns import outcome, row_of, texts
 

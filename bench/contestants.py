@@ -1,0 +1,162 @@
+"""The ways of a log into Delta that are compared: logtwin's, and Spark's own Kafka source with Delta's writer.
+
+Both are micro-batches into one new table. What is compared of long runs is their steady state, by the times in the
+table's Delta log: the first batches, in which JVM and Python workers get warm, are left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import unquote
+
+import pyarrow.fs as pafs
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from pipeline.config.configuration import Config, parse
+from pipeline.job.replicate import Job, OnPoll
+from sinks.delta.files import ZSTD_LEVEL
+from sinks.delta.java_names import java_names
+from sinks.delta.kernel import KernelTable
+from sinks.storage.place import open_folder
+from sinks.tables import KAFKA_LOG
+from sinks.warehouse import ensure_table
+
+T = TypeVar("T")
+
+CODEC = {
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.hadoop.parquet.compression.codec.zstd.level": str(ZSTD_LEVEL),
+}
+"""For the session in which Spark writes: what logtwin's files have."""
+
+
+def config_of(lake: Path | str, *, metadata: bool = False, **lists: list[dict[str, Any]]) -> Config:
+    """`logs` or `topics` as in the configuration file, into `lake`; with `metadata` that is replicated, too."""
+    return parse({"warehouse": str(lake), "metadata": {"enabled": metadata}, **lists}, where="bench")
+
+
+def replicate(spark: SparkSession, config: Config, on_poll: OnPoll | None = None) -> Job:
+    """With logtwin, up to where the masters' logs end just now; the job, which has ended. `on_poll`: as `Job.run`."""
+    job = Job(spark, config, available_now=True)
+    job.start()
+    job.run(on_poll)
+    return job
+
+
+def spark_kafka_stream(
+    spark: SparkSession, server: str, topic: str, lake: Path, options: Mapping[str, str]
+) -> DataStreamWriter:
+    """Spark's Kafka source into a table of kafka_log's columns and properties; to be triggered and started.
+
+    The session has the connector (`tests.peers.spark_kafka.add_connector`), and CODEC among its properties.
+    """
+    path = KAFKA_LOG.path(str(lake))
+    ensure_table(KernelTable(spark, path), KAFKA_LOG)
+    given = {
+        "kafka.bootstrap.servers": server,
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+        "kafka.isolation.level": "read_committed",
+        "includeHeaders": "true",
+        **options,
+    }
+    records = _as_kafka_log(spark.readStream.format("kafka").options(**given).load())
+    return (
+        records.writeStream.format("delta").option("checkpointLocation", str(lake / "checkpoint")).option("path", path)
+    )
+
+
+def _as_kafka_log(records: DataFrame) -> DataFrame:
+    return records.selectExpr(
+        "concat('kafka/bench/', topic, '/', partition) AS log_id",
+        "0 AS epoch",
+        "offset",
+        "cast(null AS int) AS leader_epoch",
+        "topic",
+        "partition",
+        "timestamp",
+        "if(timestampType = 0, 'create_time', 'log_append_time') AS timestamp_type",
+        "key",
+        "value",
+        "headers",
+    )
+
+
+def spark_kafka_replicate(
+    spark: SparkSession, server: str, topic: str, lake: Path, *, batch_records: int
+) -> StreamingQuery:
+    """With Spark's own source, all that the topic has just now; the query, which has ended."""
+    options = {"maxOffsetsPerTrigger": str(batch_records)}
+    with sparks_own_files(spark):
+        query = spark_kafka_stream(spark, server, topic, lake, options).trigger(availableNow=True).start()
+        query.awaitTermination()
+    return query
+
+
+@contextmanager
+def sparks_own_files(spark: SparkSession) -> Iterator[None]:
+    """Local files have Hadoop's checksums, as Spark is shipped; a session of logtwin's does without them."""
+    here = java_names(spark).org.apache.hadoop.fs.Path("file:///")
+    local = here.getFileSystem(spark._jsc.hadoopConfiguration())
+    local.setWriteChecksum(True)
+    try:
+        yield
+    finally:
+        local.setWriteChecksum(False)
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A commit that added rows, in `files` of the table's folder."""
+
+    at_ms: int
+    rows: int
+    files: tuple[str, ...]
+
+
+def commits(table: Path | str) -> list[Added]:
+    """Those of the table in the folder `table` that added rows, in order, by its Delta log."""
+    filesystem, folder = open_folder(str(table))
+    there = filesystem.get_file_info(pafs.FileSelector(f"{folder}/_delta_log", allow_not_found=True))
+    found = (_added(filesystem, path) for path in sorted(one.path for one in there if one.path.endswith(".json")))
+    return [one for one in found if one.rows]
+
+
+def steady_records_per_s(table: Path | str, records: int, *, left_out: int, end_left_out: int = 0) -> float:
+    """Over the commits without the first `left_out` and, as `without_end`, the last `end_left_out`.
+
+    Raises SystemExit where the table has not exactly `records`, or no commit is left.
+    """
+    made = commits(table)
+    there = sum(one.rows for one in made)
+    kept = without_end(made, [one.rows for one in made], end_left_out)
+    if there != records or len(kept) <= left_out:
+        raise SystemExit(f"{table} has {there:,} records in {len(made)} commits, no steady state of {records:,}")
+    return sum(one.rows for one in kept[left_out:]) / (kept[-1].at_ms - kept[left_out - 1].at_ms) * 1000
+
+
+def without_end(batches: Sequence[T], rows: Sequence[int], left_out: int) -> Sequence[T]:
+    """Without the last `left_out`, if any, and a rest behind them, which has less than half as many `rows` as others.
+
+    Of a topic the last batch is to be left out: Spark's consumers wait there for records that do not come.
+    """
+    if not left_out or not batches:
+        return batches
+    is_rest = 2 * rows[-1] < max(rows)
+    return batches[: -left_out - is_rest]
+
+
+def _added(filesystem: pafs.FileSystem, path: str) -> Added:
+    with filesystem.open_input_stream(path) as stream:
+        actions = [json.loads(line) for line in stream.readall().splitlines()]
+    at_ms = next(one["commitInfo"]["timestamp"] for one in actions if "commitInfo" in one)
+    adds = [one["add"] for one in actions if "add" in one]
+    rows = sum(json.loads(one["stats"])["numRecords"] for one in adds)
+    return Added(at_ms, rows, tuple(unquote(one["path"]) for one in adds))

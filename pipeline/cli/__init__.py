@@ -1,0 +1,1 @@
+"""The command line: parses, prints, and calls the module that does the work."""

@@ -1,0 +1,287 @@
+"""The command line: ``logtwin <verb>``, also ``python -m pipeline <verb>``.
+
+Results go to standard output, everything else to standard error. Exit codes: 0 done, 1 a defect, 2 configuration,
+3 master, 4 the log's bytes, 5 the replica, 6 the replica for now (`sources.errors`); 130 after Ctrl-C before
+anything ran.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from pipeline.cli import dister, options, report, sql, tables, trust
+from pipeline.cli.options import AsJson, ConfigFile, RequiredConfig
+from pipeline.config import configuration as configuration
+from pipeline.config.configuration import Config
+from pipeline.system.console import err, out, run
+from sources.errors import MasterError
+
+if TYPE_CHECKING:
+    from pipeline.monitoring.progress import Progress
+
+app = options.plain_app(
+    name="logtwin",
+    no_args_is_help=True,
+    add_completion=True,
+)
+
+app.add_typer(trust.app)
+app.add_typer(report.app)
+app.add_typer(dister.app)
+app.add_typer(sql.app)
+app.add_typer(tables.app, name="tables")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one verb and leave the process with its exit code."""
+    run(app, arguments)
+
+
+def _say_version(is_asked: bool) -> None:
+    if is_asked:
+        from pipeline.version import own_version
+
+        out.print(f"logtwin {own_version()}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def logtwin(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_say_version, help="which one it is")
+    ] = False,
+) -> None:
+    """A lakehouse twin of a master log: RocketMQ's commit log in Delta tables, by physical offset, exactly once."""
+
+
+@app.command()
+def replicate(
+    config: RequiredConfig,
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="replicate what the masters hold now, then end")
+    ] = False,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="start even if another job replicates a log; that one loses it")
+    ] = False,
+) -> None:
+    """Replicate every log and topic of the configuration.
+
+    Until Ctrl-C or SIGTERM, which stop it between two batches; with --available-now until everything is there.
+    """
+    from pipeline.job.replicate import Job
+    from pipeline.monitoring.display import Display
+    from pipeline.monitoring.metrics import serving
+    from pipeline.spark.session import session_for
+    from pipeline.spark.warm_up import warm_up
+    from pipeline.system.signals import stop_by_signal
+
+    settings = configuration.load(config).with_logs(str(config))
+    with serving(settings.metrics) as metrics:
+        spark = session_for(settings)
+        warm_up(spark)
+        job = Job(spark, settings, available_now=available_now, take_over=take_over)
+        with stop_by_signal(job.request_stop), Display(err) as display:
+
+            def look(logs: list[Progress]) -> bool:
+                return metrics.update(logs, job.tables.progress()) and display(logs)
+
+            job.start(look)
+            job.run(look)
+    for one in job.progress():
+        out.print(
+            f"{one.log_id}: {one.phase.value} at {_place(one)}, {one.records:,} records in this run, "
+            f"acknowledged {one.acknowledged}",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+@app.command()
+def status(
+    config: RequiredConfig,
+    as_json: AsJson = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="for monitors: exit with 3 or 5 where a master or a job is down, and say so")
+    ] = False,
+) -> None:
+    """Say how each replica stands, and its master.
+
+    Which job runs, what it has received, committed and acknowledged, how far it lags, and what is left until the master
+    deletes what is not replicated. Then how far its typed tables are.
+    """
+    from pipeline.inspect.status import log_statuses, status_blocks, troubles
+    from pipeline.inspect.typed_status import status_lines, typed_statuses
+    from pipeline.spark.session import without_session
+
+    settings = without_session(configuration.load(config).with_logs(str(config)))
+    statuses = log_statuses(settings)
+    if settings.topics:
+        # Here, so that nobody without topics need import what speaks to Kafka.
+        from pipeline.inspect.topic_status import topic_statuses
+
+        statuses += topic_statuses(settings)
+    tables = typed_statuses(settings)
+    now = datetime.now(UTC)
+    if as_json:
+        told = {"logs": [one.as_json() for one in statuses], "tables": [one.as_json() for one in tables]}
+        out.print_json(json.dumps(told))
+    else:
+        out.print(status_blocks(statuses, now))
+        for line in status_lines(tables) if tables else ():
+            out.print(line, highlight=False, soft_wrap=True)
+    found = [one for status in statuses for one in troubles(status, now)] if check else []
+    for error in found:
+        err.print(str(error), highlight=False, soft_wrap=True, markup=False)
+    if found:
+        raise typer.Exit(max(error.exit_code for error in found))
+
+
+@app.command()
+def master(
+    config: ConfigFile = None,
+    store: Annotated[str | None, typer.Option(help="folder of the commit log")] = None,
+    ha_port: Annotated[int | None, typer.Option(help="HA port; 0 takes a free one")] = None,
+    port: Annotated[int | None, typer.Option(help="remoting port; 0 takes a free one")] = None,
+    host: Annotated[str | None, typer.Option(help="address to listen on")] = None,
+    file_size_bytes: Annotated[int | None, typer.Option(help="size of a segment file of a new store")] = None,
+    role: Annotated[
+        Literal["ASYNC_MASTER", "SYNC_MASTER"] | None, typer.Option(help="SYNC_MASTER: producers wait for a slave")
+    ] = None,
+    in_sync_replicas: Annotated[
+        int | None, typer.Option(min=1, help="producers wait for this many replicas, the master included (as in 5.x)")
+    ] = None,
+    slave_timeout_s: Annotated[float | None, typer.Option(help="a producer waits for slaves no longer")] = None,
+    name_server: Annotated[str | None, typer.Option(help="register there: host:port")] = None,
+) -> None:
+    """Run the embedded master, a small broker.
+
+    It keeps a real commit log and serves HA and remoting: real slaves replicate from it, real clients send to it.
+    """
+    from pipeline.demo.embedded_master import serve
+
+    given = {
+        "store": store,
+        "ha_port": ha_port,
+        "port": port,
+        "host": host,
+        "file_size_bytes": file_size_bytes,
+        "role": role,
+        "in_sync_replicas": in_sync_replicas,
+        "slave_timeout_s": slave_timeout_s,
+        "name_server": name_server,
+    }
+    settings = _load(config).embedded_master.model_copy(update=_given(given))
+    serve(settings, on_ready=lambda line: out.print(line, highlight=False, soft_wrap=True))
+
+
+@app.command()
+def send(
+    config: ConfigFile = None,
+    to: Annotated[str | None, typer.Option(help="remoting address of the broker, host:port")] = None,
+    seed: Annotated[int | None, typer.Option(help="the same seed sends the same messages")] = None,
+    count: Annotated[int | None, typer.Option(help="stop after this many messages")] = None,
+    duration_s: Annotated[float | None, typer.Option(help="stop after this many seconds")] = None,
+    rate_per_s: Annotated[float | None, typer.Option(help="messages a second, 0 for as fast as possible")] = None,
+    window: Annotated[int | None, typer.Option(min=1, help="requests on their way at once")] = None,
+    access_key: options.AccessKey = None,
+    secret_key: options.SecretKey = None,
+    security_token: options.SecurityToken = None,
+    tls: options.UseTls = None,
+    tls_ca_file: options.TlsCaFile = None,
+    tls_certificate_file: options.TlsCertificateFile = None,
+    tls_key_file: options.TlsKeyFile = None,
+    tls_key_password: options.TlsKeyPassword = None,
+    tls_check_hostname: options.TlsCheckHostname = None,
+) -> None:
+    """Send a repeatable workload to a broker.
+
+    Orders, payments, events and telemetry, mixed in size and form, to an embedded master or a real broker, which may
+    ask for signed requests and TLS. A secret is never an option itself, but the place where it is found.
+    """
+    from pipeline.demo.embedded_master import answers, send_to
+
+    given = {
+        "to": to,
+        "seed": seed,
+        "count": count,
+        "duration_s": duration_s,
+        "rate_per_s": rate_per_s,
+        "window": window,
+        "access_key": access_key,
+        "secret_key": secret_key,
+        "security_token": security_token,
+        "tls": tls,
+        "tls_ca_file": tls_ca_file,
+        "tls_certificate_file": tls_certificate_file,
+        "tls_key_file": tls_key_file,
+        "tls_key_password": tls_key_password,
+        "tls_check_hostname": tls_check_hostname,
+    }
+    settings = _load(config).workload.with_given(_given(given))
+    sent = send_to(settings)
+    out.print(
+        f"{sent.messages:,} messages, {sent.bytes / 1e6:,.1f} MB of bodies in {sent.seconds:,.1f} s: "
+        f"{sent.messages_per_s:,.0f}/s, {sent.megabytes_per_s:,.1f} MB/s; {answers(sent)}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    if sent.refused:
+        refused = ", ".join(f"{count:,} with code {code}" for code, count in sorted(sent.refused.items()))
+        raise MasterError(f"the broker at {settings.to} refused messages", found=refused)
+
+
+@app.command()
+def demo(
+    config: ConfigFile = None,
+    duration_s: Annotated[float | None, typer.Option(help="how long messages are sent")] = None,
+    rate_per_s: Annotated[float | None, typer.Option(help="messages a second, 0 for as fast as possible")] = None,
+    seed: Annotated[int | None, typer.Option(help="the same seed sends the same messages")] = None,
+    warehouse: Annotated[str | None, typer.Option(help="folder of the tables; s3 is a server of its own")] = None,
+    store: Annotated[str | None, typer.Option(help="folder of the master's commit log")] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="go on until Ctrl-C")] = False,
+    master: Annotated[Literal["rocketmq", "dister", "kafka"], typer.Option(help="the kind of master")] = "rocketmq",
+) -> None:
+    """Show it all: what `make run` does.
+
+    Starts a master, sends it messages, replicates them live, then queries the tables. Run again, it goes on.
+    """
+    from pipeline.demo.warehouse import demo_warehouse
+
+    settings = _load(config)
+    settings = settings.model_copy(
+        update={
+            "workload": settings.workload.model_copy(
+                update=_given({"duration_s": duration_s, "rate_per_s": rate_per_s, "seed": seed})
+            ),
+            "embedded_master": settings.embedded_master.model_copy(update=_given({"store": store})),
+            **_given({"warehouse": warehouse}),
+        }
+    )
+    if master == "kafka":
+        from pipeline.demo.kafka import run_kafka_demo as show
+    elif master == "dister":
+        from pipeline.demo.dister import run_dister_demo as show
+    else:
+        from pipeline.demo.rocketmq import run_demo as show
+    with demo_warehouse(settings, out) as settled:
+        show(settled, out, keep=keep)
+
+
+def _place(one: Progress) -> str:
+    if not one.partitions:
+        return f"offset {one.position}"
+    return f"offsets {', '.join(f'{number}: {at.position}' for number, at in sorted(one.partitions.items()))}"
+
+
+def _load(path: Path | None) -> Config:
+    return configuration.load(path) if path is not None else Config()
+
+
+def _given(values: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in values.items() if value is not None}

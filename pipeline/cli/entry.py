@@ -1,0 +1,14 @@
+"""Where ``logtwin`` begins. A question that a server answers does not wait for what other verbs import."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the verb that the process was called with, and leave with its exit code."""
+    if sys.argv[1:2] == ["sql"]:
+        from pipeline.cli.sql import main as run
+    else:
+        from pipeline.cli.app import main as run
+    run()

@@ -1,0 +1,69 @@
+"""Options that several verbs of the command line share."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.cli.completion import log_ids
+from sources.errors import ConfigurationError
+
+plain_app = partial(
+    typer.Typer,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+"""A command line that looks as ours does."""
+
+_NAMED_BY = "LOGTWIN_CONFIG"
+_HERE = Path("logtwin.toml")
+_CONFIG_HELP = "configuration file (TOML), see conf/logtwin.toml"
+
+ConfigFile = Annotated[Path | None, typer.Option("--config", help=_CONFIG_HELP)]
+
+
+def _named(context: typer.Context, config: Path) -> Path:
+    """Raises ConfigurationError where none is."""
+    if config == _HERE and not config.exists() and not context.resilient_parsing:
+        raise ConfigurationError(
+            "no configuration is named",
+            expected=f"--config FILE, the file in {_NAMED_BY}, or {_HERE} in this folder",
+            found="none of them",
+            hint="conf/logtwin.toml has every key; the demo leaves one beside its tables.",
+        )
+    return config
+
+
+RequiredConfig = Annotated[
+    Path,
+    typer.Option(
+        "--config",
+        envvar=_NAMED_BY,
+        default_factory=lambda: _HERE,
+        callback=_named,
+        show_default=False,
+        show_envvar=False,
+        help=f"{_CONFIG_HELP}; else what {_NAMED_BY} names, or ./{_HERE}",
+    ),
+]
+OneLog = Annotated[
+    str | None,
+    typer.Option("--log", help="one log of the configuration, by its id; without it all", autocompletion=log_ids),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="one JSON object, for programs")]
+
+_PLACE = "env:NAME or file:PATH"
+AccessKey = Annotated[str | None, typer.Option(help=f"who we are to the broker: {_PLACE}")]
+SecretKey = Annotated[str | None, typer.Option(help=f"what signs our requests: {_PLACE}")]
+SecurityToken = Annotated[str | None, typer.Option(help=f"of temporary keys: {_PLACE}")]
+UseTls = Annotated[bool | None, typer.Option("--tls", help="speak TLS with the broker")]
+TlsCaFile = Annotated[str | None, typer.Option(help="PEM: who has signed the broker's certificate")]
+TlsCertificateFile = Annotated[str | None, typer.Option(help="PEM: our own certificate")]
+TlsKeyFile = Annotated[str | None, typer.Option(help="PEM: its key, where it is in another file")]
+TlsKeyPassword = Annotated[str | None, typer.Option(help=f"what that key is encrypted with: {_PLACE}")]
+TlsCheckHostname = Annotated[bool | None, typer.Option(help="whether the certificate must name the broker's host")]

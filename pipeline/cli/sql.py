@@ -1,0 +1,134 @@
+"""The verbs for people who query; `pipeline.cli.app` makes them ``logtwin <verb>``."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipeline.cli.completion import log_ids
+from pipeline.cli.options import RequiredConfig, plain_app
+from pipeline.sql.output import Format, destination
+from pipeline.system.console import err, out, run
+
+if TYPE_CHECKING:
+    from pipeline.sql.reader import Reader
+
+app = typer.Typer()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """``logtwin sql`` alone, for whom the import of the other verbs takes too long."""
+    alone = plain_app()
+    alone.command()(sql)
+    run(alone, sys.argv[2:] if arguments is None else arguments, "logtwin sql")
+
+
+@app.command()
+def sql(
+    config: RequiredConfig,
+    statements: Annotated[str | None, typer.Option("-e", metavar="SQL", help="run these statements")] = None,
+    file: Annotated[
+        Path | None, typer.Option("-f", metavar="FILE", help="run the statements of this file; - is standard input")
+    ] = None,
+    form: Annotated[
+        Format, typer.Option("--format", help="what results are written as; a table has the first 1000 rows")
+    ] = "table",
+    output: Annotated[Path | None, typer.Option(help="write to this file, which is replaced, once all is done")] = None,
+    log: Annotated[
+        str | None,
+        typer.Option(help="with --as-of-…: the log, by its id; not needed where one is", autocompletion=log_ids),
+    ] = None,
+    as_of_offset: Annotated[int | None, typer.Option(min=0, help="one log as it was up to this offset")] = None,
+    as_of_time: Annotated[
+        str | None, typer.Option(metavar="TIME", help="one log as its master had it then: ISO 8601, UTC if not said")
+    ] = None,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="answer -e, -f and standard input of others of yours, until Ctrl-C")
+    ] = False,
+) -> None:
+    """Query the replica in Spark SQL: its tables, and views as messages and consumer_lag (logtwin tables all).
+
+    Without -e and -f it asks: help says how. Only results go to standard output.
+
+    It only reads: SELECT, WITH, SHOW, DESCRIBE, EXPLAIN, SET and CREATE TEMPORARY VIEW are run, anything else is
+    refused before the first statement runs. Times are ISO 8601, UTC; binary is base64; in csv and json all that is
+    nested is JSON; in parquet variants are JSON, too.
+    """
+    is_past = (log, as_of_offset, as_of_time) != (None, None, None)
+    if serve:
+        if is_past or (statements, file, output) != (None, None, None):
+            raise typer.BadParameter("a server is asked for the present, by others", param_hint="--serve")
+        _serve(config)
+        return
+    text = _statements(statements, file)
+    if text is None and output is not None:
+        raise typer.BadParameter("a file holds the results of -e or -f", param_hint="--output")
+    from pipeline.sql.client import answered
+
+    width = out.width if output is None and sys.stdout.isatty() else None
+    if text is not None and not is_past and answered(config, form, text=text, output=output, width=width):
+        return
+
+    def opened() -> Reader:
+        from pipeline.config import configuration as configuration
+        from pipeline.sql.past import Past, past_line
+        from pipeline.sql.reader import Reader
+
+        settings = configuration.load(config)
+        reader = Reader.opened(settings, Past.asked(settings, log, as_of_offset, as_of_time), text)
+        if reader.as_of is not None:
+            err.print(past_line(reader.as_of), highlight=False, soft_wrap=True)
+        return reader
+
+    if text is None:
+        from pipeline.sql.shell import Shell
+
+        Shell(opened, form).run()
+        return
+    with err.status("opening the replica …"):
+        reader = opened()
+    from pipeline.sql.run import run_text
+
+    with destination(output) as sink:
+        run_text(reader, text, form, sink, width)
+
+
+def _serve(config: Path) -> None:
+    from pipeline.config import configuration as configuration
+    from pipeline.spark.session import session_for
+    from pipeline.sql.reader import Reader
+    from pipeline.sql.run import run_text
+    from pipeline.sql.server import WARM_UP, Server, listening, reserved
+    from pipeline.system.signals import stop_by_signal
+
+    settings = configuration.load(config)
+    with reserved(config) as path:
+        with err.status("opening the replica …"):
+            spark = session_for(settings, archived=True)
+            run_text(Reader.over(spark, settings, None, WARM_UP), WARM_UP, "table", io.BytesIO(), None)
+        with listening(path) as listener:
+            server = Server(spark, settings.warehouse, listener)
+            with stop_by_signal(server.request_stop):
+                err.print("serving logtwin sql -e, -f and standard input; Ctrl-C ends it", highlight=False)
+                server.run()
+
+
+def _statements(given: str | None, file: Path | None) -> str | None:
+    """What is to be run, None where somebody is to be asked."""
+    if given is not None and file is not None:
+        raise typer.BadParameter("either statements or a file of them", param_hint="-e, -f")
+    if given is not None:
+        return given
+    if file is None and sys.stdin.isatty():
+        return None
+    if file is None or str(file) == "-":
+        return sys.stdin.read()
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{file} cannot be read: {error}", param_hint="-f") from error

@@ -1,0 +1,177 @@
+"""``logtwin tables``: what can be queried, and the typed tables that are made of messages."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from pipeline.cli.completion import relations, typed_tables
+from pipeline.cli.options import AsJson, RequiredConfig
+from pipeline.config import configuration as configuration
+from pipeline.system.console import err, out
+from sources.errors import ReplicaError
+
+app = typer.Typer(help="List what can be queried; make and look after typed tables.", no_args_is_help=True)
+
+TableName = Annotated[
+    str, typer.Argument(metavar="NAME", help="a typed table of the configuration", autocompletion=typed_tables)
+]
+AnyTable = Annotated[
+    str | None, typer.Argument(metavar="[NAME]", help="one of them; without it all", autocompletion=typed_tables)
+]
+
+
+@app.command("all")
+def list_all(as_json: AsJson = False) -> None:
+    """List the tables and views that every replica has, with what each is."""
+    from pipeline.inspect.tables import listed, relation_lines
+
+    found = listed()
+    if as_json:
+        out.print_json(json.dumps({"tables": [one.as_json() for one in found]}))
+    else:
+        out.print("\n".join(relation_lines(found)), markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def show(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="a table or view that every replica has", autocompletion=relations)
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Show the columns of a table or view, with what each is."""
+    from pipeline.inspect.tables import column_lines, described
+
+    found = described(name)
+    if as_json:
+        out.print_json(json.dumps({"tables": [found.as_json()]}))
+    else:
+        out.print("\n".join(column_lines(found)), markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command("list")
+def list_typed(config: RequiredConfig, as_json: AsJson = False) -> None:
+    """List the typed tables: rows, how far each has come, and what it could not take."""
+    from pipeline.inspect.typed_status import status_lines, typed_statuses
+    from pipeline.spark.session import without_session
+
+    found = typed_statuses(without_session(configuration.load(config)))
+    if as_json:
+        out.print_json(json.dumps({"tables": [one.as_json() for one in found]}))
+    else:
+        out.print("\n".join(status_lines(found)), markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def add(
+    config: RequiredConfig,
+    source: Annotated[
+        list[str],
+        typer.Option("--from", help="a topic of RocketMQ, or kafka/<cluster>/<topic>; more than once for several"),
+    ],
+    name: Annotated[str | None, typer.Option(help="what the table is called; by default as its first topic")] = None,
+    infer: Annotated[
+        bool, typer.Option("--infer", help="look at the newest messages, and write down the columns that they have")
+    ] = False,
+    form: Annotated[str | None, typer.Option("--format", help="text, avro or protobuf; by default JSON")] = None,
+    schema: Annotated[
+        str | None, typer.Option(help="of avro and protobuf: a schema file, or the URL of a schema registry")
+    ] = None,
+    message: Annotated[str | None, typer.Option(help="of a descriptor set: which message the bodies are")] = None,
+) -> None:
+    """Write the [[tables]] of a typed table to standard output: append it to the configuration."""
+    from pipeline.operate.typed_tables import proposed
+    from pipeline.spark.session import session_for
+
+    given = {"format": form, "schema": schema, "message": message}
+    how = {key: value for key, value in given.items() if value is not None}
+    if infer and how:
+        raise typer.BadParameter("the schema says the columns", param_hint="--infer")
+    settings = configuration.load(config)
+    spark = session_for(settings) if infer else None
+    out.print(proposed(spark, settings, source, name, how), markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def check(config: RequiredConfig, name: AnyTable = None, as_json: AsJson = False) -> None:
+    """Prove that each message of the log is a row, or in the table unfit; once.
+
+    Exits with 5 where one is not.
+    """
+    from pipeline.operate.typed_tables import checked, verdict_lines
+    from pipeline.spark.session import session_for
+
+    settings = configuration.load(config)
+    found = checked(session_for(settings), settings, name)
+    if as_json:
+        out.print_json(json.dumps({"tables": [one.as_json() for one in found]}))
+    else:
+        out.print("\n".join(verdict_lines(found)), markup=False, highlight=False, soft_wrap=True)
+    wrong = [one.name for one in found if not one.is_equal]
+    if wrong:
+        raise ReplicaError(
+            f"typed tables that are not what their logs make: {', '.join(wrong)}",
+            hint="logtwin tables rebuild NAME makes one anew from the log.",
+        )
+
+
+@app.command()
+def rebuild(name: TableName, config: RequiredConfig) -> None:
+    """Make a typed table anew from the log, beside the old one, and exchange both in one commit.
+
+    A job may go on meanwhile. This is also how a table takes another definition, or messages that did not fit.
+    """
+    from pipeline.operate.typed_tables import one_of, rebuilt_line
+    from pipeline.spark.session import session_for
+    from sinks.typed.rebuild import rebuild as make_anew
+
+    settings = configuration.load(config)
+    wanted = one_of(settings, name)
+    spark = session_for(settings)
+    with err.status(f"making {name} anew …"):
+        state = make_anew(spark, settings.warehouse, wanted)
+    out.print(rebuilt_line(name, state), markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def retry(name: TableName, config: RequiredConfig) -> None:
+    """Take the messages that did not fit once more: their schema is in the registry now.
+
+    Another definition needs tables rebuild. Of a table with a key only messages that made no row are taken.
+    """
+    from pipeline.operate.typed_tables import one_of, retried, retried_line
+    from pipeline.spark.session import session_for
+
+    settings = configuration.load(config)
+    wanted = one_of(settings, name)
+    spark = session_for(settings)
+    with err.status(f"taking what did not fit into {name} …"):
+        messages, left = retried(spark, settings, wanted)
+    out.print(retried_line(name, messages, left), markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def drop(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="a typed table of the warehouse", autocompletion=typed_tables)
+    ],
+    config: RequiredConfig,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+) -> None:
+    """Delete a typed table and what it could not take. The log, which it was made of, stays."""
+    from pipeline.spark.session import session_for
+    from sinks.typed.rebuild import drop as delete
+    from sinks.views.registration import unregister
+
+    settings = configuration.load(config)
+    if not yes and not (sys.stdin.isatty() and typer.confirm(f"Delete the typed table {name}?", err=True)):
+        raise typer.BadParameter("say --yes to delete it", param_hint="--yes")
+    spark = session_for(settings)
+    if settings.catalog.schema_ is not None:
+        unregister(spark, settings.warehouse, settings.catalog.schema_, name)
+    was_there = delete(spark, settings.warehouse, name)
+    out.print(f"{name}: {'deleted' if was_there else 'there is none'}", markup=False, highlight=False)

@@ -1,0 +1,284 @@
+"""The verbs that prove a replica and heal it; `pipeline.cli.app` makes them ``logtwin <verb>``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.cli.completion import log_ids
+from pipeline.cli.options import AsJson, OneLog, RequiredConfig
+from pipeline.config import configuration as configuration
+from pipeline.system.console import err, out
+
+app = typer.Typer()
+incidents = typer.Typer(
+    help="List, explain and accept what was lost, damaged or found to differ.", no_args_is_help=True
+)
+app.add_typer(incidents, name="incidents")
+
+IncidentId = Annotated[str, typer.Argument(metavar="ID", help="the incident's id, or how it begins")]
+
+
+@incidents.command("list")
+def list_incidents(
+    config: RequiredConfig,
+    log: OneLog = None,
+    include_ended: Annotated[bool, typer.Option("--all", help="the healed and closed ones too")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the open incidents."""
+    from pipeline.inspect.incidents import Incidents, incident_lines
+    from pipeline.spark.session import without_session
+
+    found = Incidents(without_session(configuration.load(config).only(log, str(config))), str(config))
+    listed = found.all() if include_ended else found.open()
+    if as_json:
+        out.print_json(json.dumps({"incidents": [one.as_json() for one in listed]}))
+    elif listed:
+        out.print("\n".join(incident_lines(listed)), markup=False, highlight=False, soft_wrap=True)
+    else:
+        out.print("no incidents" if include_ended else "no open incidents")
+
+
+@incidents.command("explain")
+def explain_incident(name: IncidentId, config: RequiredConfig, log: OneLog = None) -> None:
+    """Say of one incident what happened, what is missing and kept, and which command heals it."""
+    from pipeline.inspect.incidents import Incidents, explanation_block
+    from pipeline.spark.session import without_session
+
+    found = Incidents(without_session(configuration.load(config).only(log, str(config))), str(config))
+    out.print(explanation_block(found.explain(name), str(config)))
+
+
+@incidents.command("close")
+def close_incident(
+    name: IncidentId,
+    config: RequiredConfig,
+    note: Annotated[str, typer.Option(help="why the loss is accepted; kept with the incident")],
+    log: OneLog = None,
+) -> None:
+    """Accept a loss for good: the range stays missing, and is no open incident any more."""
+    from pipeline.inspect.incidents import Incidents
+    from pipeline.spark.session import session_for
+
+    settings = configuration.load(config).only(log, str(config))
+    spark = session_for(settings)
+    row = Incidents(settings, str(config)).close(spark, name, note).row
+    out.print(f"{row.id}: {row.state.value}, {row.note}", markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def rebuild(
+    config: RequiredConfig,
+    log: Annotated[
+        str, typer.Option("--log", help="the log of the configuration, by its id; or a topic", autocompletion=log_ids)
+    ],
+    to: Annotated[Path, typer.Option("--to", help="directory for the segment files, empty or not there yet")],
+    file_size_bytes: Annotated[
+        int | None, typer.Option(min=1, help="size of the files, where the log does not fill one; of a topic's at most")
+    ] = None,
+    zero_holes: Annotated[
+        bool,
+        typer.Option("--zero-holes", help="write zeros where the replica has a hole; of a topic leave the offsets out"),
+    ] = False,
+    with_epochs: Annotated[
+        bool,
+        typer.Option("--with-epochs", help="of a topic: its leader epochs, too, for the very topic that they are of"),
+    ] = False,
+) -> None:
+    """Write the master's segment files out of the tables, each range proven by its checksum.
+
+    Of RocketMQ byte for byte; of a topic every record, in batches made anew, a folder for each partition.
+    """
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
+    from pipeline.operate.rebuild_verb import opened
+    from pipeline.spark.session import session_for
+
+    settings = configuration.load(config).only(log, str(config))
+    spark = session_for(settings)
+    source = opened(spark, settings, log, with_epochs=with_epochs)
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=err, transient=True) as progress:
+        task = progress.add_task("", total=source.size_bytes)
+        made = source.write(
+            to, file_size_bytes, zero_holes=zero_holes, on_written=lambda count: progress.advance(task, count)
+        )
+    for line in made:
+        out.print(line.text(to), highlight=False, markup=False, soft_wrap=True)
+
+
+@app.command()
+def repair(
+    config: RequiredConfig,
+    log: OneLog = None,
+    accept_master: Annotated[
+        bool, typer.Option("--accept-master", help="the master is right even if it is empty, or has nothing in common")
+    ] = False,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="start even if a job replicates the log; that one loses it")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be done, and change nothing")] = False,
+) -> None:
+    """Bring a replica that differs from its master back to the last point that both share.
+
+    Rows beyond it go to the table removed. What of the replica itself is damaged is taken out, and read from the master
+    again. Can be killed and run again at any time.
+    """
+    from pipeline.operate.repair import repair_logs
+
+    settings = configuration.load(config).only(log, str(config))
+    for line in repair_logs(
+        settings, str(config), log_id=log, accept_master=accept_master, take_over=take_over, dry_run=dry_run
+    ):
+        out.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+@app.command()
+def maintain(
+    config: RequiredConfig,
+    log: OneLog = None,
+    keep_days: Annotated[float | None, typer.Option(help="delete records that were stored earlier")] = None,
+    keep_gb: Annotated[float | None, typer.Option(help="of each log, delete what exceeds so many GB of it")] = None,
+    vacuum_hours: Annotated[float | None, typer.Option(help="leave younger files alone that no commit names")] = None,
+    no_job_runs: Annotated[bool, typer.Option("--no-job-runs", help="allow less than an hour for that")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="change nothing, say what would be done")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Keep the tables small and quick, while jobs run.
+
+    Merges small files, deletes files that no commit names and old entries of the Delta logs, writes checkpoints; and
+    deletes the oldest records where it is told how much to keep.
+    """
+    from pipeline.operate.maintain import Maintenance, check_horizon, step_table
+    from pipeline.spark.session import session_for
+
+    given = {"keep_days": keep_days, "keep_gb": keep_gb, "vacuum_hours": vacuum_hours}
+    settings = configuration.load(config).only(log, str(config)).maintained_with(given, str(config))
+    check_horizon(settings.maintain, no_job_runs=no_job_runs)
+    spark = session_for(settings)
+    steps = list(Maintenance(spark, settings, dry_run=dry_run).run())
+    if as_json:
+        out.print_json(json.dumps({"dry_run": dry_run, "steps": [one.as_json() for one in steps]}))
+    else:
+        out.print(step_table(steps))
+
+
+@app.command()
+def coverage(
+    config: RequiredConfig,
+    log: OneLog = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what of each log the replica holds, by offset and by the master's time, and why the rest is missing.
+
+    Then how far its typed tables are complete, without --log. Fails where ranges overlap, or are missing and nothing
+    says why.
+    """
+    from pipeline.inspect.coverage import coverage_blocks, coverages
+    from pipeline.inspect.typed_status import status_lines, typed_statuses
+    from pipeline.spark.session import without_session
+
+    settings = without_session(configuration.load(config).only(log, str(config)))
+    tables = typed_statuses(settings) if log is None else []  # before the logs, which they are never ahead of
+    found = coverages(settings)
+    if as_json:
+        told = {"logs": [one.as_json() for one in found], "tables": [one.as_json() for one in tables]}
+        out.print_json(json.dumps(told))
+    else:
+        out.print(coverage_blocks(found))
+        for line in status_lines(tables) if tables else ():
+            out.print(line, markup=False, highlight=False, soft_wrap=True)
+    for one in found:
+        if one.problem is not None:
+            raise one.problem
+
+
+@app.command()
+def backfill(
+    config: RequiredConfig,
+    log: Annotated[str, typer.Option("--log", help="the log of the configuration, by its id", autocompletion=log_ids)],
+    start: Annotated[
+        str | None,
+        typer.Option("--from", help="an offset, or a time; without it all that the replica's retention did not delete"),
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", help="an offset, or a time; without it the position")] = None,
+    path: Annotated[
+        str | None, typer.Option(help="a directory to read instead of the master: segment files, or dister's folder")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="list the holes, and fill none")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Bring what the replica lacks: what lies before its beginning, what was lost or damaged.
+
+    What its own retention deleted comes back with --from. Safe to run twice, several times at once, and while the log
+    is replicated.
+    """
+    from pipeline.inspect.selection import subjects
+    from pipeline.operate.backfill import result_lines, run_backfill
+    from pipeline.operate.hole_filter import Wanted
+    from pipeline.spark.session import session_for
+
+    wanted = Wanted.parse(start, end)
+    settings = configuration.load(config).only(log, str(config))
+    spark = session_for(settings)
+    results = [
+        run_backfill(spark, settings, one, wanted, path=path, dry_run=dry_run) for one in subjects(settings, log)
+    ]
+    if as_json:
+        found = [one.as_json() for one in results]
+        out.print_json(json.dumps(found[0] if settings.logs else {"logs": found}))
+    else:
+        said = (line for one in results for line in result_lines(one, dry_run=dry_run))
+        out.print("\n".join(said), markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def verify(
+    config: RequiredConfig,
+    log: OneLog = None,
+    sample: Annotated[float | None, typer.Option(help="compare this share, 0.1 for a tenth, chosen by chance")] = None,
+    seed: Annotated[int | None, typer.Option(help="with --sample: the same seed chooses the same")] = None,
+    start: Annotated[int | None, typer.Option("--from", min=0, help="compare from this offset on")] = None,
+    end: Annotated[int | None, typer.Option("--to", min=1, help="compare up to this offset")] = None,
+    path: Annotated[
+        str | None, typer.Option(help="compare with the files in this directory, as the option path of a log")
+    ] = None,
+    restart: Annotated[bool, typer.Option("--restart", help="forget a run that was not finished")] = False,
+    max_mb_per_s: Annotated[float | None, typer.Option(help="read no faster than this, from either side")] = None,
+    queues: Annotated[
+        bool, typer.Option("--queues", help="look at the queue offsets, too, as whole runs always do")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare the replica with its master: the bytes rebuilt from the table, the master's own, the ledger's checksums.
+
+    Says which ranges and records differ and whose bytes are wrong, and records it as incidents. A run that was killed
+    goes on where it stopped.
+    """
+    from pipeline.verify.run import Scope, verify_logs
+    from pipeline.verify.summary import lines
+
+    scope = Scope(
+        share=sample,
+        seed=seed,
+        start=start,
+        end=end,
+        path=path,
+        restart=restart,
+        max_mb_per_s=max_mb_per_s,
+        queues=queues,
+    )
+    settings = configuration.load(config).only(log, str(config))
+    found = verify_logs(settings, scope, log)
+    if as_json:
+        out.print_json(json.dumps({"logs": [one.as_json() for one in found]}))
+    else:
+        for line, style in (line for one in found for line in lines(one)):
+            out.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+    for one in found:
+        if one.problem is not None:
+            raise one.problem

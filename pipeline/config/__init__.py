@@ -1,0 +1,1 @@
+"""The configuration file, as values; and which logs and topics of it a verb is about."""

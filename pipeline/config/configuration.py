@@ -1,0 +1,331 @@
+"""The configuration file: TOML, read once, every key known, every default with its reason.
+
+``conf/logtwin.toml`` shows every key. The keys of a log (``[[logs]]``) and of Kafka's topics (``[[topics]]``) are those
+of the data source, in TOML's spelling.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+)
+
+from pipeline.config.topics import TopicsConfig, existing_topics, expanded
+from pipeline.config.typed_tables import TypedTableConfig, check_names
+from sinks.storage.place import placed
+from sinks.storage.settings import Storage
+from sources.errors import ConfigurationError
+from sources.kafka.options import ReplicatedTopicOptions
+from sources.offsets import LogId
+from sources.options import KIB, MIB, ReadOptions, SecurityOptions, invalid_value, parse_options, unknown_key
+from sources.rocketmq.producer.producer import DEFAULT_WINDOW
+
+
+class EmbeddedMasterConfig(BaseModel):
+    """``[embedded_master]``: the master of ``logtwin master`` and of the demo."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    store: str = Field("./master-store", description="folder of its commit log; kept between runs")
+    host: str = Field("127.0.0.1", description="HA has no authentication: listen on the loopback unless told otherwise")
+    port: NonNegativeInt = Field(10911, description="remoting port, RocketMQ's usual one; 0 takes a free one")
+    ha_port: NonNegativeInt = Field(10912, description="HA port, RocketMQ's usual one; 0 takes a free one")
+    file_size_bytes: PositiveInt = Field(
+        64 * MIB, description="size of a segment file; smaller than RocketMQ's 1 GiB, so that a demo shows several"
+    )
+    role: Literal["ASYNC_MASTER", "SYNC_MASTER"] = Field(
+        "ASYNC_MASTER", description="a SYNC_MASTER answers a producer when a slave has acknowledged its message"
+    )
+    in_sync_replicas: PositiveInt | None = Field(
+        None, description="as in 5.x: replicas that must have a message, this one included; without it as in 4.x"
+    )
+    slave_timeout_s: PositiveFloat = Field(3.0, description="slaveTimeout: a producer waits for slaves no longer")
+    fall_behind_max_bytes: PositiveInt = Field(
+        256 * MIB, description="haSlaveFallbehindMax: a slave that lacks this much or more is not available"
+    )
+    transfer_batch_bytes: PositiveInt = Field(32 * KIB, description="haTransferBatchSize: the largest frame to a slave")
+    sync_flush: bool = Field(False, description="answer a producer only when its message is on disk")
+    name_server: str | None = Field(
+        None, description="register there, so that slaves of 5.x and clients find this master"
+    )
+
+
+class WorkloadConfig(SecurityOptions):
+    """``[workload]``: the messages of ``logtwin send`` and of the demo, and who sends them, as in ``[[logs]]``."""
+
+    to: str = Field("127.0.0.1:10911", description="remoting address of the broker, embedded or real")
+    seed: NonNegativeInt = Field(7, description="the same seed sends the same messages")
+    duration_s: PositiveFloat = Field(60.0, description="about as long as somebody watches a demo")
+    rate_per_s: NonNegativeFloat = Field(
+        2000.0, description="messages a second; 0 sends as fast as the broker takes them"
+    )
+    count: PositiveInt | None = Field(None, description="stop after this many messages, if that comes first")
+    window: PositiveInt = Field(
+        DEFAULT_WINDOW, description="requests on their way at once; producers that wait for a replica need many"
+    )
+
+    def with_given(self, given: Mapping[str, object]) -> WorkloadConfig:
+        """Itself with keys that were given on the command line. Raises ConfigurationError."""
+        return parse_options(WorkloadConfig, dict(self) | dict(given), where="logtwin send")
+
+
+class MetadataConfig(BaseModel):
+    """``[metadata]``: topics, groups, consumer and delay offsets of each broker, to tables of their own."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    enabled: bool = Field(True, description="whether to fetch it; logs read from files have none")
+    first_after_s: NonNegativeFloat = Field(10.0, description="the log comes first; RocketMQ's own slaves waited so")
+    every_s: PositiveFloat = Field(60.0, description="RocketMQ's own rhythm; history has this resolution")
+
+
+class MetricsConfig(BaseModel):
+    """``[metrics]``: the Prometheus endpoint of a job."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    port: NonNegativeInt | None = Field(
+        None, description="without it there is no endpoint; 0 takes a free one and says which"
+    )
+    host: str = Field("127.0.0.1", description="metrics name brokers and offsets: the loopback unless told otherwise")
+
+
+class CatalogConfig(BaseModel):
+    """``[catalog]``: the tables by name, for who asks the catalog of the session that ``[spark]`` sets up."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_: str | None = Field(
+        None,
+        min_length=1,
+        description="schema, or catalog.schema, that a job registers tables and views in; without it none",
+    )
+
+
+class MaintainConfig(BaseModel):
+    """``[maintain]``: what ``logtwin maintain`` does to the tables."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    target_file_bytes: PositiveInt = Field(
+        128 * MIB, description="small files are merged up to this; what engines give one task to read"
+    )
+    min_files: PositiveInt = Field(
+        8, description="so many become one at the least; a file is small if so many fit into one"
+    )
+    vacuum_hours: PositiveFloat = Field(
+        168.0, description="unnamed files younger than a week may be of a batch under way, or of a query"
+    )
+    log_hours: PositiveFloat = Field(
+        2.0, description="commits of the Delta log that stay, for who follows a table; each commit lists them all"
+    )
+    keep_days: PositiveFloat | None = Field(
+        None, description="records that the master stored earlier are deleted; without it everything stays"
+    )
+    keep_gb: PositiveFloat | None = Field(
+        None, description="of each log, the oldest records beyond so many GB (10^9 bytes) of it are deleted; as above"
+    )
+
+
+PARTITION_SLASHES: Final = 3
+"""In the id of a partition of a topic: kafka/<cluster>/<topic>/<partition>."""
+
+
+class Config(BaseModel):
+    """One job: where its tables are, which logs it replicates, how its Spark session is set up."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    warehouse: str = Field("./warehouse", description="folder of the tables: <warehouse>/log, <warehouse>/ledger, …")
+    trigger_interval_s: PositiveFloat = Field(
+        1.0,
+        description="a record waits for its batch no longer; where its producer waits, the next batch begins at once",
+    )
+    retry_wait_max_s: PositiveFloat = Field(
+        30.0, description="a master that went away is asked again after 1, 2, 4 … seconds, at most this"
+    )
+    spark: dict[str, str] = Field(
+        default_factory=dict, description="Spark properties, over those that logtwin sets; spark-submit's win"
+    )
+    logs: tuple[ReadOptions, ...] = Field(
+        (), description="the logs to replicate: one streaming query and one commit for all of them"
+    )
+    topics: tuple[TopicsConfig, ...] = Field(
+        (), description="Kafka's topics to replicate: one streaming query and one commit for all their partitions"
+    )
+    tables: tuple[TypedTableConfig, ...] = Field((), description="the typed tables to make of their messages")
+    storage: Storage = Storage()
+    metadata: MetadataConfig = MetadataConfig()
+    metrics: MetricsConfig = MetricsConfig()
+    catalog: CatalogConfig = CatalogConfig()
+    maintain: MaintainConfig = MaintainConfig()
+    embedded_master: EmbeddedMasterConfig = EmbeddedMasterConfig()
+    workload: WorkloadConfig = WorkloadConfig()
+
+    def only(self, log_id: str | None, where: str) -> Config:
+        """Itself with one log or topic, or with all for None; a partition's id stands for its topic.
+
+        Raises ConfigurationError where none has that id.
+        """
+        if log_id is None:
+            return self.with_logs(where)
+        logs = tuple(one for one in self.logs if one.id == log_id)
+        topic_id = log_id.rpartition("/")[0] if log_id.count("/") == PARTITION_SLASHES else log_id
+        topics = tuple(chosen for one in self.topics if (chosen := one.only(topic_id)) is not None)
+        if not logs and not topics:
+            listed = ", ".join([*(one.id for one in self.logs), *(one for table in self.topics for one in table.names)])
+            raise ConfigurationError(
+                f"{where}: there is no log {log_id!r}", expected=f"one of {listed or 'none'}", found=log_id
+            )
+        return self.model_copy(update={"logs": logs, "topics": topics})
+
+    def asked_topics(self) -> tuple[ReplicatedTopicOptions, ...]:
+        """The topics to replicate; where a pattern names them, those that there are now by the brokers' word.
+
+        Raises ConfigurationError, MasterUnreachable, MasterSilent, MasterRefused.
+        """
+        return expanded(self.topics, existing_topics)
+
+    def topics_among(self, existing: Collection[LogId]) -> tuple[ReplicatedTopicOptions, ...]:
+        """The topics, connecting to nothing: where a pattern names them, those of `existing`, log ids of topics."""
+        return expanded(self.topics, lambda table: [one.name.partition("/")[2] for one in existing if table.is_of(one)])
+
+    def maintained_with(self, given: Mapping[str, object], where: str) -> Config:
+        """Itself with keys of ``[maintain]`` that were given elsewhere, or None. Raises ConfigurationError."""
+        values = self.maintain.model_dump() | {name: value for name, value in given.items() if value is not None}
+        return self.model_copy(update={"maintain": parse_options(MaintainConfig, values, where=f"{where} [maintain]")})
+
+    def with_logs(self, where: str) -> Config:
+        """Itself, once it is sure that there is something to replicate. Raises ConfigurationError."""
+        if not self.logs and not self.topics:
+            raise ConfigurationError(
+                f"{where}: there is nothing to replicate",
+                expected="at least one [[logs]] or [[topics]] table",
+                hint='Add [[logs]] with id = "rocketmq/<broker name>" and master and remoting, or path; or [[topics]] '
+                'with id = "kafka/<cluster>/<topic>" and servers.',
+            )
+        return self
+
+
+_SECTIONS: dict[str, type[BaseModel]] = {
+    "storage": Storage,
+    "metadata": MetadataConfig,
+    "metrics": MetricsConfig,
+    "catalog": CatalogConfig,
+    "maintain": MaintainConfig,
+    "embedded_master": EmbeddedMasterConfig,
+    "workload": WorkloadConfig,
+}
+
+
+def load(path: Path) -> Config:
+    """Read and check a configuration file.
+
+    Paths in it are relative to the folder logtwin is started in. Raises ConfigurationError naming the file, the key,
+    what was expected and found.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot read the configuration {path}", found=error.strerror, hint="Give its path with --config."
+        ) from error
+    try:
+        given = tomllib.loads(data.decode())
+    except (ValueError, RecursionError) as error:  # a TOMLDecodeError is one, and so is a number of 5,000 digits
+        raise ConfigurationError(f"{path} is not TOML", found=str(error)) from error
+    return parse(given, where=str(path))
+
+
+def parse(given: Mapping[str, Any], *, where: str) -> Config:
+    """A configuration from TOML's tables. Raises ConfigurationError."""
+    known = list(Config.model_fields)
+    for key in given:
+        if key not in known:
+            raise unknown_key(key, known, where=where)
+    values = dict(given)
+    values["logs"] = _logs(given.get("logs", []), where)
+    values["topics"] = [
+        TopicsConfig.parse(table, where=at) for table, at in _numbered(given.get("topics", []), "topics", where)
+    ]
+    values["tables"] = [
+        parse_options(TypedTableConfig, table, where=at)
+        for table, at in _numbered(given.get("tables", []), "tables", where)
+    ]
+    for name, model in _SECTIONS.items():
+        if name in given:
+            values[name] = parse_options(model, _table(given[name], name, where), where=f"{where} [{name}]")
+    values["spark"] = {key: _as_property(value) for key, value in _flat(given.get("spark", {}), where)}
+    try:
+        config = Config.model_validate(values)
+    except ValidationError as error:
+        raise invalid_value(error, where=where) from error
+    placed(config.warehouse, f"{where}: warehouse")
+    _check_ids(config, where)
+    check_names(config.tables, where)
+    return config
+
+
+def _logs(given: object, where: str) -> list[ReadOptions]:
+    tables = _numbered(given, "logs", where)
+    for one, at in ((str(table.get("id")), at) for table, at in tables):
+        if one.startswith("kafka/"):
+            raise ConfigurationError(
+                f"{at}: a Kafka topic is no single log",
+                expected="rocketmq/<broker name> or dister/<group>",
+                found=one,
+                hint='Make it a [[topics]] table, with id = "kafka/<cluster>/<topic>" and servers.',
+            )
+    return [parse_options(ReadOptions, table, where=at) for table, at in tables]
+
+
+def _tables(given: object, name: str, where: str) -> list[Mapping[str, Any]]:
+    if not isinstance(given, list):
+        found = f"one table [{name}]" if isinstance(given, dict) else repr(given)  # which could have a secret
+        raise ConfigurationError(f"{where}: {name} is not usable", expected=f"tables headed [[{name}]]", found=found)
+    return [_table(one, name, where) for one in given]
+
+
+def _numbered(given: object, name: str, where: str) -> list[tuple[Mapping[str, Any], str]]:
+    """Each of several tables, and which one it is, for errors."""
+    tables = _tables(given, name, where)
+    if len(tables) == 1:
+        return [(tables[0], f"{where} [[{name}]]")]
+    return [(table, f"{where} [[{name}]] number {number}") for number, table in enumerate(tables, 1)]
+
+
+def _table(given: object, name: str, where: str) -> Mapping[str, Any]:
+    if not isinstance(given, dict):
+        raise ConfigurationError(f"{where}: {name} is not usable", expected=f"a table [{name}]", found=repr(given))
+    return given
+
+
+def _flat(given: object, where: str, prefix: str = "") -> list[tuple[str, object]]:
+    # spark.executor.memory = "1g" reads as nested tables in TOML, "spark.executor.memory" = "1g" as one key.
+    found: list[tuple[str, object]] = []
+    for key, value in _table(given, "spark", where).items():
+        found += _flat(value, where, f"{prefix}{key}.") if isinstance(value, dict) else [(f"{prefix}{key}", value)]
+    return [(key if key.startswith("spark.") or prefix else f"spark.{key}", value) for key, value in found]
+
+
+def _as_property(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _check_ids(config: Config, where: str) -> None:
+    ids = [*(one.id for one in config.logs), *(name for table in config.topics for name in table.names)]
+    twice = sorted({name for name in ids if ids.count(name) > 1})
+    if twice:
+        raise ConfigurationError(f"{where}: a log is listed twice", expected="each id once", found=", ".join(twice))

@@ -1,0 +1,283 @@
+"""``[[tables]]``: the typed tables that a job makes of the messages that it replicates."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationInfo, field_validator, model_validator
+
+from sinks.tables import TABLES
+from sinks.typed.columns import PLACE, REST, arrow_type, column_name, is_name
+from sinks.typed.definition import Definition
+from sinks.typed.formats.reading import UNKNOWN, Reading
+from sinks.typed.readers import kinds
+from sinks.views.definition import VIEWS
+from sources.access.secrets import Secret, place_of
+from sources.errors import ConfigurationError
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,99}")
+_TAKEN: Final = {*VIEWS, *(spec.name for spec in TABLES)}
+_KAFKA: Final = "kafka/"
+_KAFKA_SLASHES: Final = 2
+_SCHEMATIC: Final = ("avro", "protobuf")
+_URLS: Final = ("http://", "https://")
+_REGISTRY: Final = re.compile(r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]+)?(/[A-Za-z0-9._~/-]*)?")
+_SEPARATOR: Final = re.compile(r'[^"\r\n]')
+
+
+class Computed(BaseModel):
+    """A column that is computed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    type: str = Field(description="of the column")
+    sql: str = Field(min_length=1, description="an expression over the table's other columns")
+
+
+class TypedTableConfig(BaseModel):
+    """One typed table."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    name: str = Field(description="names the table: in SQL, and its folder <warehouse>/tables/<name>")
+    from_: tuple[str, ...] = Field(
+        alias="from", min_length=1, description="topics of RocketMQ, or Kafka's by their ids kafka/<cluster>/<topic>"
+    )
+    logs: tuple[str, ...] = Field(
+        (), description="of RocketMQ: the logs by their ids; by default all that have the topics"
+    )
+    tags: tuple[str, ...] = Field((), description="of RocketMQ: messages with one of these tags; by default all")
+    where: str | None = Field(
+        None, description="SQL condition over the columns of messages, or of kafka_records, that a message has to meet"
+    )
+    format: Literal["json", "text", "csv", "avro", "protobuf"] = Field(
+        "json", description="of the bodies: JSON objects, text in one column, a record of CSV, of Avro, of protobuf"
+    )
+    schema_: dict[str, str] | str = Field(
+        "infer",
+        alias="schema",
+        description='fields and their types; "infer" makes columns of what the messages have; of Avro and protobuf the '
+        "path of a schema file (.avsc, a descriptor set), or the URL of a schema registry",
+    )
+    message: str | None = Field(None, description="of protobuf with a descriptor set: which message the bodies are")
+    separator: str | None = Field(None, description="of CSV: what is between fields; by default a comma")
+    registry_username: Secret | None = Field(None, description="for the registry: env:NAME or file:PATH")
+    registry_password: Secret | None = Field(None, description="as above")
+    mode: Literal["append", "upsert"] = Field("append", description="a row for each message, or the newest of each key")
+    key: tuple[str, ...] = Field((), description="of upsert: the fields that name a row")
+    deletes: dict[str, tuple[str, ...]] = Field(
+        default_factory=dict, description="of upsert: fields, each with the values by which a message deletes its row"
+    )
+    tombstones: bool = Field(
+        False, description="of upsert from Kafka: a record without a value deletes the row that its key names"
+    )
+    rename: dict[str, str] = Field(default_factory=dict, description="what the columns of these fields are called")
+    mask: dict[str, Literal["hash", "null", "redact"]] = Field(
+        default_factory=dict, description="fields whose values are hidden: SHA-256 of them, null, or three stars"
+    )
+    drop: tuple[str, ...] = Field((), description="fields that are left out")
+    compute: dict[str, Computed] = Field(
+        default_factory=dict, description="columns that SQL computes of the others, each with its type"
+    )
+    on_bad: Literal["quarantine", "stop"] = Field(
+        "quarantine", description="what does not fit goes to the table unfit, or the table stops there"
+    )
+    max_columns: PositiveInt = Field(200, le=1000, description="fields beyond stay in the column _rest")
+
+    @field_validator("registry_username", "registry_password", mode="before")
+    @classmethod
+    def _place(cls, given: object, info: ValidationInfo) -> Secret | None:
+        return None if given is None else place_of(given, str(info.field_name))
+
+    @field_validator("schema_", mode="before")
+    @classmethod
+    def _without_keys(cls, given: object) -> object:
+        if isinstance(given, str) and given.startswith(_URLS) and urlsplit(given).username is not None:
+            raise ConfigurationError(  # without repeating it
+                "schema is a URL that says who asks",
+                expected="http://HOST:PORT",
+                hint="registry_username and registry_password say where that is found.",
+            )
+        return given
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if _NAME.fullmatch(self.name) is None:
+            raise ValueError(f"name: small letters, digits and _, beginning with a letter, and not {self.name!r}")
+        if self.name in _TAKEN:
+            raise ValueError(f"name: another than {self.name}, which every replica has")
+        of_kafka = {one.startswith(_KAFKA) for one in self.from_}
+        if len(of_kafka) > 1:
+            raise ValueError("from: topics of RocketMQ, or of Kafka, not both in one table")
+        wrong = [one for one in self.from_ if one.startswith(_KAFKA) and one.count("/") != _KAFKA_SLASHES]
+        if wrong:
+            raise ValueError(f"from: kafka/<cluster>/<topic>, and not {wrong[0]!r}")
+        if of_kafka == {True} and (self.logs or self.tags):
+            raise ValueError("logs and tags are of RocketMQ")
+        if (self.mode == "upsert") != bool(self.key):
+            raise ValueError('key with mode = "upsert", and only with that')
+        if (self.deletes or self.tombstones) and self.mode != "upsert":
+            raise ValueError('deletes and tombstones with mode = "upsert", and only with that')
+        if self.tombstones and of_kafka == {False}:
+            raise ValueError("tombstones are of Kafka; messages of RocketMQ have a body")
+        self._check_format()
+        self._check_fields()
+        return self
+
+    def _check_format(self) -> None:
+        fields = self.schema_ if isinstance(self.schema_, dict) else None
+        is_found = self.schema_ == "infer"
+        if self.format == "text" and not is_found:
+            raise ValueError("schema with another format; of text there is one column, text")
+        if self.format == "json" and fields is None and not (is_found or self._has_registry):
+            raise ValueError('schema = "infer", a table of fields, or a registry\'s URL, with format = "json"')
+        if self.format == "csv" and (fields is None or "json" in fields.values()):
+            raise ValueError('schema with format = "csv": a table of all fields in their order, none of type json')
+        if self.format in _SCHEMATIC and (fields is not None or is_found):
+            raise ValueError(f'schema with format = "{self.format}": the path of a schema file, or a registry\'s URL')
+        if (self.message is not None) != (self.format == "protobuf" and not self._has_registry):
+            raise ValueError('message with format = "protobuf" and a descriptor set, and only with that')
+        if self.separator is not None and (self.format != "csv" or _SEPARATOR.fullmatch(self.separator) is None):
+            raise ValueError('separator with format = "csv": one character, no quote and no end of a line')
+        if (self.registry_username is None) != (self.registry_password is None):
+            raise ValueError("registry_username and registry_password: both, or none")
+        if self.registry_username is not None and not self._has_registry:
+            raise ValueError("registry_username with the URL of a registry as schema")
+        url = str(self.schema_)
+        if self._has_registry and (_REGISTRY.fullmatch(url) is None or urlsplit(url).port == 0):
+            raise ValueError("schema: http://HOST:PORT, perhaps with a path")
+
+    @property
+    def _has_registry(self) -> bool:
+        return isinstance(self.schema_, str) and self.schema_.startswith(_URLS)
+
+    def _check_fields(self) -> None:
+        names = [*self.rename.values(), *(self.schema_ if isinstance(self.schema_, dict) else ())]
+        nameless = [one for one in names if not is_name(self.rename.get(one, one))]
+        if nameless:
+            raise ValueError(f"a column cannot be called {nameless[0]!r}: rename it")
+        for kind in self.schema_.values() if isinstance(self.schema_, dict) else ():
+            arrow_type(kind)
+        self._check_computed()
+        declared = ("text",) if self.format == "text" else self.schema_ if isinstance(self.schema_, dict) else ()
+        twice = _taken(self._column_names(declared))
+        if twice:
+            raise ValueError(f"two columns cannot be called {twice[0]!r}, in whatever case: rename one")
+        hidden = [one for one in self.key if one in self.drop or self.mask.get(one) == "null"]
+        if hidden:
+            raise ValueError(f"{hidden[0]} is a key, and cannot be left out")
+        missing = [one for one in self.key if isinstance(self.schema_, dict) and one not in self.schema_]
+        if missing:
+            raise ValueError(f"{missing[0]} is a key, and needs a type in schema")
+
+    def _column_names(self, fields: Iterable[str]) -> list[str]:
+        return [*(column_name(one, self.rename) or one for one in fields if one not in self.drop), *self.compute]
+
+    def _check_computed(self) -> None:
+        is_found = self._has_registry or (self.schema_ == "infer" and self.format != "text")
+        if self.compute and is_found:
+            raise ValueError("compute with a schema that is declared: what is found may be missing, or change")
+        for name, one in self.compute.items():
+            arrow_type(one.type)
+            if one.type in ("json", "timestamp_ms"):
+                raise ValueError(f"{name} is computed: string or timestamp, and not {one.type}")
+            if column_name(name, {}) != name:
+                raise ValueError(f"a computed column cannot be called {name!r}")
+
+    def definition(self) -> Definition:
+        """What it comes to. Reads a schema file. Raises ConfigurationError."""
+        reading = self._reading()
+        schema = dict(self.schema_) if isinstance(self.schema_, dict) else None
+        if reading.registry is None and self.format in _SCHEMATIC:
+            schema = self._of_file(reading)
+        is_kafka = self.from_[0].startswith(_KAFKA)
+        return Definition(
+            name=self.name,
+            topics=() if is_kafka else self.from_,
+            kafka_topics=self.from_ if is_kafka else (),
+            logs=self.logs,
+            tags=self.tags,
+            where=self.where,
+            reading=reading,
+            schema=schema,
+            key=self.key,
+            deleted=self.deletes,
+            tombstones=self.tombstones,
+            renamed=self.rename,
+            masks=dict(self.mask),
+            # what a field that is hidden is written as by another schema must not turn up
+            dropped=(*self.drop, UNKNOWN) if self.format == "protobuf" and (self.mask or self.drop) else self.drop,
+            computed={name: (one.type, one.sql) for name, one in self.compute.items()},
+            max_columns=self.max_columns,
+            stops_at_unfit=self.on_bad == "stop",
+        )
+
+    def _reading(self) -> Reading:
+        if self._has_registry:
+            return Reading(
+                format=self.format, registry=str(self.schema_),
+                username=self.registry_username, password=self.registry_password,
+            )  # fmt: skip
+        text = None
+        if self.format == "csv":
+            text = json.dumps(self.schema_)
+        elif self.format in _SCHEMATIC:
+            text = _file_text(str(self.schema_), self.format)
+        return Reading(format=self.format, schema_text=text, message=self.message, separator=self.separator)
+
+    def _of_file(self, reading: Reading) -> dict[str, str]:
+        """The fields of a schema file with their kinds, once it is sure that all keys fit to them."""
+        where = f"{self.name}: {self.schema_}"
+        try:
+            found = dict(kinds(reading))
+        except ConfigurationError as error:
+            raise ConfigurationError(
+                f"{where}: {error.problem}", expected=error.expected, found=error.found, hint=error.hint
+            ) from error
+        wanted = {*self.key, *self.rename, *self.mask, *self.drop} - {*found, UNKNOWN}
+        if wanted:
+            raise ConfigurationError(
+                f"{where}: there is no such field",
+                expected=f"some of {', '.join(found)}",
+                found=", ".join(sorted(wanted)),
+            )
+        twice = _taken(self._column_names(found))
+        if twice:
+            raise ConfigurationError(
+                f"{where}: a column cannot be called so",
+                expected="names that differ in more than upper and lower case",
+                found=", ".join(twice),
+                hint="Give one of the fields another name with rename.",
+            )
+        return found
+
+
+def _taken(names: Sequence[str]) -> list[str]:
+    """Those that another column has, too, but for upper and lower case."""
+    folded = [one.casefold() for one in (*names, *(one.name for one in (*PLACE, REST)))]
+    return sorted({one for one in folded if folded.count(one) > 1})
+
+
+def _file_text(path: str, form: str) -> str:
+    """Of a schema file; of a descriptor set, which is no text, in base64."""
+    try:
+        data = Path(path).read_bytes()
+        return data.decode() if form == "avro" else base64.b64encode(data).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"cannot read the schema {path}", found=error) from error
+
+
+def check_names(tables: tuple[TypedTableConfig, ...], where: str) -> None:
+    """Raises ConfigurationError where two have one name."""
+    names = [one.name for one in tables]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ConfigurationError(
+            f"{where}: a typed table is listed twice", expected="each name once", found=", ".join(twice)
+        )

@@ -1,0 +1,1 @@
+"""Demonstrations, and the masters and storage that they and the tests start."""

@@ -1,0 +1,154 @@
+"""A real Kafka broker (KRaft) from its jars, on loopback: how one is set up, and one that runs as long as we do.
+
+What must hold: a store is formatted once, and goes on at whatever ports it is started later.
+"""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from pipeline.spark.jars import java, resolve
+from pipeline.system.cache import cache_folder
+from pipeline.system.child_process import child_process
+from pipeline.system.ports import free_port
+from sources.errors import ConfigurationError, MasterError
+
+Settings: TypeAlias = Mapping[str, str | int]
+"""Lines of server.properties."""
+
+VERSION: Final = "4.3.1"
+CONTROLLER_ID: Final = 1
+STARTED: Final = "Kafka Server started"
+"""What a broker says when it takes requests."""
+
+_START_TIMEOUT_S: Final = 90.0
+_LOOK_EVERY_S: Final = 0.1
+_MEMORY: Final = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC")
+_LOGGING: Final = (  # Kafka brings the interface of a logger, and none
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+)
+_SMALL: Final[Settings] = {
+    "auto.create.topics.enable": "false",
+    "offsets.topic.num.partitions": 1,
+    "offsets.topic.replication.factor": 1,
+    "transaction.state.log.num.partitions": 1,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "group.initial.rebalance.delay.ms": 0,
+    "broker.session.timeout.ms": 6000,  # one that was killed is not let in again before
+    "broker.heartbeat.interval.ms": 500,
+    "num.network.threads": 2,
+    "num.io.threads": 2,
+    "log.cleaner.dedupe.buffer.size": 2 * 1024 * 1024,  # by default half of the heap
+    "log.index.size.max.bytes": 256 * 1024,
+}
+
+
+@contextmanager
+def running_broker(home: Path) -> Iterator[str]:
+    """A lone broker on free ports, everything it writes below `home`; where it is, for ``bootstrap.servers``.
+
+    Raises ConfigurationError where Kafka or Java cannot be had, MasterError where it does not start.
+    """
+    home = home.absolute()
+    port = free_port(1)
+    command = prepared(VERSION, home, lone_settings(home / "data", port))
+    log_file = home / "broker.log"
+    said = subprocess.STDOUT
+    with (
+        log_file.open("w") as out,
+        child_process(command, cwd=home, stdin=subprocess.DEVNULL, stdout=out, stderr=said, text=True) as process,
+    ):
+        _wait_until_started(process, log_file)
+        yield f"127.0.0.1:{port}"
+
+
+def lone_settings(data: Path, port: int) -> dict[str, str | int]:
+    """Of a broker that is its own controller, at the next port. `data` is the folder of its store."""
+    broker, controller = f"127.0.0.1:{port}", f"127.0.0.1:{port + 1}"
+    return {
+        "node.id": CONTROLLER_ID,
+        "process.roles": "broker,controller",
+        "controller.quorum.voters": f"{CONTROLLER_ID}@{controller}",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"PLAINTEXT://{broker},CONTROLLER://{controller}",
+        "advertised.listeners": f"PLAINTEXT://{broker}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": str(data),
+        **_SMALL,
+    }
+
+
+def prepared(
+    version: str, home: Path, settings: Settings, *, cluster_id: str | None = None, scram_users: Sequence[str] = ()
+) -> list[str]:
+    """Write server.properties to `home`, and format the store if it is new; the command line that starts it.
+
+    A new store is of the cluster `cluster_id`, or of a new one; `scram_users` are as ``--add-scram`` takes them. Raises
+    ConfigurationError where Kafka or Java cannot be had, MasterError where the store cannot be formatted.
+    """
+    program = _program(version)
+    home.mkdir(parents=True, exist_ok=True)
+    properties = home / "server.properties"
+    properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    if not (Path(str(settings["log.dirs"])) / "meta.properties").exists():
+        _format(program, properties, cluster_id or new_cluster_id(), scram_users)
+    return [*program, "kafka.Kafka", str(properties)]
+
+
+def new_cluster_id() -> str:
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+def _program(version: str) -> list[str]:
+    command = java()
+    modules = {"kafka_2.13": ("org.apache.kafka", version), "slf4j-simple": ("org.slf4j", "1.7.36")}
+    try:
+        folders = [resolve(group, module, revision) for module, (group, revision) in modules.items()]
+    except ConfigurationError as error:
+        wanted = " and ".join(f"{module}-{revision}" for module, (_, revision) in modules.items())
+        jars = cache_folder() / "jars"
+        raise ConfigurationError(
+            f"Kafka {version} is not here, and cannot be downloaded",
+            found=error.found,
+            hint=f"{error.hint} Or copy the folders {wanted} to {jars} from a machine that has them.",
+        ) from error
+    return [command, *_MEMORY, *_LOGGING, "-cp", ":".join(f"{folder}/*" for folder in folders)]
+
+
+def _format(program: list[str], properties: Path, cluster_id: str, scram_users: Sequence[str]) -> None:
+    # An id may begin with a dash, so it is not an argument of its own.
+    command = [*program, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}"]
+    for user in scram_users:
+        command += ["--add-scram", user]
+    command += ["--config", str(properties)]
+    done = subprocess.run(  # noqa: S603 - our own arguments
+        command, capture_output=True, text=True, check=False, timeout=_START_TIMEOUT_S
+    )
+    if done.returncode != 0:
+        raise MasterError(
+            f"Kafka could not format the store of {properties}", found=(done.stdout + done.stderr).strip()[-1500:]
+        )
+
+
+def _wait_until_started(process: subprocess.Popen[str], log_file: Path) -> None:
+    deadline_s = time.monotonic() + _START_TIMEOUT_S
+    while STARTED not in log_file.read_text(errors="replace"):
+        if process.poll() is not None or time.monotonic() > deadline_s:
+            raise MasterError(
+                "the Kafka broker did not start",
+                expected=f"{STARTED!r} within {_START_TIMEOUT_S:g} s",
+                found=f"exit code {process.poll()}",
+                hint=f"It said why in {log_file}.",
+            )
+        time.sleep(_LOOK_EVERY_S)

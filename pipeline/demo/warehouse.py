@@ -1,0 +1,129 @@
+"""Where a demo's tables are: in a folder, or, for ``make run WAREHOUSE=s3``, on an S3 server that ends with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.fs as pafs
+from rich.console import Console
+
+from pipeline.config.configuration import Config, load, parse
+from pipeline.demo.s3_server import OWNER, Server, running_server
+from pipeline.monitoring.display import size
+from sinks.storage.place import open_folder, placed
+
+S3: Final = "s3"
+"""The name, in the place of a folder's, of a server that the demo starts. A folder of that name is ``./s3``."""
+
+_JOB: Final = """\
+# The warehouse of the demo that runs, as any job says it. The server takes any keys.
+warehouse = "s3://{server.bucket}/warehouse"
+
+[storage]
+endpoint = "{server.endpoint}"
+access_key = "file:{folder}/access_key"
+secret_key = "file:{folder}/secret_key"
+"""
+
+
+_LEFT: Final = "demo.toml"
+
+
+def demo_job(settings: Config, **job: Any) -> Config:
+    """A job into the demo's warehouse. Raises ConfigurationError."""
+    given = {"warehouse": settings.warehouse, "storage": settings.storage.as_said(), "spark": dict(settings.spark)}
+    return parse({**given, **job}, where="demo")
+
+
+def leave_job(warehouse: str, **job: Sequence[Mapping[str, Any]]) -> None:
+    """Write a job that other programs can use once the demo has ended, beside the tables in a folder.
+
+    `job` are arrays of tables, by their names: values are strings, numbers, or lists of these.
+    """
+    left = _left(warehouse)
+    if left is None:
+        return
+    lines = [
+        "# The demo's warehouse, and where its master left the log.",
+        f"warehouse = {json.dumps(str(left.parent.absolute()))}",
+    ]
+    for name, several in job.items():
+        for one in several:
+            lines += ["", f"[[{name}]]", *(f"{key} = {json.dumps(value)}" for key, value in one.items())]
+    left.parent.mkdir(parents=True, exist_ok=True)
+    left.write_text("\n".join([*lines, ""]))
+
+
+def _left(warehouse: str) -> Path | None:
+    """Where `leave_job` writes; None of a warehouse that is no folder."""
+    folder = placed(warehouse).local
+    return None if folder is None else folder / _LEFT
+
+
+def _ways_in(job: Path) -> Iterator[str]:
+    """What can be pasted to look at it: of a topic's broker, which has ended, nothing asks for the records."""
+    here = Path(sys.executable).with_name("logtwin")
+    program = "logtwin" if not here.exists() else os.path.relpath(here)
+    for verb in ("sql", "status", "coverage", *(["verify"] if load(job).logs else [])):
+        yield f"  {program} {verb} --config {os.path.relpath(job)}"
+
+
+@contextmanager
+def demo_warehouse(settings: Config, console: Console) -> Iterator[Config]:
+    """`settings` with a warehouse that is there while the `with` lasts; in the end says what remains of it.
+
+    Raises ConfigurationError where there is to be an S3 server and cannot be.
+    """
+    if settings.warehouse != S3:
+        yield settings
+        console.print(f"\ntables: {settings.warehouse}; run it again and they grow from where they end", soft_wrap=True)
+        console.print("look at them, docs/sql.md says what to ask:", soft_wrap=True)
+        left = _left(settings.warehouse)
+        for line in () if left is None else _ways_in(left):
+            console.print(line, soft_wrap=True, highlight=False)
+        return
+    with running_server() as server, _job_file(server, Path(settings.embedded_master.store) / "s3") as job:
+        on_s3 = _loaded(settings, job)
+        console.print(f"S3 server: {server.endpoint}, warehouse {on_s3.warehouse}", soft_wrap=True)
+        console.print(f"ask it while this runs: logtwin sql --config {job}", soft_wrap=True)
+        yield on_s3
+        console.print(
+            f"\ntables: {on_s3.warehouse}, {_contents(on_s3.warehouse)}; they end with the S3 server, now",
+            soft_wrap=True,
+        )
+        console.print(
+            "--keep goes on until Ctrl-C; docs/object-stores.md says how a job is given a store", soft_wrap=True
+        )
+
+
+@contextmanager
+def _job_file(server: Server, folder: Path) -> Iterator[Path]:
+    """A configuration of the warehouse on `server`, for other programs, gone with the `with`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        (folder / "access_key").write_text(OWNER.access_key)
+        (folder / "secret_key").write_text(OWNER.secret_key)
+        job = folder / "demo.toml"
+        job.write_text(_JOB.format(server=server, folder=folder.absolute()))
+        yield job
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _loaded(settings: Config, job: Path) -> Config:
+    given = load(job)
+    return settings.model_copy(update={"warehouse": given.warehouse, "storage": given.storage})
+
+
+def _contents(warehouse: str) -> str:
+    filesystem, folder = open_folder(warehouse)
+    found = filesystem.get_file_info(pafs.FileSelector(folder, recursive=True, allow_not_found=True))
+    sizes = [one.size for one in found if one.is_file]
+    return f"{len(sizes):,} objects of {size(sum(sizes))}"

@@ -1,0 +1,93 @@
+"""What ``logtwin tables all`` and ``show`` say: the tables and views of a replica, their columns, and what each is.
+
+Every replica has the same ones. Of a table all is written down; the types of a view's columns are what Spark makes of
+its query, which needs no rows and no replica.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from difflib import get_close_matches
+from typing import Any, Literal
+
+from pipeline.config.configuration import Config
+from pipeline.spark.session import session_for
+from sinks.spark_schemas import spark_schema
+from sinks.tables import TABLES
+from sinks.views.definition import VIEWS, named_in, view
+from sinks.views.empty import empty_table
+from sinks.views.registration import register_views
+from sources.errors import QueryError
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`type` as Spark's SQL writes it."""
+
+    name: str
+    type: str
+    comment: str
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """`columns` are None in a list."""
+
+    name: str
+    kind: Literal["view", "table"]
+    comment: str
+    columns: tuple[Column, ...] | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def listed() -> list[Relation]:
+    """All there are, in the order in which people want to see them."""
+    views = [Relation(name, "view", view(name).comment) for name in VIEWS]
+    return views + [Relation(spec.name, "table", spec.comment) for spec in TABLES]
+
+
+def described(name: str) -> Relation:
+    """One with its columns. Raises QueryError where there is none of that name."""
+    relations = {one.name: one for one in listed()}
+    found = relations.get(name)
+    if found is None:
+        near = get_close_matches(name, relations, n=2)
+        hint = f"Did you mean {' or '.join(near)}?" if near else "logtwin tables all names all."
+        raise QueryError(f"there is no table or view {name}", hint=hint)
+    columns = _view_columns(name) if found.kind == "view" else _table_columns(name)
+    return replace(found, columns=columns)
+
+
+def _table_columns(name: str) -> tuple[Column, ...]:
+    (spec,) = (spec for spec in TABLES if spec.name == name)
+    fields = spark_schema(spec.schema)
+    return tuple(Column(field.name, field.dataType.simpleString(), field.metadata["comment"]) for field in fields)
+
+
+def _view_columns(name: str) -> tuple[Column, ...]:
+    spark = session_for(Config()).newSession()
+    for spec in TABLES:
+        spark.sql(empty_table(spec)).createOrReplaceTempView(spec.name)
+    register_views(spark, named_in(name))
+    comments = view(name).columns
+    return tuple(Column(one.name, one.dataType.simpleString(), comments[one.name]) for one in spark.table(name).schema)
+
+
+def relation_lines(found: list[Relation]) -> Iterator[str]:
+    """A list for a person."""
+    margin = max(len(one.name) for one in found) + 2
+    for kind in ("view", "table"):
+        yield f"{kind}s"
+        yield from (f"  {one.name:<{margin}}{one.comment}" for one in found if one.kind == kind)
+
+
+def column_lines(one: Relation) -> Iterator[str]:
+    """One of them for a person."""
+    yield f"{one.name}: {one.comment}"
+    columns = one.columns or ()
+    names, types = (max(map(len, words)) + 2 for words in zip(*((c.name, c.type) for c in columns), strict=True))
+    for column in columns:
+        yield f"  {column.name:<{names}}{column.type:<{types}}{column.comment}"

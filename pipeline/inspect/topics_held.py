@@ -1,0 +1,51 @@
+"""Which Kafka topics a replica has, and where each of their partitions stands: what table ``kafka_log`` says.
+
+Here nobody is asked but the table, so that the verbs that read a replica need no broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from pipeline.config.configuration import Config
+from sinks.state.log_state import LogState
+from sinks.state.topic_states import topics_held
+from sources.kafka.options import ReplicatedTopicOptions
+from sources.master_topic import partition_log
+from sources.offsets import LogId, Offset
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTopic:
+    """One topic, and the state of each partition that a job has ever claimed, by number."""
+
+    options: ReplicatedTopicOptions
+    states: Mapping[int, LogState]
+
+    @property
+    def log_id(self) -> LogId:
+        return LogId.parse(self.options.id)
+
+    @property
+    def identity(self) -> str | None:
+        """The id of the topic that is replicated; None before it was begun."""
+        return next((one.identity for one in self.states.values() if one.identity is not None), None)
+
+    @property
+    def positions(self) -> dict[int, Offset]:
+        """Of each partition that has one."""
+        return {number: one.offset for number, one in sorted(self.states.items()) if one.offset is not None}
+
+    def partitions(self) -> Iterator[tuple[LogId, LogState]]:
+        """The log of each partition that has a position, in order."""
+        for number in self.positions:
+            yield partition_log(self.log_id, number), self.states[number]
+
+
+def held_topics(config: Config) -> list[HeldTopic]:
+    """The topics of a configuration; where a pattern names them, those that the replica has. Raises ReplicaError."""
+    if not config.topics:
+        return []
+    held = topics_held(config.warehouse)
+    return [HeldTopic(options, held.get(LogId.parse(options.id), {})) for options in config.topics_among(held)]

@@ -1,0 +1,158 @@
+"""How typed tables stand: what ``logtwin tables list``, ``status``, ``coverage`` and the report say of them.
+
+Asked are the tables' own state, the positions of their logs, and the ledger for the master's times; without a JVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline.config.configuration import Config
+from pipeline.config.typed_tables import TypedTableConfig
+from pipeline.monitoring.display import moment, number
+from sinks.delta.delta_log import LoggedVersion, newest
+from sinks.proof.whole_ledger import read_ledgers, stored_through_us
+from sinks.typed.columns import Column
+from sinks.typed.dead_letters import unfit_count
+from sinks.typed.definition import Definition
+from sinks.typed.logs import positions_at
+from sinks.typed.state import Followed, TypedState
+from sinks.typed.table import path_of, standing_at
+from sinks.warehouse import absolute
+from sources.offsets import LogId, Offset
+
+
+@dataclass(frozen=True, slots=True)
+class LogPlace:
+    """How far a typed table has come in one log. `behind` is in the log's own unit.
+
+    Of what the log holds nothing is missing from its first record up to `complete_to`; `complete_through` is the newest
+    time at which the master stored any of that, as far as the ledger tells.
+    """
+
+    log: str
+    position: int
+    log_position: int
+    complete_to: int
+    complete_through: datetime | None
+
+    @property
+    def behind(self) -> int:
+        return max(0, self.log_position - self.position)
+
+    def as_json(self) -> dict[str, Any]:
+        through = None if self.complete_through is None else self.complete_through.isoformat(timespec="milliseconds")
+        return {**asdict(self), "complete_through": through, "behind": self.behind}
+
+
+@dataclass(frozen=True, slots=True)
+class TypedStatus:
+    """A typed table; docs/json.md documents every key. `rows` and `unfit` are None where there is no table yet."""
+
+    name: str
+    source: tuple[str, ...]
+    mode: str
+    rows: int | None
+    unfit: int | None
+    columns: tuple[Column, ...]
+    logs: tuple[LogPlace, ...]
+
+    @property
+    def complete_through(self) -> datetime | None:
+        """Of all its logs; None where one of them has not been begun, or nobody knows."""
+        times = [one.complete_through for one in self.logs]
+        known = [one for one in times if one is not None]
+        return min(known) if known and len(known) == len(times) else None
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "from": list(self.source),
+            "mode": self.mode,
+            "rows": self.rows,
+            "unfit": self.unfit,
+            "columns": [_column_json(one) for one in self.columns],
+            "logs": [one.as_json() for one in self.logs],
+        }
+
+
+def _column_json(one: Column) -> dict[str, str | None]:
+    return {"name": one.name, "field": one.field or None, "sql": one.sql, "type": one.kind}
+
+
+def typed_statuses(config: Config) -> list[TypedStatus]:
+    """Of every typed table of the configuration. Raises ReplicaError."""
+    # The tables before their logs, which they are never ahead of
+    found = [_Standing.of(config, one) for one in config.tables]
+    sources = {one.wanted.source.name: one.wanted.source.path(absolute(config.warehouse)) for one in found}
+    logs = {name: newest(path) for name, path in sources.items()}
+    begun = {log_id for one in found for log_id, followed in one.logs.items() if not followed.whole.is_empty}
+    # What a killed commit still owes to the ledger lacks its time for a moment, nothing else
+    ledgers = read_ledgers(config.warehouse, dict.fromkeys(begun, ())) if begun else {}
+    return [one.status(config, logs[one.wanted.source.name], ledgers) for one in found]
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """A typed table of the configuration, and its newest version if it is made."""
+
+    of_config: TypedTableConfig
+    wanted: Definition
+    version: LoggedVersion | None
+    columns: tuple[Column, ...]
+    state: TypedState | None
+
+    @classmethod
+    def of(cls, config: Config, one: TypedTableConfig) -> _Standing:
+        version = newest(path_of(config.warehouse, one.name))
+        return cls(one, one.definition(), version, *(((), None) if version is None else standing_at(version, one.name)))
+
+    @property
+    def logs(self) -> Mapping[LogId, Followed]:
+        return {} if self.state is None else self.state.logs
+
+    def status(self, config: Config, on: LoggedVersion | None, ledgers: Mapping[LogId, pa.Table]) -> TypedStatus:
+        """`on` is the table of records that it is made of."""
+        held = {} if on is None else positions_at(on, self.wanted)
+        places = tuple(self._place(log_id, at, ledgers.get(log_id)) for log_id, at in sorted(held.items()))
+        name, source, mode = self.of_config.name, self.of_config.from_, self.of_config.mode
+        if self.version is None or self.state is None:
+            return TypedStatus(name, source, mode, None, None, self.wanted.declared(), places)
+        rows = sum(file.statistics()["numRecords"] for file in self.version.files.values())
+        unfit = unfit_count(config.warehouse, name, self.state.generation)
+        return TypedStatus(name, source, mode, rows, unfit, self.columns, places)
+
+    def _place(self, log_id: LogId, log_position: Offset, ledger: pa.Table | None) -> LogPlace:
+        followed = self.logs.get(log_id, Followed(0, Offset(0)))
+        through_us = None if ledger is None else stored_through_us(ledger, followed.whole)
+        through = None if through_us is None else datetime.fromtimestamp(through_us / 1e6, UTC)
+        return LogPlace(str(log_id), followed.offset, log_position, followed.whole.end, through)
+
+
+def status_lines(found: Sequence[TypedStatus]) -> Iterator[str]:
+    """For a person."""
+    if not found:
+        yield "no [[tables]] in the configuration; logtwin tables add --from TOPIC writes one"
+    for one in found:
+        yield f"{one.name}: {one.mode}, from {', '.join(one.source)}"
+        if one.rows is None:
+            yield "  not made yet: logtwin replicate makes it"
+            continue
+        yield f"  {number(one.rows)} rows, {len(one.columns)} columns, {number(one.unfit or 0)} unfit"
+        for place in one.logs:
+            yield f"  {place.log}: {_place_words(place)}"
+
+
+def _place_words(one: LogPlace) -> str:
+    words = [f"at {number(one.position)}"]
+    words.append("up to date" if not one.behind else f"{number(one.behind)} behind {number(one.log_position)}")
+    if one.complete_to < one.position:
+        words.append(f"with gaps from {number(one.complete_to)} on")
+    if one.complete_through is not None:
+        words.append(f"complete through {moment(one.complete_through)}")
+    return ", ".join(words)

@@ -1,0 +1,184 @@
+"""The logs of a job that share a table: one query, one batch and one commit for all of them.
+
+The query reads those that are running. Which they are, and where the table is, the job tells the process that plans the
+batches in a file (`sources/group/standing.py`), anew after each commit: a log that fails is left out of the next batch,
+and planned from its position when it is back, while the query goes on for the others. So Spark's checkpoint decides
+nothing. It lives as long as its query, in a folder of this process.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from pipeline.config.configuration import Config
+from pipeline.job.replication import Replication
+from pipeline.job.stream import CHECK_OWNERSHIP_EVERY_S, Stream
+from pipeline.monitoring.progress import Phase
+from pipeline.system.process_folder import process_folder
+from sinks.batch.group import Group
+from sinks.batch.result import BatchResult, Step, no_step
+from sinks.tables import TableSpec
+from sources.errors import LogtwinError, ReplicaError
+from sources.group import standing
+from sources.group.standing import Standing
+from sources.group.stream import logs_options
+from sources.master import Planned
+
+log = logging.getLogger(__name__)
+
+PATIENCE_S = 1.0
+"""How long a batch of several logs waits for one of their masters."""
+
+
+class LogGroup:
+    """Driver only. `poll` now and then, then `stop`. Its members are started, polled and stopped by the job.
+
+    They are logs, or topics, whose partitions are logs; all are in `table`.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        config: Config,
+        table: TableSpec,
+        members: Sequence[Replication],
+        *,
+        available_now: bool,
+        on_step: Callable[[Step], None] | None = None,
+    ) -> None:
+        self._config = config
+        self._members = {one.id: one for one in members}
+        self._available_now = available_now
+        self._cores = spark.sparkContext.defaultParallelism
+        patience_s = None if available_now else PATIENCE_S
+        self._group = Group(spark, config.warehouse, on_step or no_step, table=table, patience_s=patience_s)
+        self._stream = Stream(spark, table.name, self._apply)
+        self._folder = Path(tempfile.mkdtemp(prefix="query-", dir=process_folder()))
+        self._said: Standing | None = None
+        self._saying = threading.Lock()  # the job says it, and each batch
+        self._is_stopping = False
+        self._look_at_s = 0.0
+        self._in_query: dict[str, int] = {}  # of a run to the end: the turn of each log that the query sees to
+
+    def poll(self, now_s: float) -> None:
+        """Start the query where there is something to read, see to its end, and tell it which logs are to be read."""
+        if self._stream.has_ended:
+            self._ended(self._stream.end())
+        if self._stream.is_started or not self._is_wanted():
+            self._tell()
+        else:
+            self._start()
+        if now_s >= self._look_at_s:
+            self._look_at_s = now_s + CHECK_OWNERSHIP_EVERY_S
+            self._check_owners()
+
+    def stop(self) -> None:
+        """End the query between two batches. Idempotent."""
+        if not self._is_stopping:
+            self._is_stopping = True
+            self._tell()
+        self._stream.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _read(self) -> list[Replication]:
+        return [one for one in self._members.values() if one.is_read]
+
+    def _is_wanted(self) -> bool:
+        """A run to the end of the logs waits until each has begun or failed: one query sees to all of them."""
+        is_beginning = any(one.phase is Phase.STARTING for one in self._members.values())
+        return bool(self._read()) and not (self._available_now and is_beginning)
+
+    def _start(self) -> None:
+        self._in_query = self._tell()
+        options = {
+            **logs_options([one.options for one in self._members.values()]),
+            "standing": str(self._folder / "standing.json"),
+            "cores": str(self._cores),
+            "triggerIntervalS": str(self._config.trigger_interval_s),
+        }
+        trigger: Mapping[str, object] = (
+            {"availableNow": True} if self._available_now else {"processingTime": "0 seconds"}
+        )
+        checkpoint = self._folder / f"checkpoint-{time.monotonic_ns()}"
+        try:
+            self._stream.start(options, checkpoint.as_uri(), trigger)
+        except LogtwinError as error:
+            self._note(error)
+
+    def _ended(self, failure: LogtwinError | None) -> None:
+        if failure is not None:
+            self._note(failure)
+            return
+        for one in self._read():
+            # One that was away meanwhile may be back since the query has looked: another query sees to its end.
+            if not self._available_now or self._in_query.get(one.id) == one.turn:
+                one.end()
+
+    def _note(self, error: LogtwinError) -> None:
+        """Something that kept all of them from being read."""
+        for one in self._read():
+            one.note(error.of(one.id))
+
+    def _tell(self) -> dict[str, int]:
+        """Say which logs are to be read, and from where, unless that has been said; from any thread.
+
+        Returns the turn of each member that it has said it of.
+        """
+        with self._saying:
+            read = self._read()
+            turns = {one.id: one.turn for one in read}
+            places = {log_id: place for one in read for log_id, place in one.places.items()}
+            most = max(one.batch_bytes for one in self._members.values())
+            said = Standing(places, most, self._is_stopping)
+            if said != self._said:
+                standing.write(self._folder / "standing.json", said)
+                self._said = said
+            return turns
+
+    def _apply(self, planned: Sequence[Planned]) -> None:
+        with _all_held(self._read()) as members:
+            replicas = {log_id: replica for one in members for log_id, replica in one.replicas.items()}
+            outcomes = self._group.apply(planned, replicas)
+            for one in members:
+                found = [outcomes[log_id] for log_id in one.replicas if log_id in outcomes]
+                one.took([outcome for outcome in found if isinstance(outcome, BatchResult)])
+                for outcome in found:
+                    if isinstance(outcome, LogtwinError):
+                        one.note(outcome)
+        self._tell()
+
+    def _check_owners(self) -> None:
+        """A job that lost a log must not go on as its replica, also where no batch would tell it."""
+        if not self._stream.in_batch.acquire(blocking=False):
+            return  # the batch that is under way finds out by itself
+        try:
+            with _all_held(self._read()) as members:
+                replicas = [replica for one in members for replica in one.replicas.values()]
+                lost = self._group.lost(replicas) if replicas else {}
+                for one in members:
+                    for error in (lost[log_id] for log_id in one.replicas if log_id in lost):
+                        one.note(error)
+        except ReplicaError as error:
+            log.warning("cannot tell whether this job still owns its logs: %s", error)
+        finally:
+            self._stream.in_batch.release()
+
+
+@contextmanager
+def _all_held(members: Iterable[Replication]) -> Iterator[list[Replication]]:
+    """Those of `members` that nobody else is at just now, for as long as it lasts."""
+    held = [one for one in members if one.in_use.acquire(blocking=False)]
+    try:
+        yield [one for one in held if one.is_read]
+    finally:
+        for one in held:
+            one.in_use.release()

@@ -1,0 +1,107 @@
+"""What a job does when a loss ends one of its logs: it asks `loss_policy.py`, and counts."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Protocol
+
+from pipeline.job.loss_policy import Mend, Skip, StopAndReport, decide
+from pipeline.job.master_watch import MasterWatch
+from sinks.batch.replica import Replica
+from sinks.books.incident import Action, Incident
+from sinks.books.quarantine import cause_of
+from sources.errors import LogtwinError
+from sources.loss import Condition, OnLoss, condition_of
+from sources.offsets import Offset, OffsetRange
+
+log = logging.getLogger(__name__)
+
+
+class Lost(Protocol):
+    """The log that was ended: one, or a partition of a topic."""
+
+    @property
+    def position(self) -> Offset | None: ...
+
+    def bounds(self) -> OffsetRange | None:
+        """What its master holds, asked anew if it answers: its retention goes on meanwhile."""
+
+    def skip(self, incident: Incident) -> None:
+        """Pass over the range of `incident`. Raises TakenOver, ReplicaError."""
+
+    def report(self, incident: Incident) -> None:
+        """Put on record what is not passed. Raises ReplicaError."""
+
+
+class LostLog:
+    """A log by itself."""
+
+    def __init__(self, replica: Replica, watch: MasterWatch, position: Offset | None) -> None:
+        self.position = position
+        self._watch = watch
+        self.skip = replica.skip
+        self.report = replica.report
+
+    def bounds(self) -> OffsetRange | None:
+        with suppress(LogtwinError):
+            self._watch.ask(self.position, time.monotonic())
+        return self._watch.bounds
+
+
+class LossRecord:
+    """Of one log or topic, in one run.
+
+    `counts`: condition -> how many incidents this run recorded, mended or stopped at.
+    `mend` takes the replica back to its master, where this `overrules` or an election does; None where none can.
+    """
+
+    def __init__(self, on_loss: OnLoss, mend: Callable[[], None] | None = None, *, overrules: bool = False) -> None:
+        self._on_loss = on_loss
+        self._mend = mend
+        self._overrules = overrules
+        self.counts: Mapping[str, int] = {}
+
+    def count(self, conditions: Iterable[Condition]) -> None:
+        """Of what a batch has passed."""
+        self.counts = dict(Counter(self.counts) + Counter(condition.value for condition in conditions))
+
+    def meet(self, error: LogtwinError, lost: Lost) -> bool:
+        """Do what is to be done about `error`, which ended the log; whether it may go on.
+
+        Never while a batch is under way. Raises TakenOver, ReplicaError where a loss cannot be passed; and what keeps
+        the replica from being mended.
+        """
+        condition = condition_of(error)
+        bounds = lost.bounds() if condition is not None and self._on_loss == "record" else None
+        decision = decide(self._on_loss, error, lost.position, bounds, overrules=self._overrules)
+        if isinstance(decision, Mend) and self._mend is not None:
+            self._mend()
+        elif isinstance(decision, Skip):
+            lost.skip(_incident(decision, error, Action.SKIPPED))
+            log.warning("%s; %s is on record, and the log goes on behind it", error, decision.range)
+        elif isinstance(decision, StopAndReport):
+            _report(lost, _incident(decision, error, Action.REPORTED))
+        self.count([] if condition is None else [condition])
+        return isinstance(decision, Skip | Mend)
+
+
+def _report(lost: Lost, incident: Incident) -> None:
+    try:
+        lost.report(incident)
+    except LogtwinError as error:  # what stops the log is said all the same
+        log.warning("%s of %s cannot be put on record: %s", incident.condition.value, incident.range, error)
+
+
+def _incident(decision: Skip | StopAndReport, error: LogtwinError, action: Action) -> Incident:
+    return Incident(
+        condition=decision.condition,
+        start=decision.range.start,
+        end=decision.range.end,
+        cause=cause_of(error),
+        action=action,
+        detected_at=time.time_ns() // 1000,
+    )

@@ -1,0 +1,124 @@
+"""A log's metadata, fetched by a rhythm of its own, beside the replication of its data.
+
+One daemon thread a log. Data waits for nothing here: fetching has its own connections, and writing is no Spark job.
+The rhythm is fixed: a fetch that takes long does not shift the next one, it only makes ticks fall out. Nothing is
+fetched at once at a start, because the log comes first.
+
+Each tick also says in the log how far master and replica are apart.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+
+from pyspark.sql import SparkSession
+
+from pipeline.config.configuration import Config
+from pipeline.monitoring.progress import ENDED, Progress
+from sinks.history.metadata import MetadataTable
+from sources.errors import LogtwinError
+from sources.metadata import KINDS, Fetched
+from sources.offsets import LogId
+
+log = logging.getLogger(__name__)
+
+STOP_TIMEOUT_S = 5.0
+
+
+class MetadataSync:
+    """Driver only. `start`, then `stop`; it also ends by itself once its log has ended, for whatever reason."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        config: Config,
+        log_id: LogId,
+        fetch: Callable[[], Iterable[Fetched]],
+        progress: Callable[[], Progress],
+    ) -> None:
+        """`fetch` asks the master for every kind, one after the other, as the results are taken."""
+        self._log_id = log_id
+        self._first_after_s = config.metadata.first_after_s
+        self._every_s = config.metadata.every_s
+        self._fetch = fetch
+        self._progress = progress
+        self._tables = {kind.name: MetadataTable(spark, config.warehouse, log_id, kind) for kind in KINDS}
+        self._failing: tuple[str, ...] = ()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"metadata of {log_id}", daemon=True)
+
+    def start(self) -> None:
+        """Once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """No fetch begins and nothing is committed after the commit that may be under way. Bounded, idempotent.
+
+        A master that does not answer may keep the thread a little longer; what it answers then is dropped.
+        """
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join(STOP_TIMEOUT_S)
+
+    def _run(self) -> None:
+        due = time.monotonic() + self._first_after_s
+        while not self._stop.wait(max(0.0, due - time.monotonic())) and not self._is_over():
+            self._tick()
+            due = next_due(due, time.monotonic(), self._every_s)
+
+    def _is_over(self) -> bool:
+        return self._stop.is_set() or self._progress().phase in ENDED
+
+    def _tick(self) -> None:
+        self._report()
+        failed: dict[str, str] = {}
+        for fetched in self._fetch():
+            at = datetime.now(UTC)
+            if self._is_over():
+                return
+            error = self._take(fetched, at)
+            if error is not None:
+                failed[fetched.kind.name] = str(error.at(self._log_id))
+        self._tell(failed)
+
+    def _report(self) -> None:
+        progress = self._progress()
+        log.info(
+            "%s: the master is at %s, the replica at %s, %s %s behind; acknowledged %s",
+            self._log_id, *map(_known, (progress.master_maximum, progress.position, progress.lag_offsets)),
+            self._log_id.unit, _known(progress.acknowledged),
+        )  # fmt: skip
+
+    def _take(self, fetched: Fetched, at: datetime) -> LogtwinError | None:
+        """Record what was fetched; what went wrong, there or before."""
+        if fetched.items is None or isinstance(fetched.items, LogtwinError):
+            return fetched.items
+        try:
+            self._tables[fetched.kind.name].record(fetched.items, at, fetched.version)
+        except LogtwinError as error:
+            return error
+        return None
+
+    def _tell(self, failed: Mapping[str, str]) -> None:
+        """What has just begun to fail, and what works again: once, not at each tick for as long as it lasts."""
+        fresh = {name: error for name, error in failed.items() if name not in self._failing}
+        for error in dict.fromkeys(fresh.values()):
+            names = ", ".join(name for name in fresh if fresh[name] == error)
+            log.warning("%s (until it works again the warehouse keeps what it has of: %s)", error, names)
+        healed = [name for name in self._failing if name not in failed]
+        if healed:
+            log.warning("%s: the %s are fetched again", self._log_id, ", ".join(healed))
+        self._failing = tuple(failed)
+
+
+def next_due(due: float, now: float, every_s: float) -> float:
+    """The first beat of the rhythm after `now`, for a tick that was due at `due`. Missed beats fall out."""
+    return due + every_s * max(1, int((now - due) // every_s) + 1)
+
+
+def _known(offset: int | None) -> int | str:
+    return "nothing yet" if offset is None else offset

@@ -1,0 +1,173 @@
+"""The typed tables of a job: brought on beside the replication of the logs, whichever table it is that fails.
+
+One thread for all of them, which looks at the log tables after each batch of the job, and now and then for those of
+another one; where several tables have much to do it takes a step of each in turn. No producer waits for it, and a table
+that cannot be brought on keeps neither a log nor another table: it is tried again, later each time. A run to the end of
+the logs brings them on once the logs are there.
+
+A table with a key of which a log went back is made anew beside the one that there is, step by step, too.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+
+from pipeline.config.configuration import Config
+from pipeline.monitoring.progress import TableProgress
+from sinks.delta.retries import doubled_s
+from sinks.typed.definition import Definition
+from sinks.typed.rebuild import Rebuild
+from sinks.typed.step.follower import TypedFollower
+from sources.errors import LogtwinError, ReplicaError, RowsReplaced, of_log
+
+log = logging.getLogger(__name__)
+
+_JOIN_S = 30.0
+"""A step that is under way at the end is waited for so long; it is no loss if it does not come to its end."""
+
+
+@dataclass
+class _Table:
+    """One of them, and how it goes. `there_at_s`: when it last stood where its logs stood, or the run began."""
+
+    wanted: Definition
+    follower: TypedFollower
+    anew: Rebuild | None = None
+    there_at_s: float = field(default_factory=time.monotonic)
+    rows: int = 0
+    unfit: int = 0
+    error: LogtwinError | None = None
+    tries: int = 0
+    again_at_s: float = 0.0
+
+    def progress(self) -> TableProgress:
+        return TableProgress(self.wanted.name, self.rows, self.unfit, time.monotonic() - self.there_at_s, self.error)
+
+
+class TypedTables:
+    """Driver only. Either `start` and `stop`, or `bring`."""
+
+    def __init__(self, spark: SparkSession, config: Config) -> None:
+        self._spark = spark
+        self._warehouse = config.warehouse
+        wanted = [one.definition() for one in config.tables]
+        self._tables = [_Table(one, self._follower(one)) for one in wanted]
+        self._every_s = config.trigger_interval_s
+        self._retry_wait_max_s = config.retry_wait_max_s
+        self._stop = threading.Event()
+        self._news = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Follow the logs from now on, in a thread of its own."""
+        if self._tables:
+            self._thread = threading.Thread(target=self._run, name="typed tables", daemon=True)
+            self._thread.start()
+
+    def look_soon(self) -> None:
+        """A log table has a commit more. From any thread."""
+        self._news.set()
+
+    def bring(self, is_wanted: Callable[[], bool]) -> LogtwinError | None:
+        """Bring every table to where its logs stand. What kept the first that is not there."""
+        for one in self._tables:
+            while is_wanted() and self._try(one, self._step):
+                pass
+            if one.error is None:
+                self._try(one, self._settle)
+        return next((one.error for one in self._tables if one.error is not None), None)
+
+    def stop(self) -> None:
+        """Between two steps. Idempotent."""
+        self._stop.set()
+        self._news.set()
+        if self._thread is not None:
+            self._thread.join(_JOIN_S)
+
+    def progress(self) -> list[TableProgress]:
+        return [one.progress() for one in self._tables]
+
+    def _run(self) -> None:
+        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", "typed tables")  # of this thread
+        for one in self._tables:
+            if not self._stop.is_set():
+                self._told(one, self._prepare)  # while the logs still begin
+        is_busy = False
+        while not self._stop.is_set():
+            if not is_busy:
+                self._news.wait(self._every_s)
+            self._news.clear()
+            is_busy = False
+            for one in self._tables:
+                if not self._stop.is_set() and time.monotonic() >= one.again_at_s:
+                    is_busy |= self._told(one, self._step)
+        for one in self._tables:
+            self._told(one, self._settle)
+
+    def _told(self, one: _Table, work: Callable[[_Table], bool]) -> bool:
+        """As `_try`. Says what keeps the table once, and that nothing does any more."""
+        before = one.error
+        has_more = self._try(one, work)
+        if one.error is not None and (before is None or str(before) != str(one.error)):
+            log.error("%s; the logs go on, and the table is tried again", one.error)
+        elif one.error is None and before is not None:
+            log.warning("the typed table %s is brought on again", one.wanted.name)
+        return has_more
+
+    def _try(self, one: _Table, work: Callable[[_Table], bool]) -> bool:
+        """What `work` returns; False where it fails."""
+        try:
+            has_more = work(one)
+        except Exception as failure:  # noqa: BLE001 - whatever it is, it is this table's
+            wait_s = doubled_s(1.0, one.tries, self._retry_wait_max_s)
+            one.error, one.tries = of_log(failure, f"typed table {one.wanted.name}"), one.tries + 1
+            if isinstance(one.error, ReplicaError) and not one.error.is_transient:
+                one.anew = None  # what it was made into may be broken, as by two who made it at once: it is begun again
+            one.again_at_s = time.monotonic() + wait_s
+            return False
+        one.error, one.tries = None, 0
+        return has_more
+
+    def _step(self, one: _Table) -> bool:
+        """Whether it has more to do at once; where a log always has more, the other tables have their turn, too."""
+        looked_at_s = time.monotonic()
+        try:
+            step = (one.anew or one).follower.step()
+        except RowsReplaced as error:
+            log.warning("%s", error)
+            one.anew = None  # where that was being made: the log went back once more
+            one.anew = Rebuild.begun(self._spark, self._warehouse, one.wanted)
+            return True
+        if step is not None:
+            one.rows += max(0, step.rows)  # what a log has no more is not taken back from what was made
+            one.unfit += step.unfit
+        if step is not None and not step.is_last:
+            return True
+        if one.anew is not None:
+            self._exchange(one, one.anew)
+            return True
+        one.there_at_s = looked_at_s
+        return False
+
+    def _exchange(self, one: _Table, anew: Rebuild) -> None:
+        one.anew = None
+        anew.exchange()
+        one.follower = self._follower(one.wanted)
+        log.warning("the typed table %s was made anew", one.wanted.name)
+
+    def _prepare(self, one: _Table) -> bool:
+        one.follower.prepare()
+        return False
+
+    def _settle(self, one: _Table) -> bool:
+        one.follower.settle()
+        return False
+
+    def _follower(self, wanted: Definition) -> TypedFollower:
+        return TypedFollower(self._spark, self._warehouse, wanted)

@@ -1,0 +1,164 @@
+"""What a person sees while logs are replicated: a live table on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from pipeline.monitoring.progress import Phase, Progress
+from sources.offsets import LogId, Unit
+
+RATE_WINDOW_S = 5.0
+LINE_EVERY_S = 5.0
+
+
+@dataclass
+class Rate:
+    """Bytes and records a second over the last RATE_WINDOW_S seconds, from totals."""
+
+    samples: deque[tuple[float, int, int]] = field(default_factory=deque)
+
+    def add(self, at_s: float, records: int, size_bytes: int) -> tuple[float, float]:
+        """Take a sample of the totals; records/s and bytes/s."""
+        self.samples.append((at_s, records, size_bytes))
+        while len(self.samples) > 2 and at_s - self.samples[0][0] > RATE_WINDOW_S:
+            self.samples.popleft()
+        first_s, first_records, first_bytes = self.samples[0]
+        passed_s = at_s - first_s
+        if passed_s <= 0:
+            return 0.0, 0.0
+        return (records - first_records) / passed_s, (size_bytes - first_bytes) / passed_s
+
+
+class Display:
+    """Context manager; call it with the progress of all logs as often as there is one."""
+
+    def __init__(self, console: Console, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._console = console
+        self._clock = clock
+        self._rates: dict[str, Rate] = {}
+        self._last_line_s = -LINE_EVERY_S
+        self._live = Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal else None
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def __call__(self, logs: list[Progress]) -> bool:
+        """Show them. Always True: a display never ends a job."""
+        now_s = self._clock()
+        rows = [self._row(progress, now_s) for progress in logs]
+        if self._live is not None:
+            self._live.update(_table(rows))
+        elif now_s - self._last_line_s >= LINE_EVERY_S:
+            self._last_line_s = now_s
+            for row in rows:
+                self._console.print(_line(row), highlight=False, soft_wrap=True)
+        return True
+
+    def _row(self, progress: Progress, now_s: float) -> dict[str, str]:
+        rate = self._rates.setdefault(progress.log_id, Rate())
+        records_s, bytes_s = rate.add(now_s, progress.records, progress.bytes)
+        return {
+            "log": progress.log_id,
+            "phase": progress.phase.value,
+            "offset": number(progress.position),
+            "lag": _lag(progress),
+            "records/s": f"{records_s:,.0f}",
+            "MB/s": f"{bytes_s / 1e6:,.1f}",
+            "acknowledged": number(progress.acknowledged),
+            **_exceptions(progress),
+        }
+
+
+def moment(at: datetime) -> str:
+    """A time for people, to the second."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def number(value: int | None) -> str:
+    """An offset or a count for people; a dash where there is none yet."""
+    return "–" if value is None else f"{value:,}"
+
+
+def size(value_bytes: int | None) -> str:
+    """Bytes for people, in powers of 1000."""
+    if value_bytes is None:
+        return "–"
+    value = float(value_bytes)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:,.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}"
+        value /= 1000
+    return f"{value:,.1f} TB"
+
+
+def extent(offsets: int | None, log_id: LogId) -> str:
+    """How much of a log so many offsets are, for people; a dash where it is not known."""
+    return in_unit(offsets, log_id.unit)
+
+
+def in_unit(count: int | None, unit: Unit) -> str:
+    """So many offsets, which count `unit`, for people; a dash where it is not known."""
+    if count is None or unit == "bytes":
+        return size(count)
+    return f"{count:,} {unit}"
+
+
+def duration(seconds: float | None) -> str:
+    """A span of time for people, in its two largest units; a dash where it is not known."""
+    if seconds is None:
+        return "–"
+    left, parts = round(seconds), []
+    for unit, length_s in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, left = divmod(left, length_s)
+        parts.append(f"{count} {unit}" if count else "")
+    first = next((at for at, part in enumerate(parts) if part), len(parts) - 1)
+    return " ".join(part for part in parts[first : first + 2] if part) or "0 s"
+
+
+def _lag(progress: Progress) -> str:
+    seconds = round(progress.lag_s or 0)
+    behind = extent(progress.lag_offsets, LogId.parse(progress.log_id))
+    return behind + (f", {duration(seconds)}" if seconds else "")
+
+
+def _exceptions(progress: Progress) -> dict[str, str]:
+    """What is shown only where there is something to show."""
+    shown = {}
+    if progress.session.reconnects:
+        shown["reconnects"] = number(progress.session.reconnects)
+    if progress.error and progress.phase is Phase.WAITING:
+        shown["error"] = str(progress.error)
+    return shown
+
+
+def _table(rows: list[dict[str, str]]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    for name in names:
+        table.add_column(name, justify="left" if name in {"log", "phase", "error"} else "right")
+    for row in rows:
+        table.add_row(*(row.get(name, "") for name in names))
+    return table
+
+
+def _line(row: dict[str, str]) -> str:
+    parts = [f"{name} {value}" for name, value in row.items() if name not in {"log", "phase"}]
+    return f"{row['log']}: {row['phase']}, {', '.join(parts)}"

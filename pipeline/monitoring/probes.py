@@ -1,0 +1,68 @@
+"""What a job answers who probes it, as Kubernetes, systemd or a load balancer do: does it work, is it there yet?
+
+Both in words, a line a log that is not as it should be, so that whoever looks at a failed probe sees why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+from pipeline.monitoring.progress import Phase, Progress
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+SILENT_S: Final = 60.0
+"""A job that has not looked at its logs for so long hangs: it does several times a second."""
+
+_THERE: Final = (Phase.RUNNING, Phase.DONE)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The logs of a job at its last look, `age_s` ago; none before the first."""
+
+    logs: Sequence[Progress] = ()
+    age_s: float = 0.0
+
+
+def unhealthy(seen: Seen) -> list[str]:
+    """Why somebody has to do something: what failed for good, or a job that hangs. Nothing where all is well."""
+    failed = [f"{one.log_id}: failed: {one.error}" for one in seen.logs if one.phase is Phase.FAILED]
+    if seen.logs and seen.age_s > SILENT_S:  # a start may take longer: the first one of a machine fetches jars
+        failed.append(f"the job has not looked at its logs for {seen.age_s:.0f} s")
+    return failed
+
+
+def not_ready(seen: Seen) -> list[str]:
+    """What is not replicated at this moment. Nothing where all logs are."""
+    if not seen.logs:
+        return ["the job starts"]
+    late = (one for one in seen.logs if one.phase not in _THERE and one.phase is not Phase.FAILED)
+    return [*unhealthy(seen), *(f"{one.log_id}: {one.phase.value}{_because(one)}" for one in late)]
+
+
+def _because(one: Progress) -> str:
+    return "" if one.error is None else f": {one.error}"
+
+
+def with_probes(metrics: WSGIApplication, seen: Callable[[], Seen]) -> WSGIApplication:
+    """An application that has the metrics at ``/metrics``, the probes beside it, and nothing else."""
+    probes = {"/health": unhealthy, "/ready": not_ready}
+
+    def answer(environment: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        path = environment["PATH_INFO"]
+        if path == "/metrics":
+            return metrics(environment, start)
+        probe = probes.get(path)
+        lines = ["there are /metrics, /health and /ready"] if probe is None else probe(seen())
+        status = HTTPStatus.OK
+        if lines:
+            status = HTTPStatus.NOT_FOUND if probe is None else HTTPStatus.SERVICE_UNAVAILABLE
+        start(f"{status.value} {status.phrase}", [("Content-Type", "text/plain; charset=utf-8")])
+        return ["\n".join([*(lines or ["ok"]), ""]).encode()]
+
+    return answer

@@ -1,0 +1,316 @@
+"""Who replicates a log just now, for others to see: a small file that a run renews as long as it lives.
+
+    <warehouse>/_runs/<log id>.json        the run, its process and host, when it was written, its phase, its progress
+
+A start looks there and refuses to join in where another run lives; `logtwin status` shows it. It is a hint and no
+truth: who owns a log is decided in the table (`sinks/state/position.py`), whatever stands here. So a file that cannot
+be written or read hinders nothing, and what a kill leaves is out of date 15 s later.
+
+Who wrote the file is known to be gone where its process is (same host, same process ids); elsewhere only time tells.
+Time is the wall clock of two hosts then: clocks that are d seconds apart make a live run look d seconds older or
+younger. Up to 10 s apart (FRESH_S less PUBLISH_EVERY_S) nothing changes but how long a dead one is waited for; further
+apart, or after a jump of one, a run may pass for dead that is not, and the table decides: the newest start wins.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pipeline.monitoring.progress import ENDED, PartitionProgress, Phase, Progress
+from sinks.state.log_state import Writer
+from sinks.storage.small_file import SmallFile
+from sources.errors import AlreadyRunning, TakenOver
+from sources.offsets import UNITS
+
+PUBLISH_EVERY_S = 5.0
+FRESH_S = 15.0
+_LAST_WORD_S = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunState:
+    """What a run said last. `facts`: its progress, by the names of ``logtwin status --json``."""
+
+    writer: Writer
+    process_space: str
+    updated_at: datetime
+    phase: Phase
+    facts: Mapping[str, Any]
+
+    def as_json(self) -> str:
+        return json.dumps(
+            {
+                **asdict(self.writer),
+                "process_space": self.process_space,
+                "updated_at": self.updated_at.isoformat(timespec="milliseconds"),
+                "phase": self.phase.value,
+                **self.facts,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> RunState:
+        """The inverse of `as_json`. Raises KeyError, TypeError or ValueError for what it did not write."""
+        facts = dict(json.loads(text))
+        return cls(
+            writer=Writer(**{name: facts.pop(name) for name in ("run", "host", "pid", "since")}),
+            process_space=facts.pop("process_space"),
+            updated_at=datetime.fromisoformat(facts.pop("updated_at")),
+            phase=Phase(facts.pop("phase")),
+            facts=facts,
+        )
+
+    def age_s(self, now: datetime) -> float:
+        """Below 0 where it was written by a clock that is ahead of ours."""
+        return (now - self.updated_at).total_seconds()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is certain that nothing of that run is left, no connection and no task."""
+        return self.phase in (Phase.DONE, Phase.STOPPED) or (self.is_of_this_host and is_gone(self.writer.pid))
+
+    @property
+    def is_of_this_host(self) -> bool:
+        """Whether its process id means here what it meant there."""
+        return self.process_space == process_space()
+
+    def is_live(self, now: datetime) -> bool:
+        """Whether that run still works, as far as anybody can tell."""
+        if self.phase in ENDED or abs(self.age_s(now)) > FRESH_S:
+            return False
+        return not (self.is_of_this_host and is_gone(self.writer.pid))
+
+
+def facts_of(progress: Progress) -> dict[str, Any]:
+    """What of a progress others see, ready for JSON; units are in the names."""
+    until_loss, since = progress.until_loss, progress.session.connected_since
+    return {
+        "role": progress.role,
+        "master": progress.master,
+        "master_role": progress.master_role,
+        "master_epoch": progress.master_epoch,
+        "confirmed": progress.confirmed,
+        "connected_since": None if since is None else since.isoformat(timespec="seconds"),
+        "reconnects": progress.session.reconnects,
+        "started_at": progress.started_at,
+        "received": progress.received,
+        "position": progress.position,
+        "acknowledged": progress.acknowledged,
+        "master_minimum": progress.master_minimum,
+        "master_maximum": progress.master_maximum,
+        **{f"lag_{unit}": progress.lag_in(unit) for unit in UNITS},
+        "lag_s": progress.lag_s,
+        "until_loss_bytes": None if until_loss is None else until_loss.bytes,
+        "until_loss_s": None if until_loss is None else until_loss.seconds,
+        "records": progress.records,
+        "bytes": progress.bytes,
+        "batches": progress.batches,
+        "commits": progress.commits,
+        "last_error": progress.last_error,
+        "partitions": [_partition_facts(number, one) for number, one in sorted(progress.partitions.items())],
+    }
+
+
+def _partition_facts(number: int, one: PartitionProgress) -> dict[str, Any]:
+    return {
+        "partition": number,
+        "position": one.position,
+        "acknowledged": one.acknowledged,
+        "master_minimum": one.minimum,
+        "master_maximum": one.maximum,
+        "lag_offsets": one.lag_offsets,
+    }
+
+
+def forgotten_at(said: RunState, counted_for_s: float) -> datetime:
+    """When a master that counts connections, each for so long after it was last heard, has forgotten those of a run.
+
+    Of one that was killed elsewhere nobody knows when: FRESH_S after its last word at the latest. The time is the
+    same wall clock's as that of the word.
+    """
+    if said.is_over:
+        return said.updated_at
+    return said.updated_at + timedelta(seconds=counted_for_s + (0.0 if said.phase in ENDED else FRESH_S))
+
+
+class RunFile:
+    """The file of one log. Every method raises OSError where its place cannot be reached, and nothing else."""
+
+    def __init__(self, warehouse: str, log_id: str) -> None:
+        self._file = SmallFile(f"{_folder(warehouse)}/{log_id}.json")
+
+    @classmethod
+    def below(cls, warehouse: str, folder: str) -> list[RunFile]:
+        """Those in `folder` of where such files are; none where it does not exist."""
+        names = SmallFile.names_in(f"{_folder(warehouse)}/{folder}")
+        return [cls(warehouse, f"{folder}/{name.removesuffix('.json')}") for name in names if name.endswith(".json")]
+
+    def remove(self) -> None:
+        """Of what is there no more nothing is left to do."""
+        self._file.remove()
+
+    def read(self) -> RunState | None:
+        """What the last run said; None where none ever did, or in words that this version does not know."""
+        content = self._file.read()
+        try:
+            return None if content is None else RunState.from_json(content.decode())
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def write(self, state: RunState) -> None:
+        """At once: who reads sees what was there before, or this."""
+        self._file.write(state.as_json().encode())
+
+
+def _folder(warehouse: str) -> str:
+    return f"{warehouse.rstrip('/')}/_runs"
+
+
+class Publisher:
+    """Keeps the file of one log up to date for one run, in a thread of its own: a job that waits still lives.
+
+    It is renewed every PUBLISH_EVERY_S, and at once when something has `changed`. A commit is no such thing: many logs
+    would write many files a second, on an object store, too.
+
+    `enter` once before the log is claimed; from then on until the phase of `progress` has ended. `progress` is asked
+    from that thread.
+    """
+
+    def __init__(self, file: RunFile, log_id: str, writer: Writer, progress: Callable[[], Progress]) -> None:
+        self._file = file
+        self._log_id = log_id
+        self._writer = writer
+        self._progress = progress
+        self._known = {writer.run}  # the runs whose word does not stop this one
+        self.before: RunState | None = None  # who was there last, unless the log was taken over from it
+        self._changed = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._has_failed = False
+
+    def enter(self, *, take_over: bool) -> None:
+        """Say that this run is there. Raises AlreadyRunning where another one is, unless it is to be taken over."""
+        found = self._read()
+        if found is not None and found.writer.run not in self._known:
+            if not take_over:
+                check_free(found, self._log_id, datetime.now(UTC))
+                self.before = found
+            self._known.add(found.writer.run)
+        if self._thread is None:
+            self._publish()
+            self._thread = threading.Thread(target=self._run, name=f"run state {self._log_id}", daemon=True)
+            self._thread.start()
+
+    def changed(self) -> None:
+        """There is news: another phase. From any thread."""
+        self._changed.set()
+
+    def join(self) -> None:
+        """After the phase has ended: wait a moment for the last word to be written."""
+        self._changed.set()
+        if self._thread is not None:
+            self._thread.join(_LAST_WORD_S)
+
+    def _run(self) -> None:
+        while True:
+            self._changed.wait(PUBLISH_EVERY_S)
+            self._changed.clear()  # before looking: what changes after this is another change
+            if self._publish() in ENDED:
+                return
+
+    def _publish(self) -> Phase:
+        progress = self._progress()
+        now = datetime.now(UTC)
+        found = self._read()
+        if not self._is_anothers(found, now) and not self._has_lost(progress, found):
+            self._write(
+                RunState(
+                    writer=self._writer,
+                    process_space=process_space(),
+                    updated_at=now,
+                    phase=progress.phase,
+                    facts=facts_of(progress),
+                )
+            )
+        return progress.phase
+
+    def _is_anothers(self, found: RunState | None, now: datetime) -> bool:
+        """Whether a run that came after this one uses the file: it has the log, or will have it in a moment."""
+        return found is not None and found.writer.run not in self._known and found.is_live(now)
+
+    def _has_lost(self, progress: Progress, found: RunState | None) -> bool:
+        """Whether it has lost the log and has nothing to say: what it said last would go on living, however."""
+        says_mine = found is not None and found.writer.run == self._writer.run
+        return isinstance(progress.error, TakenOver) and not says_mine
+
+    def _read(self) -> RunState | None:
+        try:
+            return self._file.read()
+        except OSError as error:
+            self._say_once(error)
+            return None
+
+    def _write(self, state: RunState) -> None:
+        try:
+            self._file.write(state)
+        except OSError as error:
+            self._say_once(error)
+
+    def _say_once(self, error: OSError) -> None:
+        if not self._has_failed:
+            _log.warning(
+                "%s: others cannot see that this job runs, which hinders nothing else: %s", self._log_id, error
+            )
+        self._has_failed = True
+
+
+def check_free(found: RunState, log_id: str, now: datetime, verb: str = "replicate") -> None:
+    """Raises AlreadyRunning where `found` is the word of a run that lives. `verb` is what was to be started."""
+    if not found.is_live(now):
+        return
+    left_s = math.ceil(FRESH_S - found.age_s(now))
+    wait = "" if found.is_of_this_host else f", or, if that process is dead, start again in {left_s} s"
+    raise AlreadyRunning(
+        "another job replicates this log into the same warehouse",
+        log=log_id,
+        offset=found.facts.get("position"),
+        expected="no other job",
+        found=f"{found.writer}, {found.phase.value} {max(0, round(found.age_s(now)))} s ago",
+        hint=f"Stop that one{wait}. logtwin {verb} --take-over takes the log from it at once.",
+    )
+
+
+@cache
+def process_space() -> str:
+    """Where process ids mean the same: this boot of this host and, of containers, this one."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:  # not Linux
+        return socket.gethostname()
+
+
+def is_gone(pid: int) -> bool:
+    """Whether no process here has this id. One that only waits to be reaped is gone."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False  # somebody else's
+    with suppress(OSError):  # not Linux, or hidden
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    return False

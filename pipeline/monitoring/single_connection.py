@@ -1,0 +1,211 @@
+"""One process of a replica at a time is connected to a master that counts connections (`MasterLog.counted_for_s`).
+
+Inside a process the session and its tasks take turns. Between processes, the job of a log and the verbs that read from
+its master (verify, backfill, repair) announce themselves in small files that they renew
+(`pipeline/monitoring/run_state.py`):
+
+    <warehouse>/_runs/<log id>.json                      the job
+    <warehouse>/_runs/_reading/<log id>/<run>.json       a verb, for as long as it reads
+
+Each writes its own word before it reads those of the others, so of two that begin at once one at least sees the other
+(as in Dekker's algorithm), maybe both. What comes of it: a verb is refused, by a job or by another verb; a job waits
+for the verb's end, as for a master that is away.
+
+Who was killed is believed to live until its word is out of date, or until its process is seen to be gone where that can
+be seen. The operating system has ended the connections of such a process; elsewhere the master may count them for some
+time after the last word (`forgotten_at`), and also those of somebody who failed. Whoever comes next waits that long.
+
+Masters that count replicas, or nothing at all, are not concerned: nothing is written, nobody waits.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+
+from pipeline.monitoring.progress import Phase
+from pipeline.monitoring.run_state import PUBLISH_EVERY_S, RunFile, RunState, forgotten_at, process_space
+from sinks.state.fence import this_writer
+from sinks.state.log_state import Writer
+from sources.errors import AlreadyRunning, NotAlone
+from sources.master import MasterLog
+from sources.offsets import LogId
+
+_log = logging.getLogger(__name__)
+
+
+@contextmanager
+def alone_at(warehouse: str, master: MasterLog, verb: str, *, take_over: bool = False) -> Iterator[None]:
+    """Around all that ``logtwin <verb>`` reads from `master` for the replica in `warehouse`.
+
+    With `take_over` the job is not asked: it is about to lose its log. Raises AlreadyRunning where a job or another
+    verb may be connected to a master that counts it; NotAlone where nobody could see that this verb is; and what asking
+    the master raises.
+    """
+    counted_for_s = master.counted_for_s()
+    if counted_for_s is None:
+        yield
+        return
+    words = _Words(warehouse, master.log_id)
+    with words.saying(verb) as mine:
+        words.await_others(mine, counted_for_s, take_over=take_over)
+        mine.reads = True
+        yield
+
+
+def check_alone(warehouse: str, log_id: LogId, run: str, counted_for_s: float, before: RunState | None) -> None:
+    """For a job that has announced itself as `run`: raises NotAlone while somebody else of the replica may be counted.
+
+    `before` is what the run that had the log before said last.
+    """
+    words = _Words(warehouse, log_id)
+    said = words.of_job()
+    if said is None or said.writer.run != run:
+        raise NotAlone(
+            "nobody can see that this job runs, and its master would count a verb that reads beside it",
+            log=log_id,
+            expected=f"the word of run {run}",
+            found="none" if said is None else f"that of {said.writer}",
+            hint=f"Make {warehouse}/_runs a place that can be written and read. It is tried again.",
+        )
+    others = [*words.of_verbs(counted_for_s), *([] if before is None else [("the job before", before)])]
+    now = datetime.now(UTC)
+    for name, other in others:
+        left_s = (forgotten_at(other, counted_for_s) - now).total_seconds()
+        if left_s > 0:
+            raise NotAlone(
+                "the master counts connections, and another one of this replica may be counted",
+                log=log_id,
+                expected="none",
+                found=f"{name}, {other.writer}",
+                hint=f"It is tried again until that has ended, or, if it was killed, for {left_s:.0f} s.",
+            )
+
+
+class _Words:
+    """What is said about one log."""
+
+    def __init__(self, warehouse: str, log_id: LogId) -> None:
+        self._warehouse = warehouse
+        self._log_id = log_id
+        self._folder = f"_reading/{log_id}"
+
+    @contextmanager
+    def saying(self, verb: str) -> Iterator[_Mine]:
+        """That `verb` of this process reads. Raises NotAlone where that cannot be written."""
+        writer = this_writer()
+        mine = _Mine(RunFile(self._warehouse, f"{self._folder}/{writer.run}"), writer, verb)
+        try:
+            mine.say(Phase.RUNNING)
+        except OSError as error:
+            raise self._unreadable(error) from error
+        mine.start()
+        try:
+            yield mine
+        except BaseException:
+            mine.end(is_known=not mine.reads)
+            raise
+        mine.end(is_known=True)
+
+    def of_job(self) -> RunState | None:
+        try:
+            return RunFile(self._warehouse, str(self._log_id)).read()
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    def of_verbs(self, counted_for_s: float) -> list[tuple[str, RunState]]:
+        """Those that may still be counted, each with its name. What is past is tidied away."""
+        now = datetime.now(UTC)
+        found = []
+        try:
+            for file in RunFile.below(self._warehouse, self._folder):
+                said = file.read()
+                if said is not None and (said.is_live(now) or now < forgotten_at(said, counted_for_s)):
+                    found.append((f"logtwin {said.facts.get('verb')}", said))
+                elif said is not None:
+                    file.remove()
+        except OSError as error:
+            raise self._unreadable(error) from error
+        return found
+
+    def await_others(self, mine: _Mine, counted_for_s: float, *, take_over: bool) -> None:
+        """Until nobody else can be counted. Raises AlreadyRunning while somebody works."""
+        while True:
+            job = None if take_over else self.of_job()
+            others = [*self.of_verbs(counted_for_s), *([] if job is None else [("its job", job)])]
+            now, left_s = datetime.now(UTC), 0.0
+            for name, other in others:
+                if other.writer.run == mine.writer.run:
+                    continue
+                if other.is_live(now):
+                    raise self._refused(mine, name, other)
+                left_s = max(left_s, (forgotten_at(other, counted_for_s) - now).total_seconds())
+            if left_s <= 0:
+                return
+            _log.warning("%s: its master may count a connection that is gone for another %.0f s", self._log_id, left_s)
+            time.sleep(min(left_s, PUBLISH_EVERY_S))
+
+    def _refused(self, mine: _Mine, name: str, other: RunState) -> AlreadyRunning:
+        return AlreadyRunning(
+            f"the master counts connections, and {name} has one: that of logtwin {mine.verb} would count as a replica",
+            log=self._log_id,
+            expected="nothing else of this replica that reads from its master (inSyncReplicas above 2)",
+            found=f"{name}, {other.writer}",
+            hint="Wait for its end or stop it; or compare with, or fill from, files (--path) or a slave's HA port.",
+        )
+
+    def _unreadable(self, error: OSError) -> NotAlone:
+        return NotAlone(
+            "nobody can tell whether something else of this replica reads from a master that counts connections",
+            log=self._log_id,
+            expected=f"a folder {self._warehouse}/_runs that can be read and written",
+            found=error,
+        )
+
+
+class _Mine:
+    """The word of a verb of this process, renewed while it reads. `reads`: it may have connected."""
+
+    def __init__(self, file: RunFile, writer: Writer, verb: str) -> None:
+        self.writer = writer
+        self.verb = verb
+        self.reads = False
+        self._file = file
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._renew, name=f"says that {verb} reads", daemon=True)
+
+    def say(self, phase: Phase) -> None:
+        """Raises OSError."""
+        self._file.write(
+            RunState(
+                writer=self.writer,
+                process_space=process_space(),
+                updated_at=datetime.now(UTC),
+                phase=phase,
+                facts={"verb": self.verb},
+            )
+        )
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def end(self, *, is_known: bool) -> None:
+        """`is_known`: to the master as well; else others wait until it must have noticed."""
+        self._ended.set()
+        self._thread.join()
+        with suppress(OSError):  # then it is out of date in a moment
+            if is_known:
+                self._file.remove()
+            else:
+                self.say(Phase.FAILED)
+
+    def _renew(self) -> None:
+        while not self._ended.wait(PUBLISH_EVERY_S):
+            try:
+                self.say(Phase.RUNNING)
+            except OSError as error:
+                _log.warning("others cannot see that logtwin %s reads: %s", self.verb, error)

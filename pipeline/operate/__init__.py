@@ -1,0 +1,1 @@
+"""What an operator has done to a replica: backfill, repair, rebuild, maintenance."""

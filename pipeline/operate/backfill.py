@@ -1,0 +1,247 @@
+"""What ``logtwin backfill`` does: bring what a replica lacks below its position, from its master or from a copy.
+
+The holes that are wanted are read in batches, each a Spark job of parallel splits and a commit of its own
+(`sinks/healing/hole_filler.py`), while the stream goes on. The source has to be the same log
+(`sinks/healing/neighbours.py`). What it does not hold, and what is damaged there, stays a hole. Run twice, or twice at
+once, it finds nothing left to do.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from pipeline.config.configuration import Config
+from pipeline.inspect.coverage import read_accounts
+from pipeline.inspect.selection import Subject
+from pipeline.monitoring.display import extent, size
+from pipeline.monitoring.single_connection import alone_at
+from pipeline.operate.hole_filter import Wanted
+from sinks.books.incident import State
+from sinks.books.incidents import IncidentsTable
+from sinks.books.ledger_row import BACKFILL
+from sinks.healing.free_ids import free_at_end
+from sinks.healing.hole_filler import Filled, FillStep, HoleFiller, no_step
+from sinks.healing.ledger_rows import LedgerRows
+from sinks.healing.neighbours import compare
+from sinks.history.keyed_state import KeyedStateFollower
+from sinks.proof.completeness import Completeness, Reason
+from sinks.proof.stored_log import StoredLog
+from sinks.state.holes import Holes, joined
+from sinks.state.position import Held, LogTable
+from sinks.tables import log_table
+from sinks.upkeep.retention import Retention
+from sinks.warehouse import absolute
+from sources.errors import ConfigurationError
+from sources.loss import OnLoss
+from sources.offsets import LogId, OffsetRange
+
+log = logging.getLogger(__name__)
+_NOTE = "logtwin backfill: every record of the range is in the table"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillResult:
+    """`holes` are those that were wanted, `filled` what this run brought of them, `remaining` what is still missing.
+
+    `healed` are the ids of incidents whose ranges are whole again.
+    """
+
+    log_id: str
+    holes: tuple[OffsetRange, ...]
+    filled: tuple[OffsetRange, ...] = ()
+    remaining: tuple[OffsetRange, ...] = ()
+    records: int = 0
+    bytes: int = 0
+    healed: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        ranges = {"holes": self.holes, "filled": self.filled, "remaining": self.remaining}
+        return {
+            "log": self.log_id,
+            **{name: [{"start": one.start, "end": one.end} for one in found] for name, found in ranges.items()},
+            "records": self.records,
+            "bytes": self.bytes,
+            "healed": list(self.healed),
+        }
+
+
+def run_backfill(
+    spark: SparkSession,
+    config: Config,
+    subject: Subject,
+    wanted: Wanted,
+    *,
+    path: str | None = None,
+    dry_run: bool = False,
+    is_alone: bool = False,
+    on_step: Callable[[FillStep], None] = no_step,
+) -> BackfillResult:
+    """Fill the `wanted` holes of one log of `config`, from the directory `path` if given, else from its master.
+
+    With `dry_run` nothing is done. `is_alone` says that the caller is in `alone_at` already. Raises Rewritten and
+    CoverageError (the source is another log), RepairPending, ReplicaError, and what reading and `alone_at` raise; what
+    was committed before that stays.
+    """
+    log_id = subject.log_id
+    table = LogTable(spark, log_table(log_id).path(absolute(config.warehouse)), log_id)
+    holes = _wanted_holes(config.warehouse, log_id, table.read(), wanted)
+    if dry_run:
+        return BackfillResult(log_id=str(log_id), holes=holes, remaining=holes)
+    # what a retention has deleted has to say so before its range has rows again
+    Retention(spark, config.warehouse, log_id).settle(datetime.now(UTC))
+    filler = HoleFiller(spark, config.warehouse, log_id, on_step)
+    held = filler.look()
+    filled: list[Filled] = []
+    if holes:
+        source = subject if path is None else subject.by_path(path)
+        with nullcontext() if is_alone else alone_at(config.warehouse, source.open(), "backfill"):
+            filled += _Backfill(spark, config.warehouse, filler, source).fill(holes)
+        held = table.read()
+    KeyedStateFollower(spark, config.warehouse, subject.open()).follow()
+    brought = joined(part for one in filled for part in one.ranges)
+    return BackfillResult(
+        log_id=str(log_id),
+        holes=holes,
+        filled=brought,
+        remaining=joined(part for hole in holes for part in held.holes.within(hole)),
+        records=sum(one.records for one in filled),
+        bytes=sum(one.bytes for one in filled),
+        healed=_heal(spark, config.warehouse, log_id, held),
+    )
+
+
+def result_lines(result: BackfillResult, *, dry_run: bool) -> Iterator[str]:
+    """The result for a person."""
+    if not result.holes:
+        yield f"{result.log_id}: nothing is missing"
+    elif not dry_run:
+        yield f"{result.log_id}: {result.records:,} records in {size(result.bytes)} came in"
+    for filled in result.filled:
+        yield f"  filled {filled.start:,} to {filled.end:,}"
+    for left in result.remaining:
+        how_much = extent(left.size, LogId.parse(result.log_id))
+        yield f"  {'missing' if dry_run else 'still missing'} {left.start:,} to {left.end:,}, {how_much}"
+    for name in result.healed:
+        yield f"  incident {name} is healed"
+
+
+def _wanted_holes(warehouse: str, log_id: LogId, held: Held, wanted: Wanted) -> tuple[OffsetRange, ...]:
+    """The wanted parts of the holes, in order.
+
+    What the replica's own retention deleted nobody misses: it comes back only where a start is asked for.
+    """
+    holes = held.holes.ranges
+    needs_accounts = holes and (wanted.needs_times or wanted.start is None)
+    accounts = read_accounts(warehouse, log_id) if needs_accounts else None
+    if accounts is not None:
+        complete = Completeness.of(accounts)
+        if wanted.start is None:
+            holes = joined(one.range for one in complete.missing if one.reason is not Reason.RETENTION)
+        holes = tuple(hole for hole in holes if wanted.may_lie_between(*complete.times_around(hole)))
+    return Holes(ranges=holes).within(wanted.offsets)
+
+
+class _Backfill:
+    """One run: the holes of a log, and the source that shall fill them."""
+
+    def __init__(self, spark: SparkSession, warehouse: str, filler: HoleFiller, subject: Subject) -> None:
+        self._filler = filler
+        self._subject = subject
+        self._source = subject.open()
+        self._stored = StoredLog(spark, warehouse, self._source)
+        self._source.check()
+        self._in_source = self._source.bounds()
+
+    def fill(self, wanted: Sequence[OffsetRange]) -> Iterator[Filled]:
+        """What the source holds of the `wanted` parts of holes, batch by batch."""
+        for part in wanted:
+            held = self._filler.look()
+            for hole in held.holes.ranges:
+                if hole.start < part.end and part.start < hole.end:
+                    free = free_at_end(hole, self._source, self._in_source)
+                    yield from self._fill_hole(held, hole, self._readable(hole, part, free), free)
+
+    def _readable(self, hole: OffsetRange, part: OffsetRange, free: OffsetRange) -> OffsetRange:
+        """What the source holds of `part` of `hole`, cut at its records. A stream has such cuts only where holes begin.
+
+        Whether a record reaches across the end of `hole` shows when it is read, but for the ids that are `free` there.
+        """
+        held, source = self._in_source, self._source
+        wanted_from = part.start if source.cuts_at_records else hole.start
+        start, end = max(wanted_from, hole.start, held.start), min(part.end, free.start, held.end)
+        if start >= end:
+            return OffsetRange(hole.start, hole.start)
+        if start not in (hole.start, held.start):
+            start = source.boundary_after(start, end)
+        if end not in (free.start, held.end):
+            end = min(source.boundary_after(end, held.end), free.start)
+        return OffsetRange(start, end)
+
+    def _fill_hole(self, held: Held, hole: OffsetRange, part: OffsetRange, free: OffsetRange) -> Iterator[Filled]:
+        if part.is_empty:
+            return
+        committed = held.offset
+        neighbours = compare(self._stored, self._source, self._in_source, hole, committed)
+        if not neighbours.are_known and self._source.identity() is None:
+            self._check_joins(hole, part, free)
+        # Damage may be passed over where this is known to be the same log. Elsewhere it would hide that it is not.
+        on_loss: OnLoss = "record" if neighbours.are_known else "fail"
+        source = self._subject.open(on_loss)
+        at, link = part.start, neighbours.before if part.start == hole.start else None
+        while True:
+            held = self._filler.look()
+            left = held.holes.within(part.starting_at(at))
+            if not left:
+                return
+            link = link if left[0].start == at else None  # somebody else has filled what lay before
+            filled = self._filler.fill(held, self._batch(left[0]), source, link, free)
+            if filled is not None:
+                log.info("%s: filled %s", self._subject.log_id, ", ".join(map(str, filled.ranges)) or "nothing")
+                at, link = filled.range.end, filled.link
+                yield filled
+
+    def _check_joins(self, hole: OffsetRange, part: OffsetRange, free: OffsetRange) -> None:
+        """Where no record could be compared, the source's have at least to join the replica's."""
+        if part.end == free.start or part.start == hole.start > 0:
+            return
+        raise ConfigurationError(
+            "nothing says that the source is this log",
+            log=self._subject.log_id,
+            offset=part.start,
+            expected=f"a source that also holds the record before {hole.start} or the one at {hole.end}, to compare it "
+            "with the replica",
+            found=f"one that holds {self._in_source}, at {self._source.place}",
+            hint="Put the segment file with that record beside the others.",
+        )
+
+    def _batch(self, left: OffsetRange) -> OffsetRange:
+        end = self._source.end_of_batch(left.start, left.end, self._subject.batch_bytes)
+        return OffsetRange(left.start, end)
+
+
+def _heal(spark: SparkSession, warehouse: str, log_id: LogId, held: Held) -> tuple[str, ...]:
+    """End the open incidents that a backfill, this one or one that was killed, has made good. Returns their ids."""
+    position = None if held.state is None else held.state.offset
+    incidents, ledger = IncidentsTable(spark, warehouse, log_id), LedgerRows(spark, warehouse, log_id)
+    healed = tuple(
+        row.id
+        for row in incidents.open()
+        if position is not None
+        and row.found.end <= position
+        and not held.holes.within(row.found.range)
+        and _is_backfilled(ledger, row.found.range, row.found.detected_at)
+    )
+    incidents.end(healed, State.HEALED, _NOTE, time.time_ns() // 1000)
+    return healed
+
+
+def _is_backfilled(ledger: LedgerRows, place: OffsetRange, since_us: int) -> bool:
+    return any(row.origin == BACKFILL and row.committed_at >= since_us for row in ledger.overlapping(place))

@@ -1,0 +1,252 @@
+"""``logtwin maintain``: keeps a warehouse small and quick, while jobs replicate into it.
+
+    per log and table   small files are merged (`sinks/upkeep/compaction.py`)
+    per log             what is too old, or too much, is deleted (`sinks/upkeep/retention.py`)
+    per table           a checkpoint of the Delta log; files that no commit names go (VACUUM); so do old log entries
+
+Each step is one commit or a deletion of what nobody needs: killed anywhere and run again it goes on, run twice the
+second changes nothing. Tables that do not exist are left out.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+from pyspark.sql import SparkSession
+from rich.table import Table
+
+from pipeline.config.configuration import Config, MaintainConfig
+from pipeline.inspect.topics_held import held_topics
+from pipeline.monitoring.display import duration, number, size
+from sinks.delta.kernel import KernelTable
+from sinks.tables import (
+    INCIDENTS,
+    KAFKA_LOG,
+    KAFKA_REMOVED,
+    KEY_VALUES,
+    LEDGER,
+    LOG,
+    QUARANTINE,
+    SCHEMA_CHANGES,
+    TABLES,
+    UNFIT,
+    TableSpec,
+    metadata_table,
+)
+from sinks.typed.table import typed_specs
+from sinks.upkeep.compaction import Compactor, Sizes
+from sinks.upkeep.log_entries import LogFolder, expired
+from sinks.upkeep.retention import Keep, Retention
+from sinks.upkeep.vacuum import commit_owed, vacuum
+from sinks.warehouse import absolute, leave_log_to_maintain, names_in
+from sources.errors import ConfigurationError
+from sources.metadata import KAFKA_PARTITIONS
+from sources.offsets import LogId
+from sources.registry import open_log
+
+_log = logging.getLogger(__name__)
+
+SHORTEST_VACUUM_HOURS = 1.0
+_GB = 10**9
+_FEW = (INCIDENTS, KEY_VALUES, SCHEMA_CHANGES)  # files: exchanged as a whole, or seldom written
+_SHARED = (LOG, KAFKA_LOG, LEDGER)  # whose files may have rows of several logs
+_PARTITIONS = metadata_table(KAFKA_PARTITIONS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One thing that was done, or with --dry-run would be. docs/json.md documents every field.
+
+    What is counted: `merge` the files that were merged, and what they became; `retain` none, but the `records` and the
+    bytes of the master's log that the replica has; `checkpoint` none; `vacuum` files in the table's folder; `log` those
+    of its Delta log.
+    """
+
+    table: str
+    step: str
+    log: str | None = None
+    files_before: int = 0
+    files_after: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    records: int = 0
+    seconds: float = 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def check_horizon(settings: MaintainConfig, *, no_job_runs: bool) -> None:
+    """Raises ConfigurationError for a VACUUM that could take the files of a batch under way."""
+    if settings.vacuum_hours < SHORTEST_VACUUM_HOURS and not no_job_runs:
+        raise ConfigurationError(
+            "vacuum_hours is too short while a job may run",
+            expected=f"at least {SHORTEST_VACUUM_HOURS:g}",
+            found=f"{settings.vacuum_hours:g}",
+            hint="A batch writes files before it commits them. With --no-job-runs, and no job running, it may be less.",
+        )
+
+
+class Maintenance:
+    """All steps for the logs of a configuration, and the tables of its warehouse. Driver only."""
+
+    def __init__(self, spark: SparkSession, config: Config, *, dry_run: bool) -> None:
+        self._spark = spark
+        self._settings = config.maintain
+        self._warehouse = absolute(config.warehouse)
+        self._logs = [log.log_id for log in config.logs]
+        # A map is made of every record of its log, and made anew from them after a repair.
+        self._kept_whole = {log.log_id for log in config.logs if open_log(log).keyed_state is not None}
+        self._topics = held_topics(config)
+        self._partitions = [log_id for topic in self._topics for log_id, _ in topic.partitions()]
+        self._dry_run = dry_run
+        self._typed: list[TableSpec] = []
+        self._now = datetime.now(UTC)
+
+    def run(self) -> Iterator[Step]:
+        """Do one step after the other, each as it is asked for. Raises ReplicaError; what was done stays done."""
+        there = names_in(self._spark, self._warehouse)
+        tables = [spec for spec in TABLES if spec.name in there and self._is_table(spec)]
+        self._typed = typed_specs(self._spark, self._warehouse)
+        tables += self._typed
+        if not self._dry_run:
+            for spec in tables:  # before the first commit, which may bring a checkpoint and what that would bring
+                leave_log_to_maintain(KernelTable(self._spark, self._path(spec)))
+        for step in self._steps(tables):
+            since = time.monotonic()
+            done = step()
+            yield replace(done, seconds=time.monotonic() - since)
+
+    def _steps(self, tables: Sequence[TableSpec]) -> Iterator[Callable[[], Step]]:
+        for spec in tables:
+            if spec not in _FEW:
+                yield from self._merges(spec)
+        for spec, logs in ((LOG, self._logs), (KAFKA_LOG, self._partitions)):
+            if spec in tables and LEDGER in tables:
+                yield from (partial(self._retain, spec, log_id) for log_id in logs)
+        for spec in tables:
+            yield partial(self._checkpoint, spec)
+            yield partial(self._vacuum, spec)
+            yield partial(self._log_entries, spec)
+
+    def _merges(self, spec: TableSpec) -> Iterator[Callable[[], Step]]:
+        yield from (partial(self._merge, spec, log_id) for log_id in self._logs_in(spec))
+        sharing = self._logs_in(spec) if spec in _SHARED or spec in self._typed else ()
+        if len(sharing) > 1:
+            yield partial(self._merge, spec, None, sharing)
+
+    def _logs_in(self, spec: TableSpec) -> Sequence[LogId]:
+        if spec.name == _PARTITIONS.name:
+            return [topic.log_id for topic in self._topics]
+        if spec in (KAFKA_LOG, KAFKA_REMOVED):
+            return self._partitions
+        return [*self._logs, *self._partitions] if spec in (LEDGER, QUARANTINE, UNFIT, *self._typed) else self._logs
+
+    def _merge(self, spec: TableSpec, log_id: LogId | None, sharing: Sequence[LogId] = ()) -> Step:
+        sizes = Sizes(target_bytes=self._settings.target_file_bytes, min_files=self._settings.min_files)
+        compactor = Compactor(self._spark, spec, self._path(spec), log_id, sizes, sharing=sharing)
+        done = compactor.plan() if self._dry_run else compactor.run()
+        return Step(
+            table=spec.name,
+            step="merge",
+            log=None if log_id is None else str(log_id),
+            files_before=done.files,
+            files_after=done.into,
+            bytes_before=done.bytes,
+            bytes_after=done.bytes_after,
+        )
+
+    def _retain(self, spec: TableSpec, log_id: LogId) -> Step:
+        retention = Retention(self._spark, self._warehouse, log_id)
+        if not self._dry_run:
+            retention.settle(self._now)
+        plan = retention.plan(self._keep(log_id), self._now)
+        records = 0 if self._dry_run else retention.apply(plan, self._now)
+        return Step(
+            table=spec.name,
+            step="retain",
+            log=str(log_id),
+            bytes_before=plan.held_bytes,
+            bytes_after=plan.held_bytes - plan.out_bytes,
+            records=records,
+        )
+
+    def _keep(self, log_id: LogId) -> Keep:
+        days, gigabytes = self._settings.keep_days, self._settings.keep_gb
+        if log_id in self._kept_whole and (days is not None or gigabytes is not None):
+            _log.info("%s: nothing is deleted, because %s is made of all of it", log_id, KEY_VALUES.name)
+            return Keep()
+        return Keep(
+            age=None if days is None else timedelta(days=days),
+            size_bytes=None if gigabytes is None else round(gigabytes * _GB),
+        )
+
+    def _checkpoint(self, spec: TableSpec) -> Step:
+        table = KernelTable(self._spark, self._path(spec))
+        newest = table.snapshot()
+        if newest is not None and not self._dry_run:
+            table.checkpoint(newest)
+        return Step(table=spec.name, step="checkpoint")
+
+    def _vacuum(self, spec: TableSpec) -> Step:
+        if spec is QUARANTINE and not self._dry_run:
+            commit_owed(self._spark, self._warehouse)
+        done = vacuum(self._spark, self._path(spec), self._settings.vacuum_hours, dry_run=self._dry_run)
+        return Step(
+            table=spec.name,
+            step="vacuum",
+            files_before=done.files,
+            files_after=done.files - done.removed,
+            bytes_before=done.bytes,
+            bytes_after=done.bytes - done.removed_bytes,
+        )
+
+    def _log_entries(self, spec: TableSpec) -> Step:
+        folder = LogFolder(self._path(spec), self._spark)
+        entries = folder.entries()
+        old = expired(entries, self._now - timedelta(hours=self._settings.log_hours), folder.is_whole)
+        if not self._dry_run:
+            folder.remove(old)
+        size_bytes = sum(entry.size_bytes for entry in entries)
+        return Step(
+            table=spec.name,
+            step="log",
+            files_before=len(entries),
+            files_after=len(entries) - len(old),
+            bytes_before=size_bytes,
+            bytes_after=size_bytes - sum(entry.size_bytes for entry in old),
+        )
+
+    def _is_table(self, spec: TableSpec) -> bool:
+        return KernelTable(self._spark, self._path(spec)).snapshot() is not None
+
+    def _path(self, spec: TableSpec) -> str:
+        return spec.path(self._warehouse)
+
+
+def step_table(steps: Sequence[Step]) -> Table:
+    """The steps for a person."""
+    table = Table("table", "step", "log", "files", "bytes", "records", "time", box=None, pad_edge=False)
+    for one in steps:
+        table.add_row(
+            one.table,
+            one.step,
+            one.log or "",
+            _change(one.files_before, one.files_after, number),
+            _change(one.bytes_before, one.bytes_after, size),
+            number(one.records) if one.records else "",
+            duration(one.seconds),
+        )
+    return table
+
+
+def _change(before: int, after: int, written: Callable[[int], str]) -> str:
+    if not before:
+        return ""
+    return written(before) if before == after else f"{written(before)} → {written(after)}"

@@ -1,0 +1,133 @@
+"""The segment files of a topic's partitions, as a broker has them, out of the table alone (`pipeline.operate.rebuild`).
+
+Batches are made anew: a row does not say with which others it was written. What consumers read is the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from pipeline.operate.rebuild import OnWritten, Stored, holed, stored
+from sinks.batch.continuity import written
+from sinks.books.ledger_row import LedgerRow
+from sinks.proof.proven import check_proven
+from sinks.proof.rows_in_order import RowsInOrder
+from sources.kafka.format.columns import UNLOCATED_SCHEMA, canonical
+from sources.kafka.rebuilt_partitions import DEFAULT_FILE_SIZE_BYTES, OWN, RebuiltPartition, folder_name
+from sources.offsets import LogId, OffsetRange
+from sources.rebuilt_folder import RebuiltFolder
+
+_PIECE_BYTES: Final = 64 * 1024 * 1024
+"""Of the ledger, read at once: where OPTIMIZE mixed the files, rows of a piece are sorted in memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebuiltTopicLog:
+    """What was made of a partition: the offsets of its log, and those of them that the replica lacks."""
+
+    log_id: LogId
+    folder: str
+    files: int
+    records: int
+    log: OffsetRange
+    last_epoch: int | None
+    left_out: tuple[OffsetRange, ...]
+
+    def text(self, to: Path) -> str:
+        made = f"{self.records:,} records in {self.files:,} file{'' if self.files == 1 else 's'} in {to / self.folder}"
+        holes = "".join(f"; none in {hole}" for hole in self.left_out)
+        epochs = "" if self.last_epoch is None else f"; leader epochs up to {self.last_epoch}"
+        return f"{self.log_id}: {made}, the log from {self.log.start:,} to {self.log.end:,}{holes}{epochs}"
+
+
+class TopicRebuild:
+    """As `pipeline.operate.rebuild.Rebuild`, of some partitions, each in a folder of its own.
+
+    `with_epochs` as `sources.kafka.rebuilt_partitions` has it.
+    """
+
+    def __init__(
+        self, spark: SparkSession, warehouse: str, log_ids: Sequence[LogId], *, with_epochs: bool = False
+    ) -> None:
+        """Raises ConfigurationError where there is nothing of one, ReplicaError where tables contradict each other."""
+        self._with_epochs = with_epochs
+        first = stored(spark, warehouse, log_ids[0])
+        self._logs = [first, *(stored(spark, warehouse, one, first.version) for one in log_ids[1:])]
+
+    @property
+    def size_bytes(self) -> int:
+        """Of what there is to write, as the ledger counts them."""
+        return sum(row.bytes for one in self._logs for row in one.proven)
+
+    def write(
+        self, to: Path, file_size_bytes: int | None, *, zero_holes: bool, on_written: OnWritten = lambda _: None
+    ) -> Sequence[RebuiltTopicLog]:
+        """As the protocol says; files begin anew at `file_size_bytes`, by default at Kafka's own."""
+        size_bytes = DEFAULT_FILE_SIZE_BYTES if file_size_bytes is None else file_size_bytes
+        for one in self._logs:
+            if _missing(one) and not zero_holes:
+                raise holed(one.log_id, _missing(one), "every record from the first one on", "leave the offsets out")
+        with RebuiltFolder(to, OWN) as folder:
+            made = [self._written(one, folder, size_bytes, on_written) for one in self._logs]
+            folder.finish()
+        return made
+
+    def _written(
+        self, one: Stored, folder: RebuiltFolder, file_size_bytes: int, on_written: OnWritten
+    ) -> RebuiltTopicLog:
+        files = RebuiltPartition(folder, one.log_id, one.holes.front, file_size_bytes, with_epochs=self._with_epochs)
+        count = 0
+        for records, raw in _proven_rows(one):
+            files.write(records)
+            count += len(records)
+            on_written(len(raw))
+        files.finish(one.position, one.mark)
+        return RebuiltTopicLog(
+            log_id=one.log_id,
+            folder=folder_name(one.log_id),
+            files=files.files,
+            records=count,
+            log=OffsetRange(one.holes.front, one.position),
+            last_epoch=files.last_epoch,
+            left_out=_missing(one),
+        )
+
+
+def _missing(one: Stored) -> tuple[OffsetRange, ...]:
+    """What lies before the replica's beginning is no hole: a log may begin at any offset."""
+    return one.holes.within(OffsetRange(one.holes.front, one.position))
+
+
+def _proven_rows(one: Stored) -> Iterator[tuple[pa.RecordBatch, bytes]]:
+    """All rows, in order, with their bytes. Raises Divergent behind a range that is not what was replicated."""
+    for piece in _pieces(one.proven):
+        covered = OffsetRange(piece[0].start, piece[-1].end)
+        rows = RowsInOrder(one.rows(covered, UNLOCATED_SCHEMA.names))
+        for row in piece:
+            digest = hashlib.sha256()
+            for records in rows.below(row.end):
+                raw = canonical(records)
+                digest.update(raw)
+                yield records, raw
+            check_proven(one.log_id, row, written(digest))
+
+
+def _pieces(proven: Sequence[LedgerRow]) -> Iterator[list[LedgerRow]]:
+    """Ranges that join, together, and not much more of them than a piece has."""
+    piece: list[LedgerRow] = []
+    piece_bytes = 0
+    for row in proven:
+        if piece and (piece[-1].end != row.start or piece_bytes + row.bytes > _PIECE_BYTES):
+            yield piece
+            piece, piece_bytes = [], 0
+        piece.append(row)
+        piece_bytes += row.bytes
+    if piece:
+        yield piece

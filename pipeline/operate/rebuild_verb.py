@@ -1,0 +1,33 @@
+"""Which kind of rebuild ``logtwin rebuild`` means: of a commit log, or of the partitions of a topic."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from pipeline.config.configuration import Config
+from pipeline.inspect.selection import subjects
+from pipeline.operate.rebuild import Rebuild, nothing
+from sinks.tables import log_table
+from sources.errors import ConfigurationError
+from sources.offsets import LogId
+
+
+def opened(spark: SparkSession, config: Config, log: str, *, with_epochs: bool = False) -> Rebuild:
+    """That of `log`, which `config` has: a log, a topic with all partitions that were replicated, or one of these.
+
+    `with_epochs` as `pipeline.operate.rebuild_topic.TopicRebuild` has it: only topics have any. Raises
+    ConfigurationError where there is nothing to rebuild, or nothing that could be; ReplicaError.
+    """
+    if config.logs:
+        if with_epochs:
+            raise ConfigurationError(f"{log} has no leader epochs", expected="--with-epochs of a topic alone")
+        from pipeline.operate.rebuild_commit_log import CommitLogRebuild
+
+        return CommitLogRebuild(spark, config.warehouse, config.logs[0])
+    from pipeline.operate.rebuild_topic import TopicRebuild
+
+    partitions = [one.log_id for one in subjects(config, log)]
+    if not partitions:
+        log_id = LogId.parse(log)
+        raise nothing(log_id, log_table(log_id).path(config.warehouse))
+    return TopicRebuild(spark, config.warehouse, partitions, with_epochs=with_epochs)

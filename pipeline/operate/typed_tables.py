@@ -1,0 +1,227 @@
+"""What ``logtwin tables`` says of typed tables, and proves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+
+from pipeline.config.configuration import Config
+from pipeline.config.typed_tables import TypedTableConfig
+from pipeline.monitoring.display import number
+from sinks.delta.kernel import KernelTable, Snapshot
+from sinks.delta.spark_jobs import JobFacts, job_failure
+from sinks.tables import KAFKA_LOG, LOG, UNFIT
+from sinks.typed.columns import column_name, with_found
+from sinks.typed.dead_letters import unfit_count
+from sinks.typed.definition import Definition
+from sinks.typed.formats.reading import Reading
+from sinks.typed.logs import FollowedLogs
+from sinks.typed.state import TypedState, without
+from sinks.typed.step.follower import TypedFollower
+from sinks.typed.step.messages import in_ranges, messages_in
+from sinks.typed.step.parsing import REPORT_DDL, Looking, Report, reports
+from sinks.typed.table import TypedTable
+from sinks.warehouse import absolute
+from sources.errors import ConfigurationError
+from sources.offsets import LogId, Offset, OffsetRange
+from sources.options import parse_options
+
+_LOOKED_AT: Final = {LOG.name: 16 << 20, KAFKA_LOG.name: 10_000}
+"""Of each log so many of its newest offsets, which count bytes or messages."""
+
+
+def one_of(config: Config, name: str) -> Definition:
+    """The definition of that typed table. Raises ConfigurationError."""
+    found = {one.name: one for one in config.tables}
+    if name not in found:
+        listed = ", ".join(found) or "none"
+        raise ConfigurationError(
+            f"there is no typed table {name!r}", expected=f"one of [[tables]]: {listed}", found=name
+        )
+    return found[name].definition()
+
+
+def _unfit_rows(spark: SparkSession, warehouse: str, name: str, state: TypedState) -> DataFrame | None:
+    """The dead letters of the table as it is; None without the table of them."""
+    path = UNFIT.path(absolute(warehouse))
+    if KernelTable(spark, path).snapshot() is None:
+        return None
+    mine = (sql.col("table") == name) & (sql.col("generation") == state.generation)
+    return spark.read.format("delta").load(path).where(mine)
+
+
+def proposed(
+    spark: SparkSession | None,
+    config: Config,
+    source: Sequence[str],
+    name: str | None,
+    how: Mapping[str, str] | None = None,
+) -> str:
+    """The ``[[tables]]`` of a typed table, as TOML; with a session its columns as the newest messages have them.
+
+    `how` has keys of a format with a schema. Raises ConfigurationError.
+    """
+    chosen = name or _name_of(source[0])
+    plain = {"name": chosen, "from": list(source), **(how or {})}
+    definition = parse_options(TypedTableConfig, plain, where="logtwin tables add").definition()
+    lines = ["[[tables]]", f"name = {_toml(chosen)}", f"from = [{', '.join(map(_toml, source))}]"]
+    if how:
+        lines += [f"{key} = {_toml(value)}" for key, value in how.items()]
+        return "\n".join([*lines, *(f"# {one.name}: {one.kind}" for one in definition.declared())])
+    if spark is None:
+        return "\n".join([*lines, 'schema = "infer"'])
+    report = _looked(spark, config, definition)
+    columns, _ = with_found((), report.seen.values(), renamed={}, masks={}, most=definition.max_columns)
+    left_out = sorted({*report.seen} - {one.field for one in columns})
+    lines.append(
+        f"# of the newest {report.messages:,} messages, {report.messages - report.rows:,} of which are no JSON objects"
+    )
+    if left_out:
+        lines.append(f"# without a column, in _rest: {', '.join(map(_toml, left_out))}")
+    lines += ["[tables.schema]", *(f"{_toml(one.field)} = {_toml(one.kind)}" for one in columns)]
+    renamed = [one for one in columns if column_name(one.field, {}) != one.field]
+    lines += [f"# {one.field} is called {one.name}" for one in renamed]
+    return "\n".join(lines)
+
+
+def _name_of(topic: str) -> str:
+    name = "".join(letter if letter.isalnum() else "_" for letter in topic.rpartition("/")[2].lower()).strip("_")
+    return name if name[:1].isalpha() else f"t_{name}"
+
+
+def _toml(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _looked(spark: SparkSession, config: Config, wanted: Definition) -> Report:
+    held = FollowedLogs(spark, config.warehouse, wanted).newest()
+    if not held:
+        raise ConfigurationError(
+            f"there are no messages to look at in {absolute(config.warehouse)}",
+            expected=f"a replica with {', '.join(wanted.topics or wanted.kafka_topics)}",
+            found="none",
+            hint="Replicate first, or leave out --infer.",
+        )
+    most = _LOOKED_AT[wanted.source.name]
+    newest = {log_id: [OffsetRange(Offset(max(0, one.offset - most)), one.offset)] for log_id, one in held.items()}
+    return _looking(spark, config, wanted, newest, wanted.reading)
+
+
+def _looking(
+    spark: SparkSession,
+    config: Config,
+    wanted: Definition,
+    ranges: Mapping[LogId, Sequence[OffsetRange]],
+    reading: Reading | None = None,
+) -> Report:
+    frame = messages_in(spark, config.warehouse, wanted, ranges)
+    looking = Looking(reading)
+    return reports(_collected(frame.mapInArrow(lambda batches: looking(batches), REPORT_DDL), wanted.name))
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How many messages the log has for a typed table, and what became of them; docs/json.md documents every key."""
+
+    name: str
+    messages: int
+    rows: int
+    unfit: int
+    repeated: int
+    is_by_key: bool
+
+    @property
+    def is_equal(self) -> bool:
+        """With a key there is one row for each; without one, each message is a row or unfit."""
+        return not self.repeated and (self.is_by_key or self.messages == self.rows + self.unfit)
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "is_equal": self.is_equal}
+
+
+def checked(spark: SparkSession, config: Config, name: str | None) -> list[Verdict]:
+    """Of one typed table, or of all that are made. Raises ConfigurationError, ReplicaError."""
+    wanted = [one_of(config, name)] if name is not None else [one.definition() for one in config.tables]
+    found = ((one, TypedTable(spark, config.warehouse, one.name)) for one in wanted)
+    return [
+        _verdict(spark, config, one, table, view.snapshot, view.state)
+        for one, table in found
+        if (view := table.look()) is not None and view.state is not None
+    ]
+
+
+def _verdict(
+    spark: SparkSession, config: Config, wanted: Definition, table: TypedTable, on: Snapshot, state: TypedState
+) -> Verdict:
+    """Of one version, while a job may bring the table on: dead letters come before the rows of their step."""
+    each = ((log_id, without([OffsetRange(Offset(0), one.offset)], one.holes)) for log_id, one in state.logs.items())
+    ranges = {log_id: parts for log_id, parts in each if parts}
+    rows = spark.read.option("versionAsOf", on.version).format("delta").load(table.path)
+    key = wanted.key_columns or ("log_id", "offset", "batch_index")
+    count = _count(rows, wanted.name)
+    repeated = count - _count(rows.select(*key).distinct(), wanted.name)
+    messages = unfit = 0
+    if ranges:
+        messages = _looking(spark, config, wanted, ranges).messages
+        letters = _unfit_rows(spark, config.warehouse, wanted.name, state)
+        unfit = (
+            0 if letters is None else _count(letters.where(in_ranges(ranges) & sql.col("column").isNull()), wanted.name)
+        )
+    return Verdict(wanted.name, messages, count, unfit, repeated, wanted.is_upsert)
+
+
+def verdict_lines(found: Sequence[Verdict]) -> Iterator[str]:
+    """For a person."""
+    if not found:
+        yield "no typed table is made yet"
+    for one in found:
+        what = f"{number(one.messages)} messages: {number(one.rows)} rows, {number(one.unfit)} unfit"
+        repeated = f", {number(one.repeated)} repeated" if one.repeated else ""
+        yield f"{one.name}: {'equal' if one.is_equal else 'NOT EQUAL'}, {what}{repeated}"
+
+
+def retried(spark: SparkSession, config: Config, wanted: Definition) -> tuple[int, int]:
+    """Take the messages that did not fit once more; how many they were, and how many dead letters are left.
+
+    What comes meanwhile is taken, too. Raises ConfigurationError, ReplicaError, UnfitMessage.
+    """
+    follower = TypedFollower(spark, config.warehouse, wanted)
+    follower.bring_to_end()  # what a killed step has begun comes first
+    messages = follower.retry()
+    follower.bring_to_end()
+    view = TypedTable(spark, config.warehouse, wanted.name).look()
+    if view is None or view.state is None:
+        return messages, 0
+    return messages, unfit_count(config.warehouse, wanted.name, view.state.generation)
+
+
+def retried_line(name: str, messages: int, left: int) -> str:
+    return f"{name}: {number(messages)} messages taken once more, {number(left)} dead letters are left"
+
+
+def rebuilt_line(name: str, state: TypedState | None) -> str:
+    if state is None:
+        return f"{name}: there is nothing to make anew; logtwin replicate makes it"
+    places = ", ".join(f"{log_id} at {number(one.offset)}" for log_id, one in sorted(state.logs.items()))
+    return f"{name}: made anew, generation {state.generation}; {places}"
+
+
+def _count(frame: DataFrame, name: str) -> int:
+    return int(_collected(frame.selectExpr("count(*) AS count"), name)[0]["count"])
+
+
+def _collected(frame: DataFrame, name: str) -> list[Any]:
+    facts = JobFacts(
+        problem=f"the Spark job that looks at the typed table {name} failed", log=None, hint="Nothing was changed."
+    )
+    try:
+        return frame.collect()
+    except (PySparkException, Py4JError) as error:
+        raise job_failure(error, facts) from error

@@ -1,0 +1,177 @@
+"""Java libraries, resolved once by the Ivy that PySpark ships, kept in a cache folder.
+
+Spark could do it at every start (``spark.jars.packages``), at the price of seconds and a page of output each time.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+from xml.sax.saxutils import quoteattr
+
+import pyspark
+from tenacity import RetryCallState, Retrying, stop_after_attempt, wait_exponential
+
+from pipeline.system.cache import cache_folder
+from sinks.storage.settings import AZURE, GOOGLE, S3
+from sources.errors import ConfigurationError
+
+log = logging.getLogger(__name__)
+
+DELTA_ORGANISATION = "io.delta"
+DELTA_MODULE = "delta-spark_4.2_2.13"
+_HADOOP: Final = "org.apache.hadoop"
+_AWS: Final = "software.amazon.awssdk"
+_AWS_REVISION: Final = "2.35.4"  # the one that Hadoop 3.5 was built with
+_VERSION: Final = re.compile(r"-(?=\d)")
+_ATTEMPTS, _FIRST_WAIT_S = 5, 2.0  # each wait is twice the one before: a repository that is away for half a minute
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A module of a Maven repository, and what it depends on."""
+
+    organisation: str
+    name: str
+    revision: str
+
+    def __str__(self) -> str:
+        return f"{self.organisation}:{self.name}:{self.revision}"
+
+
+def delta_jars() -> list[Path]:
+    """Delta's jars and what they need beyond Spark's own. Raises ConfigurationError."""
+    return _beyond_spark(resolve(DELTA_ORGANISATION, DELTA_MODULE, version("delta-spark")))
+
+
+def storage_jars(scheme: str | None) -> list[Path]:
+    """The jars that Hadoop needs for places with this scheme; of HDFS and local disks Spark has them.
+
+    Raises ConfigurationError.
+    """
+    hadoop = _revision_in_spark("hadoop-client-api")
+    if scheme in S3:
+        # Hadoop asks for all of AWS's client, 600 MB. S3A works with a thirtieth of it.
+        parts = ("s3-transfer-manager", "sts", "apache-client")
+        modules = [Module(_HADOOP, "hadoop-aws", hadoop), *(Module(_AWS, part, _AWS_REVISION) for part in parts)]
+        return _beyond_spark(_resolved(f"hadoop-aws-{hadoop}-s3a", modules, without=((_AWS, "bundle"),)))
+    if scheme in AZURE:
+        return _beyond_spark(resolve(_HADOOP, "hadoop-azure", hadoop))
+    if scheme in GOOGLE:
+        return _beyond_spark(resolve(_HADOOP, "hadoop-gcp", hadoop))
+    return []
+
+
+def resolve(organisation: str, module: str, revision: str) -> Path:
+    """A folder with the jars of a module and all it depends on, downloaded unless it is there.
+
+    Raises ConfigurationError with what Ivy said.
+    """
+    return _resolved(f"{module}-{revision}", [Module(organisation, module, revision)])
+
+
+def _resolved(name: str, modules: Sequence[Module], without: Collection[tuple[str, str]] = ()) -> Path:
+    """One process at a time: Ivy does not guard its cache against a second one. What fails is tried again: of dozens
+    of files from the network one may get lost.
+    """
+    folder = cache_folder() / "jars" / name
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # given back when the file is closed
+        if not folder.is_dir():
+            log.info("resolving %s (once) …", name)
+            _download(modules, without, folder)
+    return folder
+
+
+def _download(modules: Sequence[Module], without: Collection[tuple[str, str]], folder: Path) -> None:
+    """All of it or nothing: a kill leaves a hidden folder, and none that looks complete."""
+    work = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    wanted = work / "ivy.xml"
+    wanted.write_text(_ivy_file(modules, without))
+    ivy = [java(), "-cp", f"{_spark_folder()}/*", "org.apache.ivy.Main"]
+    ivy += ["-ivy", str(wanted), "-confs", "default", "-types", "jar", "bundle"]
+    try:
+        stop, wait = stop_after_attempt(_ATTEMPTS), wait_exponential(multiplier=_FIRST_WAIT_S)
+        for attempt in Retrying(stop=stop, wait=wait, before_sleep=_say_again, reraise=True):
+            with attempt:
+                _retrieve(ivy, work, " and ".join(map(str, modules)))
+        wanted.unlink()
+        work.rename(folder)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _ivy_file(modules: Sequence[Module], without: Collection[tuple[str, str]]) -> str:
+    wanted = [
+        f"<dependency org={quoteattr(one.organisation)} name={quoteattr(one.name)} rev={quoteattr(one.revision)} "
+        'conf="default->default"/>'
+        for one in modules
+    ]
+    unwanted = [f"<exclude org={quoteattr(organisation)} module={quoteattr(name)}/>" for organisation, name in without]
+    return (
+        '<ivy-module version="2.0"><info organisation="logtwin" module="jars"/>'
+        '<configurations><conf name="default"/></configurations>'
+        f"<dependencies>{''.join([*wanted, *unwanted])}</dependencies></ivy-module>"
+    )
+
+
+def _say_again(state: RetryCallState) -> None:
+    log.warning("not all files came; trying again in %.0f s", state.upcoming_sleep)
+
+
+def java() -> str:
+    """The java command: of JAVA_HOME, else of the PATH. Raises ConfigurationError."""
+    home = os.environ.get("JAVA_HOME")
+    found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if not found or not Path(found).exists():
+        raise ConfigurationError(
+            "there is no Java", expected="Java 17", found=found, hint="Install a JDK 17 or set JAVA_HOME."
+        )
+    return found
+
+
+def _retrieve(ivy: Sequence[str], into: Path, name: str) -> None:
+    command = [*ivy, "-retrieve", f"{into}/[artifact]-[revision](-[classifier]).[ext]"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own arguments
+    if done.returncode != 0 or not any(into.glob("*.jar")):
+        raise ConfigurationError(
+            f"cannot resolve {name}",
+            found=(done.stdout + done.stderr).strip()[-1500:],
+            hint="Maven Central must be reachable, or named in Ivy's settings.",
+        )
+
+
+def spark_jars() -> list[Path]:
+    """Spark's own, in the order in which Java finds them."""
+    return list(_spark_folder().glob("*.jar"))
+
+
+def _spark_folder() -> Path:
+    return Path(pyspark.__file__).parent / "jars"
+
+
+def _beyond_spark(folder: Path) -> list[Path]:
+    shipped = {_artifact(jar) for jar in spark_jars()}
+    return sorted(jar for jar in folder.glob("*.jar") if _artifact(jar) not in shipped)
+
+
+def _revision_in_spark(artifact: str) -> str:
+    return next(jar.stem.rsplit("-", 1)[1] for jar in _spark_folder().glob(f"{artifact}-*.jar"))
+
+
+def _artifact(jar: Path) -> str:
+    """``delta-storage-4.4.0.jar`` -> ``delta-storage``: the name without its version, which begins with a digit."""
+    return _VERSION.split(jar.stem, maxsplit=1)[0]

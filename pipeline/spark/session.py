@@ -1,0 +1,214 @@
+"""The Spark session: what logtwin needs of it, and why."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark import SparkConf, SparkContext, SparkFiles
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from pipeline.config.configuration import Config
+from pipeline.spark.class_archive import archive_options
+from pipeline.spark.jars import delta_jars, java, spark_jars, storage_jars
+from pipeline.system.cache import cache_folder
+from pipeline.system.process_folder import process_folder
+from sinks.delta.java_names import java_names
+from sinks.storage.check import check_storage
+from sinks.storage.default_place import check_one_place_alone
+from sinks.storage.hadoop import reach
+from sinks.storage.place import LOCAL, Place, placed
+from sinks.storage.settings import use
+from sources.datasource import register
+from sources.options import MIB
+
+NEEDED = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # Timestamps of a log are instants; a report must not depend on where it is run.
+    "spark.sql.session.timeZone": "UTC",
+    # A table's state is small and a batch is a handful of tasks: the defaults of 50 and 200 tasks cost seconds.
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.shuffle.partitions": "4",
+    # What a task decodes lives outside the JVM: the driver's heap holds plans and the transaction log.
+    "spark.driver.memory": "1g",
+    # A task's arrays are some megabytes each, made and dropped all the time. The C library keeps the pages, Arrow's
+    # own pool gives them back and takes the faults again. So does the C library itself, unless told the most it takes
+    # (32 MiB: what is larger is mapped and unmapped) and how much may lie free. Two arenas, for the threads that decode
+    # and those that write: in more of them the pieces that lie free add up.
+    "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 * MIB),
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(64 * MIB),
+    "spark.executorEnv.MALLOC_ARENA_MAX": "2",
+    # Over TCP what Spark tells a Python worker comes in two pieces, of which the second waits 40 ms for the kernel's
+    # late acknowledgement of the first (Nagle's algorithm): for every task that begins.
+    "spark.python.unix.domain.socket.enabled": "true",
+    # Executors have this project before they start Python for the first time: installed, or by `_find_submitted_code`.
+    "spark.python.daemon.module": "pipeline.spark.python_daemon",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # The default renames through Hadoop's FileContext, which on a local disk runs readlink and chmod as processes, tens
+    # for each batch. What it gives for that, a rename that is refused over a file, a checkpoint here can do without: it
+    # is a cache.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    # The same of the versions that Kernel writes, and of their checksums: fifteen processes each. Neither store can do
+    # more on a local disk than look whether a version is there and then rename; ours are alone there anyway
+    # (`sinks/delta/version_files.py`).
+    "spark.hadoop.io.delta.kernel.logStore.file.impl": "io.delta.storage.LocalLogStore",
+    # Typed tables have a pool of their own: a batch of the log, for which producers wait, gets its cores beside them.
+    "spark.scheduler.mode": "FAIR",
+    "spark.ui.enabled": "false",
+    # Kept for a UI that nobody sees, each query with its plan as text: a job makes some each second.
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.ui.retainedJobs": "100",
+    "spark.ui.retainedStages": "100",
+    "spark.ui.retainedTasks": "1000",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+# Rows never pass through the JVM, and a session often lasts for minutes: of these C2, its better compiler, took a tenth
+# of two cores for code that hardly ran again. Ten times its thresholds (JDK 17's) leave it the loops over many. A JVM
+# that does not know them starts nevertheless.
+COMPILE_LATER = (
+    "-XX:+IgnoreUnrecognizedVMOptions -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
+
+LOOPBACK = {
+    # Driver and tasks of a local session talk over the loopback, whatever the host is called.
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
+
+
+def session_for(config: Config, name: str = "logtwin", *, archived: bool = False) -> SparkSession:
+    """The session of a configuration, once its storage has answered; what the JVM says goes to `spark_log`.
+
+    `archived`: it shall start quickly, by an archive of its classes that an earlier one has left.
+
+    Raises ConfigurationError where the warehouse cannot be reached, StorageUnreachable where that may pass.
+    """
+    return build_session(config.spark, warehouse=_reached(config), name=name, log_file=spark_log(), archived=archived)
+
+
+def without_session(config: Config) -> Config:
+    """The configuration, for who only reads small tables: its storage is reached, and no JVM started, which takes long.
+
+    Raises ConfigurationError where the warehouse cannot be reached, StorageUnreachable where that may pass.
+    """
+    _reached(config)
+    check_one_place_alone(config.warehouse, config.spark)
+    return config
+
+
+def _reached(config: Config) -> Place:
+    use(config.storage)
+    place = placed(config.warehouse)
+    check_storage(place)
+    return place
+
+
+def build_session(
+    properties: Mapping[str, str],
+    *,
+    warehouse: Place = LOCAL,
+    name: str = "logtwin",
+    log_file: Path | None = None,
+    archived: bool = False,
+) -> SparkSession:
+    """The Spark session of this process, made if there is none, with Delta and the data source ``logtwin``.
+
+    `properties` go over logtwin's own. Under spark-submit the submitted ones win over both, and the packages of Delta
+    and of the warehouse's file system are expected among them. What the JVM itself says goes to `log_file`, if given,
+    instead of standard output and error.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # or tasks take whatever python3 the PATH has
+    builder = SparkSession.builder.appName(name)
+    submitted = _submitted()
+    own = {"spark.python.unix.domain.socket.dir": str(process_folder())}  # daemons of Python have others, of their own
+    launch = {} if submitted else _launch(properties, warehouse, archived)
+    settings = {**NEEDED, **own, **launch, **properties}
+    for key, value in settings.items():
+        if key not in submitted:
+            builder = builder.config(key, value)
+    if log_file is not None and not submitted:
+        _start_jvm(settings, log_file)
+    spark: SparkSession = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    reach(spark, warehouse, str(process_folder()))
+    _write_no_checksum_files(spark)
+    _find_submitted_code(spark)
+    register(spark)
+    return spark
+
+
+def spark_log() -> Path:
+    """Where the command line lets the JVM talk: on a terminal it would only be in the way of logtwin's own words."""
+    return cache_folder() / "spark.log"
+
+
+def _start_jvm(settings: Mapping[str, str], log_file: Path) -> None:
+    """Unless it runs. What it says goes to `log_file`: who reads our standard output does not wait for its end."""
+    if SparkContext._gateway is not None:
+        return
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    with log_file.open("a") as theirs:
+        conf = SparkConf().setAll(list(settings.items()))
+        gateway = launch_gateway(conf, {"stdout": theirs, "stderr": theirs})  # type: ignore[no-untyped-call]
+        SparkContext._ensure_initialized(gateway=gateway)
+
+
+def _write_no_checksum_files(spark: SparkSession) -> None:
+    """Let Hadoop write local files without a hidden ``.crc`` beside each, from now on, in this JVM.
+
+    Each file and each of these costs a process, `chmod`: twelve a batch, of four milliseconds. And of a file that a
+    power failure left whole it may leave half a checksum, so that nobody can read it. Checksums that others have
+    written are verified as ever, and go with the file that is written over.
+    """
+    here = java_names(spark).org.apache.hadoop.fs.Path("file:///")
+    here.getFileSystem(spark._jsc.hadoopConfiguration()).setWriteChecksum(False)
+
+
+def _find_submitted_code(spark: SparkSession) -> None:
+    """Let every Python process of Spark's find what ``--py-files`` named, from now on.
+
+    Spark hands those files out, but its processes look only into .zip and .egg, and the one that plans a stream into
+    none. An executor has them in the folder that it works in, the driver in one of its own.
+    """
+    context = spark.sparkContext
+    given = context.getConf().get("spark.submit.pyFiles", "").split(",")
+    names = [Path(one).name for one in given if one]
+    places = [place for name in names for place in (name, SparkFiles.get(name))]
+    before = context.environment.get("PYTHONPATH")
+    if places:
+        context.environment["PYTHONPATH"] = os.pathsep.join([*places, before] if before else places)
+
+
+def _submitted() -> set[str]:
+    """The names of the properties that spark-submit was given, none without it. A builder's would go over them."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return set()
+    SparkContext._ensure_initialized()  # the JVM knows them; it runs already
+    return {name for name, _ in SparkConf().getAll()}
+
+
+def _launch(properties: Mapping[str, str], warehouse: Place, archived: bool) -> dict[str, str]:
+    """What only the one who starts the JVM can say."""
+    jars = [*delta_jars(), *storage_jars(warehouse.scheme)]
+    logging = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
+    options = f"{COMPILE_LATER} {logging}"
+    if not properties.get("spark.master", "local").startswith("local"):
+        return {"spark.jars": ",".join(map(str, jars)), "spark.driver.extraJavaOptions": options}
+    if archived:
+        options += f" {archive_options(java(), [*jars, *spark_jars()])}"
+    return {
+        "spark.master": "local[*]",
+        # On the class path of the only JVM there is; spark.jars would copy them for every session.
+        "spark.driver.extraClassPath": ":".join(map(str, jars)),
+        "spark.driver.extraJavaOptions": options,
+        **LOOPBACK,
+    }

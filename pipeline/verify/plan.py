@@ -1,0 +1,123 @@
+"""What is to be compared, and which of it together. Pure.
+
+Claims (`sinks/proof/verdicts.py`) are the rows of the ledger and the holes. Small ones that join are read together: a
+**section**, which a task reads in one go from both sides.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import groupby
+
+from sinks.books.ledger_row import LedgerRow
+from sinks.proof.stored import Part
+from sinks.proof.verdicts import Claim
+from sources.offsets import OffsetRange
+
+SECTION_BYTES = 64_000_000
+LARGEST_SECTION_BYTES = 4 * SECTION_BYTES
+"""Where files interleave a task holds a section's rows in memory."""
+MOST_READ = 3
+"""How many times the bytes of the files may be read for all sections, before sections grow."""
+
+
+class At(Enum):
+    """What the master has of a claim's range."""
+
+    MASTER = "master"  # all of it
+    GONE = "gone"  # not all of it any more: its retention took the beginning
+    BEYOND = "beyond"  # its log ends before the range does
+    HOLE = "hole"  # nothing to compare
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Claims that join, what the master has of them, and the files that may hold their rows. Picklable."""
+
+    claims: tuple[Claim, ...]
+    at: At
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def range(self) -> OffsetRange:
+        return OffsetRange(self.claims[0].range.start, self.claims[-1].range.end)
+
+    @property
+    def compared_bytes(self) -> int:
+        """Of the log; a hole has none to compare."""
+        return sum(claim.bytes for claim in self.claims)
+
+    def halves(self) -> tuple[Section, Section]:
+        """The same claims, of which there are several, in two sections."""
+        middle = len(self.claims) // 2
+        return replace(self, claims=self.claims[:middle]), replace(self, claims=self.claims[middle:])
+
+
+def claims_of(ledger: Iterable[LedgerRow], holes: Iterable[OffsetRange], wanted: OffsetRange) -> list[Claim]:
+    """What the tables say of everything that touches `wanted`, in order."""
+    rows = (Claim(row.range, row.checksum, row.records, row.bytes) for row in ledger)
+    claims = (*rows, *(Claim(hole) for hole in holes))
+    return sorted((one for one in claims if one.range.overlaps(wanted)), key=lambda one: one.range)
+
+
+def sections(claims: Sequence[Claim], held: OffsetRange | None, parts: Sequence[Part]) -> list[Section]:
+    """`claims`, which are in order, in sections of about SECTION_BYTES, each with its files.
+
+    `held` is what the master holds; None where it cannot say. Where the files' offsets interleave, so that each would
+    be read for many sections, they are larger. A hole without files has nothing to look at and is left out.
+    """
+    size_bytes = SECTION_BYTES
+    while True:
+        found = list(_with_parts(_cut(claims, held, size_bytes), parts))
+        read_bytes = sum(part.size_bytes for section in found for part in section.parts)
+        if size_bytes >= LARGEST_SECTION_BYTES or read_bytes <= MOST_READ * sum(part.size_bytes for part in parts):
+            return [section for section in found if section.parts or section.at is not At.HOLE]
+        size_bytes *= 2
+
+
+def sampled(found: Sequence[Section], share: float, seed: int) -> list[Section]:
+    """About `share` of the sections, one at least; which, follows from `seed` and where each starts."""
+    chosen = [section for section in found if _drawn(section, seed) < share]
+    return chosen or sorted(found, key=lambda section: _drawn(section, seed))[:1]
+
+
+def _drawn(section: Section, seed: int) -> float:
+    """From 0 to 1, by chance, and the same whenever it is asked."""
+    digest = hashlib.sha256(f"{seed} {section.range.start}".encode()).digest()
+    return int.from_bytes(digest[:8]) / 2**64
+
+
+def _cut(claims: Sequence[Claim], held: OffsetRange | None, size_bytes: int) -> Iterator[Section]:
+    for at, alike in groupby(claims, key=lambda claim: _at(claim, held)):
+        together: list[Claim] = []
+        together_bytes = 0
+        for claim in alike:
+            if together and (claim.range.start != together[-1].range.end or together_bytes + claim.bytes > size_bytes):
+                yield Section(tuple(together), at)
+                together, together_bytes = [], 0
+            together.append(claim)
+            together_bytes += claim.bytes
+        yield Section(tuple(together), at)
+
+
+def _at(claim: Claim, held: OffsetRange | None) -> At:
+    if claim.is_hole:
+        return At.HOLE
+    if held is None or held.holds(claim.range):
+        return At.MASTER
+    return At.BEYOND if claim.range.end > held.end else At.GONE
+
+
+def _with_parts(found: Iterable[Section], parts: Sequence[Part]) -> Iterator[Section]:
+    """`found`, in order, each with the parts that may hold its rows."""
+    waiting = deque(sorted(parts, key=lambda part: part.range))
+    near: list[Part] = []
+    for section in found:
+        while waiting and waiting[0].range.start < section.range.end:
+            near.append(waiting.popleft())
+        near = [part for part in near if part.range.end > section.range.start]
+        yield replace(section, parts=tuple(near))

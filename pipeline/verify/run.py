@@ -1,0 +1,235 @@
+"""What ``logtwin verify`` does: a replica against its master, every byte or a sample of them.
+
+One version of the log table is compared, section by section, some in each Spark job (`pipeline/verify/`: `plan`,
+`task`). After each job what differs becomes incidents and what is equal is remembered (`state`): a kill costs the job
+that was under way. Whole runs prove the queues, too, where there are any (`queues`).
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+from pipeline.config.configuration import Config
+from pipeline.inspect.selection import Subject, subjects
+from pipeline.monitoring.single_connection import alone_at
+from pipeline.spark.session import session_for
+from pipeline.system.console import err
+from pipeline.verify.accounts import read_accounts
+from pipeline.verify.plan import Section, sampled, sections
+from pipeline.verify.queues import Jump, has_queues, jumps
+from pipeline.verify.state import Asked, VerifyFile, VerifyState
+from pipeline.verify.summary import Summary, Tally, incident_of
+from pipeline.verify.task import SectionComparer
+from sinks.books.incidents import IncidentsTable
+from sinks.delta.spark_jobs import JobFacts, first_line, job_failure, run_tasks
+from sinks.proof.verdicts import Compared, Verdict
+from sources.errors import ConfigurationError, LogError
+from sources.offsets import OffsetRange
+
+_MB = 1_000_000
+_SECTIONS_A_TASK = 16
+"""A task costs 25 ms, and a core has one in each job. A single one where a limit of speed makes it last."""
+_log = logging.getLogger(__name__)
+
+OnProgress = Callable[[int, int], None]
+"""Hears after each job how many bytes of how many are done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What is to be compared, and how fast. With neither `share` nor a range it is a whole run.
+
+    `path` is a directory of the master's files, to compare with these instead of the configured master.
+    """
+
+    share: float | None = None
+    seed: int | None = None
+    start: int | None = None
+    end: int | None = None
+    path: str | None = None
+    restart: bool = False
+    max_mb_per_s: float | None = None
+    queues: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises ConfigurationError for what makes no sense."""
+        if self.share is not None and not 0 < self.share <= 1:
+            raise ConfigurationError("--sample is not usable", expected="above 0, at most 1", found=self.share)
+        if self.max_mb_per_s is not None and not self.max_mb_per_s > 0:
+            raise ConfigurationError("--max-mb-per-s is not usable", expected="above 0", found=self.max_mb_per_s)
+        if self.end is not None and not 0 <= (self.start or 0) < self.end:
+            found = f"--from {self.start} --to {self.end}"
+            raise ConfigurationError("there is nothing in that range", expected="offsets from 0, rising", found=found)
+
+    @property
+    def is_whole(self) -> bool:
+        return self.share is None and self.start is None and self.end is None
+
+
+def verify_logs(config: Config, scope: Scope, log: str | None = None) -> list[Summary]:
+    """`verify_log` for each log of a configuration, or of `log`; on a terminal with a bar that shows how far it is."""
+    spark = session_for(config)
+    figures = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(TextColumn("{task.description}"), BarColumn(), *figures, console=err, transient=True) as shown:
+        return [
+            verify_log(spark, config.warehouse, one, scope, _bar(shown, str(one.log_id)))
+            for one in subjects(config, log)
+        ]
+
+
+def _bar(shown: Progress, name: str) -> OnProgress:
+    task = shown.add_task(name, total=None)
+    return lambda done_bytes, all_bytes: shown.update(task, completed=done_bytes, total=all_bytes)
+
+
+def verify_log(
+    spark: SparkSession,
+    warehouse: str,
+    subject: Subject,
+    scope: Scope,
+    on_progress: OnProgress = lambda done_bytes, all_bytes: None,
+) -> Summary:
+    """Compare one log. A run that was not finished goes on, if it was to compare the same.
+
+    Raises ConfigurationError (no replica), ReplicaError (tables that contradict themselves), MasterError; where the
+    master counts connections also as `alone_at` does.
+    """
+    verification = _Verification(spark, warehouse, subject, scope)
+    with alone_at(warehouse, verification.master, "verify"):
+        return verification.run(on_progress)
+
+
+class _Verification:
+    """One run over one log. Driver only."""
+
+    def __init__(self, spark: SparkSession, warehouse: str, subject: Subject, scope: Scope) -> None:
+        self._began_s = time.monotonic()
+        self._spark = spark
+        self._scope = scope
+        self._subject = subject if scope.path is None else subject.by_path(scope.path)
+        self._log_id = subject.log_id
+        self.master = self._subject.open()
+        self._accounts = read_accounts(spark, warehouse, self._log_id, scope.start, scope.end)
+        self._file = VerifyFile(warehouse, str(self._log_id))
+        self._incidents = IncidentsTable(spark, warehouse, self._log_id)
+
+    def run(self, on_progress: OnProgress) -> Summary:
+        accounts, tally = self._accounts, Tally()
+        state = self._state()
+        chosen = self._chosen(state)
+        all_bytes = sum(section.compared_bytes for section in chosen)
+        waiting = [section for section in chosen if not state.holds(section)]
+        earlier_bytes = all_bytes - sum(section.compared_bytes for section in waiting)
+        for results in self._jobs(waiting):
+            found = [one for _, compared in results for one in compared]
+            self._record(found)
+            tally.add(found)
+            state = state.with_proven(section for section, compared in results if _are_equal(compared))
+            self._file.write(state)
+            on_progress(earlier_bytes + tally.bytes, all_bytes)
+        is_queue_proof = (self._scope.is_whole or self._scope.queues) and has_queues(self._log_id)
+        in_holes = sum(hole.size for hole in accounts.holes.within(accounts.reach))
+        summary = Summary(
+            log_id=self._log_id,
+            master=self.master.place,
+            position=accounts.position,
+            seed=state.asked.seed,
+            bytes=tally.bytes,
+            claims=tally.claims,
+            earlier_bytes=earlier_bytes,
+            without_master_bytes=tally.without_master_bytes,
+            compacted=tally.compacted,
+            holes=in_holes,
+            differing=tally.differing,
+            differences=tuple(tally.differences),
+            seconds=time.monotonic() - self._began_s,
+            jumps=self._jumps(is_sound=not tally.differing) if is_queue_proof else None,
+        )
+        self._file.remove()
+        return summary
+
+    def _state(self) -> VerifyState:
+        """That of the run which goes on, or a new one."""
+        scope, found = self._scope, None if self._scope.restart else self._file.read()
+        seed = scope.seed
+        if scope.share is not None and seed is None:
+            seed = secrets.randbelow(1_000_000) if found is None or found.asked.seed is None else found.asked.seed
+        asked = Asked(
+            place=self.master.place,
+            epoch=self._accounts.epoch,
+            start=scope.start,
+            end=scope.end,
+            share=scope.share,
+            seed=seed if scope.share is not None else None,
+        )
+        if found is not None and found.asked == asked:
+            _log.info("%s: goes on with the verification begun at %s", self._log_id, found.begun_at)
+            return found
+        return VerifyState(asked=asked, begun_at=datetime.now(UTC).isoformat(timespec="seconds"))
+
+    def _chosen(self, state: VerifyState) -> list[Section]:
+        found = sections(self._accounts.claims, self._bounds(), self._accounts.parts)
+        share, seed = state.asked.share, state.asked.seed
+        return found if share is None or seed is None else sampled(found, share, seed)
+
+    def _bounds(self) -> OffsetRange | None:
+        """What the master holds; None where its files contradict themselves: comparing says where."""
+        try:
+            return self.master.bounds(self._accounts.position)
+        except LogError as error:
+            _log.warning("%s", error)
+            return None
+
+    def _jobs(self, waiting: Sequence[Section]) -> Iterator[list[tuple[Section, list[Compared]]]]:
+        """One Spark job after the other, and what it found. Over HA a single task: connections count as replicas."""
+        reads_at_once = self._subject.reads_in_parallel or self.master.cuts_at_records
+        cores = self._spark.sparkContext.defaultParallelism if reads_at_once else 1
+        count = cores * (_SECTIONS_A_TASK if self._scope.max_mb_per_s is None else 1)
+        compare = SectionComparer(
+            master=self.master,
+            folder=self._accounts.folder,
+            position=self._accounts.position,
+            bytes_per_s=None if self._scope.max_mb_per_s is None else self._scope.max_mb_per_s * _MB / cores,
+        )
+        facts = JobFacts(
+            problem="the Spark job that compares failed",
+            log=self._log_id,
+            hint="What was compared before is remembered: run it again.",
+        )
+        for at in range(0, len(waiting), count):
+            together = waiting[at : at + count]
+            yield run_tasks(self._spark, compare, together, facts, tasks=cores)
+
+    def _record(self, found: Sequence[Compared]) -> None:
+        incidents = (incident_of(one, self._accounts.position) for one in found)
+        self._incidents.record(self._accounts.epoch, [one for one in incidents if one is not None])
+
+    def _jumps(self, *, is_sound: bool) -> tuple[Jump, ...] | None:
+        """None where they cannot be read: what comparing has found wrong (not `is_sound`) is said all the same."""
+        accounts = self._accounts
+        try:
+            return jumps(
+                self._spark, accounts.folder, accounts.version, self._log_id, accounts.position, accounts.holes
+            )
+        except (PySparkException, Py4JError) as error:
+            if is_sound:
+                facts = JobFacts(
+                    problem="the query that proves the queues failed", log=self._log_id, hint="Run it again."
+                )
+                raise job_failure(error, facts) from error
+            _log.warning("%s: its queues were not looked at: %s", self._log_id, first_line(error))
+            return None
+
+
+def _are_equal(compared: Sequence[Compared]) -> bool:
+    return all(one.verdict is Verdict.EQUAL for one in compared)

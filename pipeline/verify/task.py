@@ -1,0 +1,88 @@
+"""What a task of ``logtwin verify`` does: read sections from both sides and compare them. No Spark.
+
+What cannot be read is a verdict, on the claims that it concerns: a section that meets it is compared again in halves,
+down to these. Only a master that is away ends the task, and with it the run, which a rerun continues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from pipeline.verify.plan import At, Section
+from pipeline.verify.throttle import Throttle
+from sinks.proof.comparison import compare
+from sinks.proof.master_bytes import master_bytes
+from sinks.proof.stored import read
+from sinks.proof.verdicts import Compared, Verdict
+from sources.errors import (
+    AboveMaximum,
+    BelowMinimum,
+    LogError,
+    LogtwinError,
+    OffsetOutOfRange,
+    ReplicaError,
+    StorageUnreachable,
+)
+from sources.master import MasterLog
+from sources.offsets import Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SectionComparer:
+    """The task function, picklable: everything it needs. `folder` is the log table's; a task takes `bytes_per_s`."""
+
+    master: MasterLog
+    folder: str
+    position: Offset
+    bytes_per_s: float | None
+
+    def __call__(self, sections: Iterable[Section]) -> Iterator[tuple[Section, list[Compared]]]:
+        """Each section, and what came out for its claims."""
+        throttle = Throttle(self.bytes_per_s)
+        for section in sections:
+            try:
+                yield section, self.compared(section, throttle)
+            except LogtwinError as error:
+                raise RuntimeError(error.at(self.master.log_id).token()) from error
+
+    def compared(self, section: Section, throttle: Throttle) -> list[Compared]:
+        """Raises MasterError where the master is away, StorageUnreachable where the table's storage is."""
+        try:
+            return self._compare(section, throttle)
+        except StorageUnreachable:  # says nothing of the bytes
+            raise
+        except (ReplicaError, LogError, OffsetOutOfRange) as error:
+            failed = error.at(self.master.log_id)
+        if len(section.claims) > 1:
+            return [one for half in section.halves() for one in self.compared(half, throttle)]
+        return [self._judged(section, failed, throttle)]
+
+    def _compare(self, section: Section, throttle: Throttle) -> list[Compared]:
+        columns = tuple(dict.fromkeys(("offset", *self.master.restored_from, *self.master.measured_by)))
+        rows = self._paced(read(self.folder, section.parts, self.master.log_id, section.range, columns), throttle)
+        with master_bytes(self.master, section.range, self.position) as held:
+            found = list(compare(section.claims, rows, held if section.at is At.MASTER else None, self.master))
+        return [_unless_worse(one, Verdict.MASTER_LACKS) for one in found] if section.at is At.BEYOND else found
+
+    def _judged(self, section: Section, error: LogtwinError, throttle: Throttle) -> Compared:
+        """A single claim, of which the replica or the master could not be read."""
+        if isinstance(error, ReplicaError):
+            return Compared(claim=section.claims[0], verdict=Verdict.UNREADABLE, error=str(error))
+        (alone,) = self.compared(replace(section, at=At.GONE), throttle)
+        if isinstance(error, BelowMinimum):  # retention took it meanwhile
+            return alone
+        verdict = Verdict.MASTER_LACKS if isinstance(error, AboveMaximum) else Verdict.MASTER_UNREADABLE
+        return _unless_worse(alone, verdict, str(error))
+
+    def _paced(self, batches: Iterable[pa.RecordBatch], throttle: Throttle) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            throttle.spend(int(self.master.lengths(batch).sum()))
+            yield batch
+
+
+def _unless_worse(found: Compared, verdict: Verdict, error: str | None = None) -> Compared:
+    """What equals the ledger, with what is wrong at the master; what does not stays what it is."""
+    return replace(found, verdict=verdict, error=error) if found.verdict is Verdict.EQUAL else found

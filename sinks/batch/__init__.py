@@ -1,0 +1,1 @@
+"""One batch of many logs: read and written by tasks, proven, and committed."""

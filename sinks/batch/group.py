@@ -1,0 +1,268 @@
+"""The logs that advance together: what `foreachBatch` calls for each batch of ranges of all of them.
+
+    handshake -> tasks write files and report -> coverage proven -> one commit -> acknowledge -> bookkeeping -> hooks
+
+The order is the promise. Nothing is visible before the coverage is proven; nothing is acknowledged that is not
+committed and, on a local disk, synced; ledger, quarantine, incidents and the maps that logs make follow the
+acknowledgement.
+
+Each log is proven by itself, and what is proven is committed together: one log's damage, divergence or silence is its
+own, and so is the loss of it to another job. Only what keeps all of them from being written ends a batch as a whole:
+Spark, and the storage of the tables.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql import SparkSession
+
+from sinks.batch.coverage import one_batch
+from sinks.batch.handshake import Replay
+from sinks.batch.proof import ProvenBatch
+from sinks.batch.reading_turns import entered, leave
+from sinks.batch.replica import Replica
+from sinks.batch.result import BatchResult, Step, no_step
+from sinks.batch.shared_file import without
+from sinks.batch.split_job import discard_files, run_splits
+from sinks.batch.split_report import SplitReport
+from sinks.batch.tasks import SplitWriter
+from sinks.books.bookkeeping import Bookkeeping
+from sinks.delta.kernel import KernelTable, Snapshot
+from sinks.state.position import Move, Positions
+from sinks.tables import LOG, TableSpec
+from sinks.warehouse import absolute
+from sources.errors import LogtwinError, of_log
+from sources.master import PlanFailed, Planned, PlannedSplit
+
+Outcome = BatchResult | LogtwinError
+"""What a batch did for one log, or why it did nothing."""
+
+
+class Group:
+    """Driver only; Spark calls it for one batch after the other. All logs are of `table`.
+
+    `on_step` is called after each step: progress, and the tests' way to die there. `patience_s` is how long a batch of
+    several logs waits for a master that sends little or nothing; None for as long as each by itself would. A log that
+    has a batch for itself has no longer where there are others: their bytes may come meanwhile, and what takes longer
+    is brought by itself (`Replica.bring`). Partitions cannot be: one that has a batch for itself has its time.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        warehouse: str,
+        on_step: Callable[[Step], None] = no_step,
+        *,
+        table: TableSpec = LOG,
+        patience_s: float | None = None,
+    ) -> None:
+        self._spark = spark
+        self._warehouse = absolute(warehouse)
+        self._on_step = on_step
+        self._patience_s = patience_s
+        self._table = table
+        self._positions = Positions(KernelTable(spark, table.path(self._warehouse)))
+        self._bookkeeping = Bookkeeping(spark, self._warehouse)
+
+    def apply(self, planned: Sequence[Planned], replicas: Mapping[str, Replica]) -> dict[str, Outcome]:
+        """Bring one batch into the table, what is `planned` of the logs that `replicas` names; by log id.
+
+        Raises LogtwinError where it came to nothing for all of them.
+        """
+        parts = _parts(planned, replicas)
+        clock = _Clock()
+        on = self._positions.to_commit_on()
+        for part in _open(parts):
+            with part.owning():
+                part.begin(lost=part.replica.lost_in(self._positions, on))
+        reading = _open(parts)
+        others_wait = len(reading) > 1 or (len(replicas) > 1 and self._table == LOG)
+        patience_s = self._patience_s if others_wait else None
+        with _turns(reading, patience_s) as inside:
+            self._read(inside, patience_s)
+        for part in _open(parts):
+            with part.owning():
+                part.prove()
+        out = [part for part in parts if part.outcome is not None]
+        self._free(_open(parts), out)
+        discard_files(self._warehouse, [report for part in out for report in part.reports])
+        if moving := _open(parts):
+            self._step(Step.FILES, clock)
+            self._commit(on, moving)
+        moving = _open(parts)
+        if moving:
+            self._step(Step.COMMIT, clock)
+            self._follow(moving, clock)
+        elif any(isinstance(part.outcome, BatchResult) for part in parts):
+            self._on_step(Step.ACKNOWLEDGE)
+        return {part.log_id: part.outcome or part.result(clock) for part in parts}
+
+    def lost(self, replicas: Iterable[Replica]) -> dict[str, LogtwinError]:
+        """Which of them another run has taken: one look at the table, never while a batch is under way.
+
+        Raises ReplicaError where the table does not tell.
+        """
+        on = self._positions.newest()
+        return {str(one.log_id): error for one in replicas if (error := one.lost_in(self._positions, on)) is not None}
+
+    def _read(self, parts: Sequence[_Part], patience_s: float | None) -> None:
+        if not parts:
+            return
+        write = SplitWriter({part.log_id: part.replica.log_writer(patience_s) for part in parts})
+        reports: dict[str, list[SplitReport]] = {part.log_id: [] for part in parts}
+        for report in run_splits(self._spark, [split for part in parts for split in part.splits], write):
+            reports[report.log_id].append(report)
+        for part in parts:
+            part.reports = reports[part.log_id]
+
+    def _commit(self, on: Snapshot, parts: Sequence[_Part]) -> None:
+        """All of `parts`, but for those that another run has taken since they were looked at."""
+        left = list(parts)
+        while left:
+            moved, lost = self._positions.commit(on, [part.moved for part in left])
+            out = [part for part in left if part.replica.log_id in lost]
+            for part in left:
+                part.landed(lost.get(part.replica.log_id), has_moved=part.replica.log_id in moved)
+            left = [part for part in left if part not in out and part.replica.log_id not in moved]
+            self._free(left, out)
+            on = self._positions.newest() if left else on
+
+    def _free(self, rest: Sequence[_Part], out: Sequence[_Part]) -> None:
+        """A file is committed as a whole: what the `rest` has in one with logs that are `out` is written anew."""
+        names = {name for part in out for name in part.files}
+        logs = {part.log_id for part in out}
+        shared = {file.name: file for part in rest for file in part.moved.files if file.name in names}
+        freed = {name: without(self._table, self._warehouse, file, logs) for name, file in shared.items()}
+        for part in rest:
+            part.move = replace(part.moved, files=[freed.get(file.name, file) for file in part.moved.files])
+
+    def _follow(self, parts: Sequence[_Part], clock: _Clock) -> None:
+        """After the commit: the promise, and what is owed to other tables."""
+        for part in parts:
+            part.replica.acknowledge()
+        self._step(Step.ACKNOWLEDGE, clock)
+        self._bookkeeping.settle({part.replica.log_id: part.moved.to for part in parts})
+        for part in parts:
+            with part.owning():
+                part.replica.follow()
+        self._step(Step.LEDGER, clock)
+        self._positions.run_hooks()
+        self._bookkeeping.run_hooks()
+
+    def _step(self, step: Step, clock: _Clock) -> None:
+        clock.lap(step)
+        self._on_step(step)
+
+
+@dataclass(slots=True)
+class _Part:
+    """One log's part of a batch, as far as it has come. With an `outcome` it is done."""
+
+    replica: Replica
+    splits: list[PlannedSplit]
+    outcome: Outcome | None = None
+    reports: list[SplitReport] = field(default_factory=list)
+    proven: ProvenBatch | None = None
+    move: Move | None = None
+
+    @property
+    def log_id(self) -> str:
+        return str(self.replica.log_id)
+
+    @property
+    def files(self) -> set[str]:
+        return {name for report in self.reports for name in report.files}
+
+    @property
+    def moved(self) -> Move:
+        if self.move is None:
+            raise ValueError(f"{self.log_id} does not move")
+        return self.move
+
+    @contextmanager
+    def owning(self) -> Iterator[None]:
+        """What goes wrong inside is this log's alone."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this log's
+            self.outcome = of_log(error, self.log_id)
+
+    def begin(self, lost: LogtwinError | None) -> None:
+        if lost is not None:
+            raise lost
+        if isinstance(self.replica.decide(one_batch(split.batch for split in self.splits)), Replay):
+            self.outcome = self.replica.acknowledge_again()
+
+    def prove(self) -> None:
+        self.proven = self.replica.proven(self.reports)
+        if self.proven is None:
+            self.outcome = self.replica.acknowledge_again()
+        else:
+            self.move = self.replica.move(self.proven)
+
+    def landed(self, lost: LogtwinError | None, *, has_moved: bool) -> None:
+        """A commit was made, with this log's part, without, or because that was `lost`."""
+        self.outcome = lost
+        if has_moved:
+            self.replica.moved(self.moved)
+
+    def result(self, clock: _Clock) -> BatchResult:
+        """Of one that moved."""
+        proven, moved = self.proven, self.moved.to
+        if proven is None:
+            raise ValueError(f"{self.log_id} does not move")
+        return proven.result(moved, clock.durations_s)
+
+
+def _parts(planned: Iterable[Planned], replicas: Mapping[str, Replica]) -> list[_Part]:
+    found: dict[str, _Part] = {}
+    for row in planned:
+        replica = replicas.get(row.log_id)
+        if replica is None:  # it left the group since it was planned: it is planned anew when it is back
+            continue
+        part = found.setdefault(row.log_id, _Part(replica, []))
+        if isinstance(row, PlanFailed):
+            part.outcome = row.error.at(row.log_id)
+        else:
+            part.splits.append(row)
+    return list(found.values())
+
+
+def _open(parts: Iterable[_Part]) -> list[_Part]:
+    """Those that are not done with the batch."""
+    return [part for part in parts if part.outcome is None]
+
+
+@contextmanager
+def _turns(parts: Sequence[_Part], within_s: float | None) -> Iterator[list[_Part]]:
+    """Those of `parts` that may read inside, as it is their turn at their masters. Each master is asked by itself."""
+    turns = [part.replica.reading() for part in parts]
+    for part, failure in zip(parts, entered(turns, within_s), strict=True):
+        part.outcome = None if failure is None else of_log(failure, part.log_id)
+    inside = [(part, turn) for part, turn in zip(parts, turns, strict=True) if part.outcome is None]
+    try:
+        yield [part for part, _ in inside]
+    except BaseException as error:
+        for _, turn in inside:
+            leave(turn, error)
+        raise
+    for part, turn in inside:
+        errors = (report.error for report in part.reports)
+        leave(turn, next((error for error in errors if error is not None and error.is_transient), None))
+
+
+class _Clock:
+    """Seconds that each step took."""
+
+    def __init__(self) -> None:
+        self.durations_s: dict[Step, float] = {}
+        self._since = time.monotonic()
+
+    def lap(self, step: Step) -> None:
+        now = time.monotonic()
+        self.durations_s[step] = now - self._since
+        self._since = now

@@ -1,0 +1,326 @@
+"""The replica of one log: what it has, and what a batch of its group brings it (`sinks/batch/group.py`).
+
+After a crash at any point a new Replica goes on at the table's position, and there is exactly one copy of everything.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from sinks.batch.handshake import Append, Replay, decide
+from sinks.batch.master_proof import prove_master
+from sinks.batch.proof import ProvenBatch, prove_batch
+from sinks.batch.result import BatchResult
+from sinks.batch.split_job import discard_files
+from sinks.batch.split_report import SplitReport
+from sinks.batch.tasks import LogWriter
+from sinks.books.bookkeeping import Bookkeeping
+from sinks.books.incident import Incident
+from sinks.books.ledger_row import LedgerRow
+from sinks.delta.kernel import KernelTable, Snapshot
+from sinks.delta.retries import doubled_s
+from sinks.healing.ledger_rows import LedgerRows
+from sinks.history.keyed_state import KeyedStateFollower
+from sinks.state.fence import this_writer
+from sinks.state.log_state import LogState, Writer
+from sinks.state.position import LogTable, Move, Positions
+from sinks.storage.errors import failed_by
+from sinks.tables import log_table
+from sinks.warehouse import absolute, ensure_tables
+from sources.epochs import seen
+from sources.errors import LogtwinError, MasterError, ReplicaError, TakenOver, naming
+from sources.master import MasterLog, PlannedSplit, Session
+from sources.offsets import LogId, Offset, OffsetRange
+
+FIRST_PATIENCE_S = 2.0
+MOST_PATIENCE_S = 30.0
+"""How long is waited for a record of one log alone: twice as long each time that none came, up to this."""
+
+_log = logging.getLogger(__name__)
+
+
+class Replica:
+    """One log's replica, owned by one run. Driver only; one thread at a time unless said otherwise."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        warehouse: str,
+        master: MasterLog,
+        session: Session,
+        writer: Writer | None = None,
+    ) -> None:
+        self.log_id = master.log_id
+        self._spark = spark
+        self._warehouse = absolute(warehouse)
+        self._master = master
+        self._session = session
+        self._writer = writer or this_writer()
+        path = log_table(master.log_id).path(self._warehouse)
+        self._table = LogTable(spark, path, master.log_id)
+        self._positions = Positions(KernelTable(spark, path))
+        self._bookkeeping = Bookkeeping(spark, self._warehouse)
+        self._ledger = LedgerRows(spark, self._warehouse, master.log_id)
+        self._keyed_state = KeyedStateFollower(spark, self._warehouse, master)
+        self._state: LogState | None = None
+        self._received: Offset | None = None
+        self._fruitless = 0  # attempts in a row that its master sent nothing for
+
+    def open(self) -> Offset | None:
+        """Make the tables, take the log, restore what its newest commit owes. Returns the position, None if fresh.
+
+        Opened again, it goes on where it stands and takes nothing back from a run that started later.
+        Raises ConfigurationError (a table that is not ours), ReplicaError, TakenOver; RepairPending, and leaves the
+        log to the repair then.
+        """
+        open_together([self])
+        self.follow()
+        return self.position()
+
+    def speak_through(self, session: Session) -> None:
+        """Acknowledge in another session from now on: the replica went back."""
+        self._session = session
+
+    def prove_master(self) -> None:
+        """See `sinks.batch.master_proof`. Makes the session give way: it connects. Once the replica is open."""
+        if self._opened().offset:
+            with self._session.reading():
+                self.prove_in_turn()
+
+    def prove_in_turn(self) -> None:
+        """The same for the session itself, whose turn it is to connect. From any thread."""
+        state = self._opened()
+        if state.offset:
+            master = self._master.continuing(state.known)
+            prove_master(master, state.offset, state.link, lambda: self._ranges(state))
+
+    def skip(self, incident: Incident) -> None:
+        """Pass over the range of `incident`, which begins at the position, in a commit of its own.
+
+        Raises TakenOver, ReplicaError.
+        """
+        mine = self._opened()
+        if incident.start != mine.offset:
+            raise ValueError(f"{incident.range} does not begin at the position {mine.offset}")
+        state = mine.moved_to(incident.end, first=incident.start, ledger=(), incidents=(incident,))
+        held = self._table.read()
+        self._table.check(held, mine)
+        self._table.commit(held, state, lost=(incident.range,))
+        self._state = state
+        self._received = state.offset
+        self._bookkeeping.settle({self.log_id: state})
+        self.follow()
+        self._run_hooks()
+
+    def report(self, incident: Incident) -> None:
+        """Put on record what was found and is not passed. Raises ReplicaError."""
+        self._bookkeeping.report(self.log_id, self._opened().epoch, incident)
+
+    def position(self) -> Offset | None:
+        """Up to where this run has committed, or found committed when it opened."""
+        return self._opened().offset
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was opened, this run."""
+        return self._state is not None
+
+    @property
+    def state(self) -> LogState | None:
+        """What this run has committed, or found committed when it opened; None before that. From any thread."""
+        return self._state
+
+    def epoch(self) -> int:
+        """The history of the log that this run continues."""
+        return self._opened().epoch
+
+    def received(self) -> Offset | None:
+        """Up to where the tasks have read and the coverage is proven; asked after `position`, never below that."""
+        self._opened()
+        return self._received
+
+    def newest_stored_us(self) -> int | None:
+        """`LogState.newest_stored_us` of what is committed."""
+        return self._opened().newest_stored_us
+
+    def decide(self, batch: OffsetRange) -> Replay | Append:
+        """What of `batch` is new. Raises Gap, naming the log."""
+        with naming(self.log_id):
+            return decide(self._opened().offset, batch)
+
+    def lost_in(self, positions: Positions, on: Snapshot) -> TakenOver | None:
+        """That another run has the log, as far as that version of the table says."""
+        return positions.lost(on, self._table, self._opened())
+
+    def reading(self) -> AbstractContextManager[None]:
+        """The turn to read, `Session.reading`."""
+        return self._session.reading()
+
+    def log_writer(self, patience_s: float | None = None) -> LogWriter:
+        """What a task needs to read and write a part of this log; its master has `patience_s`."""
+        mine = self._opened()
+        master = self._master.continuing(mine.known)
+        return LogWriter(master, mine.epoch, mine.offset, mine.link, self._warehouse, patience_s)
+
+    @property
+    def is_too_slow(self) -> bool:
+        """Whether the time that a group had for it brought nothing: a record may be larger than what comes in that."""
+        return self._fruitless > 0
+
+    def bring(self, batch: OffsetRange) -> BatchResult:
+        """One batch of this log by itself, read in this process: it is waited for longer than a group can wait.
+
+        Raises what reading raises, and what a commit does.
+        """
+        patience_s = doubled_s(FIRST_PATIENCE_S, self._fruitless - 1, MOST_PATIENCE_S)
+        slow = self._fruitless
+        with self._session.reading():
+            reports = [self._read(batch, patience_s)]
+        try:
+            proven = self.proven(reports)
+        except LogtwinError:
+            discard_files(self._warehouse, reports)
+            raise
+        if proven is None:
+            return self.acknowledge_again()
+        self._fruitless = slow  # the time was right; whether that of a group is, it finds out
+        move, held = self.move(proven), self._table.read()
+        self._table.check(held, move.mine)
+        self._table.commit(held, move.to, move.files, move.lost)
+        self.moved(move)
+        self.acknowledge()
+        self._bookkeeping.settle({self.log_id: move.to})
+        self.follow()
+        self._run_hooks()
+        return proven.result(move.to)
+
+    def _read(self, batch: OffsetRange, patience_s: float) -> SplitReport:
+        try:
+            return self.log_writer(patience_s).report(PlannedSplit(str(self.log_id), batch, batch))
+        except (OSError, pa.ArrowException) as error:
+            raise failed_by(error)(
+                "what was read cannot be written", log=self.log_id, offset=batch.start, found=error
+            ) from error
+
+    def proven(self, reports: Sequence[SplitReport]) -> ProvenBatch | None:
+        """What the tasks report, proven; None where nothing of it is new. Raises a task's error, Gap, CoverageError."""
+        errors = [one.error for one in reports if isinstance(one.error, MasterError) and one.error.is_transient]
+        self._fruitless = self._fruitless + 1 if errors else 0
+        with naming(self.log_id):
+            proven = prove_batch(reports, self.position())
+        if proven is not None:
+            discard_files(self._warehouse, proven.late)
+            self._received = proven.range.end
+        return proven
+
+    def move(self, proven: ProvenBatch) -> Move:
+        """What the commit of `proven` does to this log: files, position, and what is owed to other tables."""
+        mine, now_us = self._opened(), time.time_ns() // 1000
+        state = mine.moved_to(
+            proven.range.end,
+            first=proven.range.start,
+            ledger=proven.ledger(now_us),
+            link=proven.link,
+            mark=proven.mark,
+            epochs=seen(mine.epochs, proven.epochs, now_us),
+            incidents=proven.incidents(now_us),
+            quarantined=proven.quarantined,
+        )
+        return Move(self._table, mine, state, proven.files, proven.lost)
+
+    def moved(self, move: Move) -> None:
+        """`move` has landed."""
+        self._state = move.to
+        self._received = move.to.offset
+
+    def acknowledge(self) -> None:
+        """Promise the master what is committed."""
+        mine = self._opened()
+        if mine.offset is not None:
+            self._session.acknowledge(mine.offset, mine.mark)
+
+    def follow(self) -> None:
+        """Bring the map that the log makes to its position. Raises ReplicaError."""
+        self._keyed_state.follow()
+
+    def acknowledge_again(self) -> BatchResult:
+        """A replay: the promise may have been lost with the job that made it."""
+        self.acknowledge()
+        at = self.position() or Offset(0)
+        return BatchResult(OffsetRange(at, at), 0, 0, is_overlap=False)
+
+    def _take(self, states: Mapping[LogId, LogState]) -> None:
+        self._state = states[self.log_id]
+        self._received = self._state.offset
+
+    def _run_hooks(self) -> None:
+        self._table.run_hooks()
+        self._bookkeeping.run_hooks()
+
+    def _ranges(self, state: LogState) -> list[LedgerRow]:
+        """What of the log the table has, in order, also what the newest commit still owes to the ledger."""
+        known = self._ledger.overlapping(OffsetRange(Offset(0), state.offset or Offset(0)))
+        owed = [row for row in state.ledger if not any(one.range.overlaps(row.range) for one in known)]
+        return [*known, *owed]
+
+    def _opened(self) -> LogState:
+        if self._state is None:
+            raise ReplicaError("the replica is not open", log=self.log_id, hint="Call open() first.")
+        return self._state
+
+
+def open_together(replicas: Sequence[Replica]) -> None:
+    """`Replica.open` of several, which have one table, one writer and are all fresh or all opened before: one commit.
+
+    Their maps may take long, and do not follow yet. Raises as that does; nothing is opened then.
+    """
+    first = replicas[0]
+    ensure_tables(first._spark, first._warehouse, log_table(first.log_id))
+    tables = [one._table for one in replicas]
+    positions, books = first._positions, first._bookkeeping
+    _refuse_repairs(tables, positions.found(tables))
+    take = positions.held_by if first.is_open else positions.claim
+    states = take(tables, first._writer)
+    _refuse_repairs(tables, states)
+    books.check(states)
+    restored = books.settle(states)
+    for one in replicas:
+        one._take(states)
+    if restored:
+        _log.info("%s: restored what the newest commit owes to other tables", ", ".join(map(str, restored)))
+    first._run_hooks()
+
+
+def begin_together(starts: Sequence[tuple[Replica, Offset]], identity: str) -> None:
+    """Let fresh replicas, which have one table and are open, begin where it says, with the log that `identity` names
+    (`Known`). It is a commit: whatever happens, no later start begins elsewhere. Raises TakenOver, ReplicaError.
+    """
+    if not starts:
+        return
+    moves = []
+    for one, start in starts:
+        mine = one._opened()
+        to = replace(mine.moved_to(start, first=start, ledger=()), identity=identity)
+        moves.append(Move(one._table, mine, to))
+    positions = starts[0][0]._positions
+    on = positions.newest()
+    for move in moves:
+        if (taken := positions.lost(on, move.log, move.mine)) is not None:
+            raise taken
+    _, lost = positions.commit(on, moves)
+    for error in lost.values():
+        raise error
+    for (one, _), move in zip(starts, moves, strict=True):
+        one.moved(move)
+
+
+def _refuse_repairs(tables: Sequence[LogTable], states: Mapping[LogId, LogState | None]) -> None:
+    for table in tables:
+        table.refuse_repair(states[table.log_id])

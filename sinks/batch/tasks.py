@@ -1,0 +1,158 @@
+"""What a task does with its splits: read, write files, report. Runs in Spark's Python workers (`spark_jobs.run_tasks`).
+
+In comes what is planned of each split, out goes a small report of it, in JSON: what was covered, the files, their
+statistics, the checksums of the master's bytes. Rows of the log never pass through the JVM.
+
+The split that begins at the position is read from one record earlier, the link: on the very connection that brings the
+batch the master proves that this continues what is committed. Of that record nothing is written.
+
+An error travels in the report, so that it is one log's: the next batch asks again where that can help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Final
+
+import pyarrow as pa
+
+from sinks.batch.continuity import Link, first_behind
+from sinks.batch.handshake import Append, clip, decide
+from sinks.batch.shared_file import SharedFile
+from sinks.batch.split_files import Pending, SplitFiles
+from sinks.batch.split_report import SplitReport
+from sinks.tables import log_table
+from sources.errors import BelowMinimum, MasterSilent, across_processes, of_log
+from sources.master import Chunk, Damage, MasterLog, PlannedSplit, TimeIsUp
+from sources.offsets import Offset, OffsetRange
+from sources.splits import WORTH_A_TASK_BYTES
+
+READ_AT_ONCE: Final = 8
+"""Splits of one task, at most, where they are small: each waits for a master of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitWriter:
+    """The task function: everything it needs of each log, by its id; picklable."""
+
+    logs: Mapping[str, LogWriter]
+
+    def __call__(self, splits: Iterable[PlannedSplit]) -> Iterator[str]:
+        """A report of each split, as JSON. Several wait for their masters side by side, and share a file."""
+        given = list(splits)
+        with across_processes(), self._shared() as shared, ThreadPoolExecutor(self._at_once(given)) as pool:
+            reports = list(pool.map(lambda split: self._write(split, shared), given))
+            shared.finish()
+            for report in reports:
+                yield report().as_json()
+
+    def _write(self, split: PlannedSplit, shared: SharedFile) -> Pending:
+        log = self.logs[split.log_id]
+        if split.owned == split.batch:
+            return log.write(split, shared)
+        # Of a log with several splits one may come to nothing, and what it shared a file with would, too.
+        report = log.report(split)
+        return lambda: report
+
+    def _shared(self) -> SharedFile:
+        """All logs of a job have the same table."""
+        return next(iter(self.logs.values())).new_file()
+
+    def _at_once(self, splits: Sequence[PlannedSplit]) -> int:
+        """How many are read side by side: what they hold in memory adds up."""
+        largest = max(self.logs[split.log_id].master.size_bytes(split.owned) or 0 for split in splits)
+        return max(1, min(len(splits), READ_AT_ONCE, READ_AT_ONCE * WORTH_A_TASK_BYTES // max(largest, 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class LogWriter:
+    """What a task needs of one log. `position` is the driver's, for the same handshake, and so is what `master` knows.
+
+    `link` is the last record below the position, None where nothing can be compared with it. What a master has not sent
+    after `patience_s` is left to a later batch, that it holds up no other log.
+    """
+
+    master: MasterLog
+    epoch: int
+    position: Offset | None
+    link: Link | None
+    warehouse: str
+    patience_s: float | None = None
+
+    def new_file(self) -> SharedFile:
+        table = log_table(self.master.log_id)
+        return SharedFile(table, table.path(self.warehouse))
+
+    def report(self, planned: PlannedSplit) -> SplitReport:
+        """`write` of a split that shares no file."""
+        with self.new_file() as own:
+            report = self.write(planned, own)
+            own.finish()
+            return report()
+
+    def write(self, planned: PlannedSplit, shared: SharedFile) -> Pending:
+        """What became of a split of this log; what went wrong travels in it, so that no other log hears of it."""
+        split, batch = planned.owned, planned.batch
+        try:
+            return self._write(split, batch, shared)
+        except (OSError, pa.ArrowException):
+            raise  # the tables' storage: every log has the same
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this log's
+            problem = "reading or writing a part of the log failed"
+            found = of_log(error, self.master.log_id, problem, offset=split.start)
+        return partial(SplitReport, planned.log_id, split, batch, error=found)
+
+    def _write(self, split: OffsetRange, batch: OffsetRange, shared: SharedFile) -> Pending:
+        """Read and write what the position leaves of `split`; an empty report where no record starts in that."""
+        nothing = partial(SplitReport, str(self.master.log_id), split, batch)
+        decision = decide(self.position, batch)
+        if not isinstance(decision, Append):
+            return nothing
+        owned = clip(split, decision.range)
+        if owned.is_empty:
+            return nothing
+        is_first = owned.start == decision.range.start
+        with SplitFiles(self.master, self.epoch, self.warehouse, owned, shared) as files:
+            try:
+                for piece in self._read(owned, is_first=is_first):
+                    files.add(piece)
+            except TimeIsUp as late:
+                if is_first and files.reached == owned.start:
+                    raise _nothing_came(self.master, owned, self.patience_s) from late
+                return files.finish(split, batch, until=files.reached)
+            return files.finish(split, batch)
+
+    def _read(self, owned: OffsetRange, *, is_first: bool) -> Iterator[Chunk | Damage]:
+        if self.link is not None and self.link.end == owned.start:
+            return self._read_linked(owned, self.link)
+        at_record = is_first or self.master.cuts_at_records
+        return self._hurried.read(owned, committed=self.position, boundary=at_record)
+
+    def _read_linked(self, owned: OffsetRange, link: Link) -> Iterator[Chunk | Damage]:
+        pieces = self._hurried.read(OffsetRange(link.start, owned.end), committed=self.position, boundary=True)
+        try:
+            first = first_behind(link, pieces, self.master.lengths)
+        except BelowMinimum:  # the master's retention took the record: there is nothing to compare with any more
+            return self._hurried.read(owned, committed=self.position, boundary=True)
+        if first is None:
+            raise link.broken("nothing")
+        return chain([first], pieces)
+
+    @property
+    def _hurried(self) -> MasterLog:
+        return self.master if self.patience_s is None else self.master.hurried(self.patience_s)
+
+
+def _nothing_came(master: MasterLog, owned: OffsetRange, patience_s: float | None) -> MasterSilent:
+    return MasterSilent(
+        "no record came in the time that a batch of several logs has",
+        log=master.log_id,
+        offset=owned.start,
+        expected=f"one within {patience_s or 0:g} s",
+        found="none",
+        hint=f"Check the way to {master.place}. It is given more time when it is tried again.",
+    )

@@ -1,0 +1,61 @@
+"""The table `epochs`: of each log whose master is elected, which epochs what was replicated is of.
+
+What the log's state says of them (`sinks/state/log_state.py`) as rows that last. They follow the commit that has learnt
+of an epoch (`sinks/books/follow_up_table.py`); the transaction version is above the number of the newest epoch in here
+by 1, because that may be 0. It is of each history of the log: after a fail-over that took something back its list is
+written anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from sinks.books.follow_up_table import FollowingTable
+from sinks.delta.data_file import DataFile
+from sinks.delta.files import FileWriter, new_name
+from sinks.tables import EPOCHS, in_numbers
+from sources.epochs import Epoch, Epochs
+from sources.offsets import LogId
+
+_SCHEMA = EPOCHS.schema.remove_metadata()
+
+
+class EpochsTable:
+    """Driver only; made with its first row."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._table = FollowingTable(spark, EPOCHS, path)
+        self._written: dict[str, int] = {}  # version by application: nothing is asked for what is known
+
+    def append(self, log_id: LogId, history: int, known: Epochs) -> bool:
+        """Add what is `known` of the `history` of a log and is not there yet. Returns whether that was anything.
+
+        Raises ReplicaError.
+        """
+        app = f"logtwin/epochs/{log_id}@{history}"
+        if not known or self._written.get(app, 0) >= (version := known[-1].number + 1):
+            return False
+        self._table.ensure()
+        before = self._table.versions([app])[app]
+        new = [epoch for epoch in known if epoch.number >= before]
+        is_added = bool(new) and self._table.append(app, version, lambda: [self._write(log_id, history, new)])
+        self._table.run_hooks()
+        self._written[app] = version
+        return is_added
+
+    def _write(self, log_id: LogId, history: int, epochs: Sequence[Epoch]) -> DataFile:
+        rows = [
+            {"log_id": str(log_id), "epoch": history, "number": one.number, "start": one.start}
+            | {"master": one.master, "since": one.since_us}
+            for one in epochs
+        ]
+        batch = pa.RecordBatch.from_pylist(rows, schema=in_numbers(EPOCHS.schema)).cast(_SCHEMA)
+        try:
+            with FileWriter(EPOCHS, self._table.path, new_name(epochs[0].start)) as writer:
+                writer.write(batch)
+                return writer.finish()
+        except OSError as error:
+            raise self._table.failure(error) from error

@@ -1,0 +1,99 @@
+"""Tables whose rows follow the commit to the log table that they belong to, once.
+
+They follow the acknowledgement too, because producers wait for data and not for bookkeeping. What a commit owes to such
+a table stands in its domain metadata (`sinks.state.log_state.LogState`), from where the next start takes it up again.
+An append is idempotent by a transaction version, which grows with every commit that owes something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from pyspark.sql import SparkSession
+
+from sinks.delta.data_file import DataFile
+from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
+from sinks.delta.own_chain import OwnChain
+from sinks.storage.errors import failed_by
+from sinks.tables import TableSpec
+from sinks.warehouse import ensure_table
+from sources.errors import ReplicaError
+
+_ATTEMPTS = 5
+
+
+class FollowingTable:
+    """The table `spec` at `path`. Driver only; one thread at a time."""
+
+    def __init__(self, spark: SparkSession, spec: TableSpec, path: str) -> None:
+        self.path = path
+        self._spec = spec
+        self._table = KernelTable(spark, path)
+        self._chain: OwnChain[str, int | None] = OwnChain()
+
+    def ensure(self) -> None:
+        """Make it unless it is there. Raises ConfigurationError where it is not ours."""
+        ensure_table(self._table, self._spec)
+
+    def versions(self, apps: Iterable[str]) -> dict[str, int]:
+        """How far each of `apps` is in this table, 0 before its first row. Raises ReplicaError."""
+        snapshot = self._table.existing()
+        return {app: self._version_on(snapshot, app) or 0 for app in apps}
+
+    def append(self, app_id: str, version: int, files: Callable[[], Sequence[DataFile]]) -> bool:
+        """Add what `files` gives in one commit with `app_id`'s transaction `version`, unless it is that far already.
+
+        `files` is asked once, and only if they are wanted. Returns whether this call added them. Raises ReplicaError.
+        """
+        found: Sequence[DataFile] | None = None
+        for _ in range(_ATTEMPTS):
+            snapshot = self._table.existing(to_commit=True)
+            if (snapshot.transaction_version(app_id) or 0) >= version:
+                return False
+            found = files() if found is None else found
+            try:
+                self._table.commit(snapshot, found, transaction=(app_id, version))
+            except KernelConflict:
+                continue
+            return True
+        raise self.failure(f"a conflict at each of {_ATTEMPTS} attempts")
+
+    def append_each(self, owed: Mapping[str, int], files: Callable[[Collection[str]], Sequence[DataFile]]) -> set[str]:
+        """Of the applications in `owed` add what `files` gives for those that are not at their version, in one commit.
+
+        Returns which these are. A domain of each is written, too: Kernel compares one application a commit, and any
+        number of domains. Raises ReplicaError.
+        """
+        found: Sequence[DataFile] = ()
+        asked: set[str] = set()
+        for _ in range(_ATTEMPTS):
+            snapshot = self._table.existing(to_commit=True)
+            wanted = {app for app, version in owed.items() if (self._version_on(snapshot, app) or 0) < version}
+            if not wanted:
+                return wanted
+            if wanted != asked:
+                found, asked = files(wanted), wanted
+            versions = {app: owed[app] for app in wanted}
+            domains = {app: str(version) for app, version in versions.items()}
+            try:
+                version = self._table.commit(snapshot, found, transactions=versions, domains=domains)
+            except KernelConflict:
+                continue
+            self._chain.committed(snapshot.version, version, versions)
+            return wanted
+        raise self.failure(f"a conflict at each of {_ATTEMPTS} attempts")
+
+    def _version_on(self, snapshot: Snapshot, app: str) -> int | None:
+        return self._chain.value(snapshot.version, app, lambda: snapshot.transaction_version(app))
+
+    def failure(self, found: object) -> ReplicaError:
+        """That nothing can be written, because of what was `found`."""
+        return failed_by(found)(
+            f"what a commit owes to the table {self._spec.name} cannot be written",
+            expected=f"to add rows to {self.path}",
+            found=found,
+            hint="The data itself is committed and acknowledged; the rows are restored at the next start.",
+        )
+
+    def run_hooks(self) -> None:
+        self._table.run_hooks()

@@ -1,0 +1,117 @@
+"""The ledger: one row for each range that a commit to the log table contains.
+
+The rows follow that commit (`sinks/books/follow_up_table.py`); the transaction version is the end of the newest range
+in here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from sinks.books.follow_up_table import FollowingTable
+from sinks.books.ledger_row import BACKFILL, Entry, LedgerRow
+from sinks.delta.data_file import DataFile
+from sinks.delta.files import FileWriter, discard, new_name
+from sinks.tables import LEDGER, LEDGER_SCHEMA
+from sources.errors import ReplicaError
+from sources.offsets import LogId, Position
+
+_WENT_BACK = "An entry of its Delta log was lost, or an older copy was restored."
+
+
+def app_id(position: Position) -> str:
+    """The Delta application whose transaction version is the end of the newest range of the log in the ledger."""
+    return f"logtwin/ledger/{position.log_id}@{position.epoch}"
+
+
+def fill_app_id(log_id: LogId) -> str:
+    """The Delta application whose transaction version is the number of the newest fill of the log in the ledger."""
+    return f"logtwin/ledger/{log_id}@{BACKFILL}"
+
+
+class Ledger:
+    """The ledger table. Driver only."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._table = FollowingTable(spark, LEDGER, path)
+
+    def check_below(self, positions: Iterable[Position]) -> None:
+        """Raises ReplicaError where the ledger is above one of them: then it is the table log that went back."""
+        wanted = {app_id(position): position for position in positions}
+        for app, found in self._table.versions(wanted).items():
+            position = wanted[app]
+            if found > position.offset:
+                raise ReplicaError(
+                    "the table log has lost its newest commits, which its ledger knows",
+                    log=position.log_id,
+                    offset=position.offset,
+                    expected=f"the position {found}, as in the ledger",
+                    found=position.offset,
+                    hint=f"{_WENT_BACK} Restore what is missing, or go on from here: logtwin repair.",
+                )
+
+    def append(self, position: Position, rows: Sequence[LedgerRow]) -> bool:
+        """Add the rows of the commit that led to `position`, unless they are there. Returns whether it added them."""
+        return bool(self.append_each({position: rows}))
+
+    def append_each(self, owed: Mapping[Position, Sequence[LedgerRow]]) -> set[Position]:
+        """Add the rows of the commit that led to each position, unless they are there. Returns whose it added."""
+        positions = {app_id(position): position for position, rows in owed.items() if rows}
+        written: list[DataFile] = []
+
+        def write(wanted: Collection[str]) -> Sequence[DataFile]:
+            rows = [
+                entry
+                for app, position in positions.items()
+                if app in wanted
+                for entry in _of(position.log_id, position.epoch, owed[position])
+            ]
+            written.append(self._write(rows))
+            return written[-1:]
+
+        versions = {app: position.offset for app, position in positions.items()}
+        added = self._table.append_each(versions, write)
+        discard(self._table.path, [file.name for file in (written[:-1] if added else written)])
+        return {positions[app] for app in added}
+
+    def append_topic(self, topic: LogId, commits: int, rows: Sequence[Entry]) -> bool:
+        """Add the rows of `topic`'s commit number `commits`, unless they are there: of an older version's table."""
+        return self._append(f"logtwin/ledger/{topic}", commits, rows)
+
+    def append_fill(self, position: Position, fills: int, rows: Sequence[LedgerRow]) -> bool:
+        """Add the rows of the fill number `fills`, unless they are there; `position` is any of the log's epoch."""
+        return self._append(fill_app_id(position.log_id), fills, _of(position.log_id, position.epoch, rows))
+
+    def _append(self, app: str, version: int, rows: Sequence[Entry]) -> bool:
+        if not rows:
+            return False
+        written: list[DataFile] = []
+
+        def write() -> Sequence[DataFile]:
+            written.append(self._write(rows))
+            return written
+
+        is_added = self._table.append(app, version, write)
+        if not is_added:
+            discard(self._table.path, [file.name for file in written])
+        return is_added
+
+    def run_hooks(self) -> None:
+        self._table.run_hooks()
+
+    def _write(self, rows: Sequence[Entry]) -> DataFile:
+        values = [{"log_id": str(one.log_id), "epoch": one.epoch, **one.row.as_dict()} for one in rows]
+        batch = pa.RecordBatch.from_pylist(values, schema=LEDGER_SCHEMA.remove_metadata())
+        try:
+            with FileWriter(LEDGER, self._table.path, new_name(rows[0].row.start)) as writer:
+                writer.write(batch)
+                return writer.finish()
+        except OSError as error:
+            raise self._table.failure(error) from error
+
+
+def _of(log_id: LogId, epoch: int, rows: Sequence[LedgerRow]) -> list[Entry]:
+    return [Entry(log_id, epoch, row) for row in rows]

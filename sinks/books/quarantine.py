@@ -1,0 +1,67 @@
+"""Quarantine: the master's own bytes that are no sound records, kept as they came.
+
+Tasks write them, one row a piece of damage, into files that the commit of the log names in its domain metadata; after
+that commit they are added to the table (`sinks/books/follow_up_table.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from sinks.batch.split_report import Damaged
+from sinks.books.follow_up_table import FollowingTable
+from sinks.delta.data_file import DataFile
+from sinks.delta.files import FileWriter, new_name
+from sinks.storage.place import placed
+from sinks.tables import QUARANTINE
+from sources.errors import LogtwinError
+from sources.offsets import LogId, Offset, Position
+
+_SCHEMA = QUARANTINE.schema.remove_metadata()
+
+
+def cause_of(error: LogtwinError) -> str:
+    """What was expected and found, without where it was and what to do: for columns beside those that say it."""
+    return str(LogtwinError(error.problem, expected=error.expected, found=error.found))
+
+
+def quarantine_row(log_id: LogId, epoch: int, piece: Damaged, raw: memoryview) -> pa.RecordBatch:
+    """One piece of damage and its bytes as a row of the table."""
+    row = {
+        "log_id": str(log_id),
+        "epoch": epoch,
+        "offset": piece.range.start,
+        "end": piece.range.end,
+        "condition": piece.condition.value,
+        "cause": piece.cause,
+        "bytes": bytes(raw),
+    }
+    return pa.RecordBatch.from_pylist([row], schema=_SCHEMA)
+
+
+def open_quarantine(folder: str, start: Offset) -> FileWriter:
+    """A file for a task to write such rows into. The table is made later, with the first row that is committed."""
+    local = placed(folder).local
+    if local is not None:
+        local.mkdir(parents=True, exist_ok=True)
+    return FileWriter(QUARANTINE, folder, new_name(start))
+
+
+class Quarantine:
+    """The table. Driver only; made with its first row."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._table = FollowingTable(spark, QUARANTINE, path)
+
+    def append(self, position: Position, files: Sequence[DataFile]) -> bool:
+        """Add the files of the commit that led to `position`, unless they are there. Returns whether it added them."""
+        if not files:
+            return False
+        self._table.ensure()
+        app_id = f"logtwin/quarantine/{position.log_id}@{position.epoch}"
+        is_added = self._table.append(app_id, position.offset, lambda: files)
+        self._table.run_hooks()
+        return is_added

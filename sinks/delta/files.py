@@ -1,0 +1,217 @@
+"""Arrow batches -> one Parquet file of a Delta table, with its statistics. Runs in tasks; pyarrow only, no JVM.
+
+A file is written straight into the table's folder under a name nobody can guess. No reader sees it until a commit
+names it, and one that is never named is VACUUM's. On a local disk the file and its folder are synced before it is
+reported: the commit that names it becomes a promise to the master.
+
+Encoding and compressing a batch is done by a thread, outside of Python's lock, while the caller makes the next one.
+How many batches may wait for that, and so take memory, is the caller's to say: one, unless several files share more.
+
+Physical types are Delta's: the table's Arrow schema as it stands (timestamp[us, UTC], string, binary, list, map).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from sinks.delta.data_file import DataFile
+from sinks.delta.durable import EarlySync, sync
+from sinks.delta.file_statistics import Statistics
+from sinks.storage.place import open_folder, placed
+from sinks.tables import TableSpec
+from sources.offsets import Offset
+
+# Few different values: a dictionary makes them nothing. Bodies, unique keys and the values of properties, of which the
+# unique key is one, would only overflow it: without one they are written in two thirds of the time, and are smaller.
+DICTIONARY_COLUMNS = (
+    "log_id",
+    "epoch",
+    "kind",
+    "topic",
+    "queue_id",
+    "partition",
+    "leader_epoch",
+    "timestamp_type",
+    "headers.list.element.key",
+    "tags",
+    "magic",
+    "flag",
+    "sys_flag",
+    "born_host",
+    "store_host",
+    "reconsume_times",
+    "properties.key_value.key",
+    "origin",
+)
+# Values that grow: differences take a few bits each.
+DELTA_COLUMNS = ("offset", "queue_offset", "store_timestamp", "born_timestamp", "timestamp", "start", "end")
+ZSTD_LEVEL = 1
+_READ_WHOLE_BYTES = 1 << 20
+_INT96_UNIT = "us"  # Spark may have written timestamps as INT96
+
+
+def open_parquet(folder: str, name: str) -> pq.ParquetFile:
+    """A data file of the table in `folder`, to be closed. Raises OSError, ValueError, ArrowException: unreadable."""
+    filesystem, inner = open_folder(f"{folder.rstrip('/')}/{name}")
+    if isinstance(filesystem, pafs.LocalFileSystem):
+        return pq.ParquetFile(inner, filesystem=filesystem, coerce_int96_timestamp_unit=_INT96_UNIT)
+    source = filesystem.open_input_file(inner)
+    if source.size() <= _READ_WHOLE_BYTES:  # one request instead of one for its end and one for its columns
+        with source:
+            source = pa.BufferReader(source.read_buffer())
+    return pq.ParquetFile(source, coerce_int96_timestamp_unit=_INT96_UNIT)  # closed with the last who knows it
+
+
+def batches_of(
+    parquet: pq.ParquetFile, rows: int, columns: Sequence[str], groups: Iterable[int] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Some columns of a data file, at most so many `rows` at once; one row group at a time is in memory.
+
+    Of all its row groups, or those with these numbers.
+    """
+    for number in range(parquet.num_row_groups) if groups is None else groups:
+        yield from parquet.iter_batches(rows, row_groups=[number], columns=list(columns))
+
+
+def group_bounds(parquet: pq.ParquetFile, column: str) -> list[tuple[Any, Any] | None]:
+    """Of each row group the least and the greatest value in a column; None where the file does not say."""
+    leaf = [one.path for one in parquet.schema].index(column)
+    metadata = parquet.metadata
+    found = (metadata.row_group(number).column(leaf).statistics for number in range(metadata.num_row_groups))
+    return [None if one is None or not one.has_min_max else (one.min, one.max) for one in found]
+
+
+def new_name(start: Offset) -> str:
+    """A name that no other attempt of the same task will take; the offset in it is for people."""
+    return f"part-{start:020d}-{uuid.uuid4()}.zstd.parquet"
+
+
+class FileWriter:
+    """One file in the making. Use as a context manager: leaving it by an exception removes the file.
+
+    `room` is for batches that are under way, here and in other files that have it too; without it for one.
+    """
+
+    def __init__(self, table: TableSpec, folder: str, name: str, room: threading.Semaphore | None = None) -> None:
+        place = placed(folder)
+        self._filesystem, inner = place.open()
+        self._path = f"{inner.rstrip('/')}/{name}"
+        self._name = name
+        self._statistics = Statistics(table.statistics)
+        self._sink = self._filesystem.open_output_stream(self._path)
+        self._parquet = pq.ParquetWriter(
+            self._sink, table.schema.remove_metadata(), **parquet_options(table.schema, table.dictionaries)
+        )
+        self._early_sync = None if place.local is None else EarlySync(Path(self._path))
+        self._thread = ThreadPoolExecutor(max_workers=1)
+        self._room = threading.Semaphore(1) if room is None else room
+        self._under_way: Future[None] | None = None
+
+    def __enter__(self) -> FileWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._thread.shutdown()
+        if kind is not None:
+            self._abandon()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append `batch`, of the table's schema, as one row group, by and by. Raises what one before it has raised."""
+        self._room.acquire()
+        before = self._under_way
+        self._under_way = self._thread.submit(self._write, batch, before)
+        self._under_way.add_done_callback(lambda _: self._room.release())
+        if before is not None and before.done():
+            before.result()
+
+    def _write(self, batch: pa.RecordBatch, before: Future[None] | None) -> None:
+        if before is not None:
+            before.result()  # nothing goes behind what is not there
+        self._statistics.add(batch)
+        self._parquet.write_batch(batch, row_group_size=max(1, batch.num_rows))
+        if self._early_sync is not None:
+            self._early_sync.grown(self._sink.tell())
+
+    def finish(self) -> DataFile:
+        """Close the file and make it durable. Raises as `write`."""
+        return self.finishing().result()
+
+    def finishing(self) -> Future[DataFile]:
+        """`finish`, by and by, behind what is under way."""
+        return self._thread.submit(self._finish, self._under_way)
+
+    def _finish(self, before: Future[None] | None) -> DataFile:
+        if before is not None:
+            before.result()
+        self._parquet.close()
+        size_bytes = self._sink.tell()
+        self._sink.close()
+        if self._early_sync is not None:
+            self._early_sync.close()
+            sync(Path(self._path))
+            sync(Path(self._path).parent)
+        return DataFile(
+            self._name, size_bytes, int(time.time() * 1000), self._statistics.records, self._statistics.as_json()
+        )
+
+    def _abandon(self) -> None:
+        # The disk may be full: what is wrong is on its way up already.
+        with suppress(OSError):
+            self._parquet.close()
+        with suppress(OSError):
+            self._sink.close()
+        with suppress(OSError):
+            if self._early_sync is not None:
+                self._early_sync.close()
+        with suppress(OSError):
+            self._filesystem.delete_file(self._path)
+
+
+def parquet_options(schema: pa.Schema, dictionaries: Sequence[str] | None = None) -> dict[str, object]:
+    """What `pq.ParquetWriter` is told about a file of a table with this schema."""
+    names = set(schema.names)
+    columns = [name for name in dictionaries or DICTIONARY_COLUMNS if name.partition(".")[0] in names]
+    return {
+        "compression": "zstd",
+        "compression_level": ZSTD_LEVEL,
+        "use_dictionary": columns,
+        "column_encoding": {name: "DELTA_BINARY_PACKED" for name in DELTA_COLUMNS if name in names},
+        # minima and maxima of bodies would be bytes nobody asks for
+        "write_statistics": [
+            name
+            for name in schema.names
+            if not pa.types.is_nested(schema.field(name).type) and not pa.types.is_binary(schema.field(name).type)
+        ],
+        "store_schema": False,
+    }
+
+
+def in_columns(batch: pa.RecordBatch, schema: pa.Schema, growing: Collection[str] = ()) -> pa.RecordBatch:
+    """`batch` in these columns; of those in `growing` null where its file is older than the column.
+
+    Raises KeyError for any other that is missing, ArrowException where a value does not fit.
+    """
+    lacks = [field for field in schema if field.name in growing and field.name not in batch.schema.names]
+    for field in lacks:
+        batch = batch.append_column(field, pa.nulls(batch.num_rows, field.type))
+    return pa.RecordBatch.from_arrays([batch.column(field.name).cast(field.type) for field in schema], schema=schema)
+
+
+def discard(folder: str, names: Iterable[str]) -> None:
+    """Remove files that no commit names and none ever will. One that resists is left to VACUUM."""
+    filesystem, inner = open_folder(folder)
+    for name in names:
+        with suppress(OSError):
+            filesystem.delete_file(f"{inner.rstrip('/')}/{name}")

@@ -1,0 +1,115 @@
+"""Spark jobs of Python tasks; what ended one: the error that a task raised, or what Spark itself says, in few words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from sinks.storage.errors import failed_by
+from sources.errors import LogtwinError, WorkerLost, find_error
+
+# It did not start; it ended at work; it had ended before it was given any.
+_WORKER_LOST = (
+    "Python worker failed to connect back",
+    "Python worker exited unexpectedly",
+    "java.io.IOException: Stream closed",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFacts:
+    """What to say where Spark ends a job: what failed, in which log and from which offset on, and what to do."""
+
+    problem: str
+    log: object
+    hint: str
+    offset: int | None = None
+
+
+Given = TypeVar("Given")
+Made = TypeVar("Made")
+
+
+def run_tasks(
+    spark: SparkSession,
+    work: Callable[[Iterable[Given]], Iterable[Made]],
+    given: Sequence[Given],
+    facts: JobFacts,
+    *,
+    tasks: int | None = None,
+) -> list[Made]:
+    """One Spark job: what `work`, which must pickle, makes of `given`, in order. A task for each, or `tasks` at most.
+
+    Raises what a task raised, as what it was, or else what `facts` say.
+    """
+    count = min(tasks or len(given), len(given))
+    shares = [given[at * len(given) // count : (at + 1) * len(given) // count] for at in range(count)]
+    return run_shares(spark, work, shares, facts)
+
+
+def run_shares(
+    spark: SparkSession,
+    work: Callable[[Iterable[Given]], Iterable[Made]],
+    shares: Sequence[Sequence[Given]],
+    facts: JobFacts,
+) -> list[Made]:
+    """The same, with what each task is to be given.
+
+    An RDD, because a query would be analysed, optimised and compiled anew for each batch, which takes 40 ms. All tasks
+    of a job are RDDs': Spark keeps the Python workers of queries apart from theirs, two for each core.
+    """
+    if not shares:
+        return []
+    try:
+        made: list[Made] = spark.sparkContext.parallelize(shares, len(shares)).flatMap(work).collect()
+    except (PySparkException, Py4JError) as error:
+        raise job_failure(error, facts) from error
+    return made
+
+
+def job_failure(error: Exception, facts: JobFacts) -> LogtwinError:
+    """Of the `error` that collecting raised: a task's own, as what it was, or a ReplicaError that says `facts`."""
+    text = str(error)
+    found = find_error(text) or lost_worker(text, log=facts.log, offset=facts.offset)
+    return found or failed_by(error)(
+        facts.problem, log=facts.log, offset=facts.offset, found=_last_line(text), hint=facts.hint
+    )
+
+
+def lost_worker(text: str, *, log: object, offset: int | None = None) -> WorkerLost | None:
+    """What Spark's `text` comes to where it tells of a worker that died, as whoever runs out of memory does."""
+    said = next((words for words in _WORKER_LOST if words in text), None)
+    if said is None:
+        return None
+    return WorkerLost(
+        "Spark lost a Python worker",
+        log=log,
+        offset=offset,
+        found=said,
+        hint="Nothing of the batch was committed; a running job does it again. If that repeats, look for what kills "
+        "processes (memory), and whether the machine can start them within 10 s.",
+    )
+
+
+def first_line(error: Exception) -> str:
+    """What Spark says of an `error`, without the plan or the stack that comes after it."""
+    return str(error).strip().partition("\n")[0]
+
+
+def first_cause(error: Py4JJavaError) -> Any:
+    """The Java exception that all others of `error` wrap."""
+    cause: Any = error.java_exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    return cause
+
+
+def _last_line(trace: str) -> str:
+    """What a traceback, of Python or Java, comes to: its last line that is not indented."""
+    lines = [line for line in trace.splitlines() if line.strip() and not line[0].isspace()]
+    return lines[-1] if lines else trace

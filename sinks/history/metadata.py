@@ -1,0 +1,162 @@
+"""The history of one kind of metadata of one log: a Delta table of versions.
+
+A fetch that changes something is one commit: the file of what is current is exchanged, and what ended goes to a file
+of its own. History is never touched again. The commit is built on the very snapshot whose files were compared, and a
+commit of anybody in between makes it fail and the fetch be compared anew: logs of other brokers, OPTIMIZE. So nothing
+is kept between two fetches, and a restart is nothing special. Everything runs in the driver, without a Spark job:
+batches wait for nothing here.
+
+Where a master numbers its states, the number is kept with the commit, also of a state without items: what comes with
+a lower one is old.
+
+A kill leaves files that no commit names; VACUUM takes them. A refused commit leaves them too: it may have been done.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from sinks.delta.data_file import DataFile
+from sinks.delta.delta_log import StoredFile
+from sinks.delta.files import FileWriter, open_parquet
+from sinks.delta.kernel import KernelConflict, KernelTable, Partition, Snapshot
+from sinks.delta.retries import ATTEMPTS, until_it_takes
+from sinks.history.metadata_versions import Change, Row, compare
+from sinks.storage.errors import failed_by
+from sinks.tables import IS_CURRENT, LOG_ID, metadata_table
+from sinks.warehouse import absolute, ensure_table
+from sources.errors import MasterError, ReplicaError
+from sources.metadata import MetadataKind
+from sources.offsets import LogId
+
+_TICK = timedelta(microseconds=1)
+_EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+_TURN = threading.Lock()
+"""The logs of a job write the same tables: all at once, most of what they read would be refused as old."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """What the last commit says of its log: when it changed, and the master's own number for that state."""
+
+    changed_at: datetime
+    version: int
+
+
+class MetadataTable:
+    """Driver only; one thread at a time. The table is made at the first fetch of the kind."""
+
+    def __init__(self, spark: SparkSession, warehouse: str, log_id: LogId, kind: MetadataKind) -> None:
+        self._kind = kind
+        self._log_id = log_id
+        self._spec = metadata_table(kind)
+        self._schema = self._spec.schema.remove_metadata()
+        self._table = KernelTable(spark, self._spec.path(absolute(warehouse)))
+        self._is_ensured = False
+
+    def record(self, items: pa.Table, fetched_at: datetime, version: int = 0) -> int:
+        """Make the table say that at `fetched_at` the master had exactly `items`. Returns how many versions began or
+        ended; 0 where it said so already, and nothing was committed but the master's `version` where it grew.
+
+        Where the clock went back, the time of the last change, and a microsecond, stands for `fetched_at`.
+        Raises MasterError where `version` is below the recorded one: the items are older, and are not taken.
+        Raises ReplicaError, ConfigurationError (a table that is not ours).
+        """
+        if not self._is_ensured:
+            ensure_table(self._table, self._spec)
+            self._is_ensured = True
+        rows = items.to_pylist()
+        try:
+            with _TURN:
+                return until_it_takes(lambda: self._record(rows, fetched_at, version))
+        except KernelConflict as error:
+            raise self._failure(f"a conflict at each of {ATTEMPTS} attempts") from error
+        except (OSError, pa.ArrowException) as error:
+            raise self._failure(error) from error
+
+    def _record(self, items: Sequence[Row], fetched_at: datetime, version: int) -> int:
+        snapshot = self._table.snapshot()
+        if snapshot is None:
+            raise self._failure("the table is gone")
+        last = self._last(snapshot)
+        if version < last.version:
+            raise self._outdated(version, last.version)
+        at = max(fetched_at, last.changed_at + _TICK)
+        files = self._table.files(snapshot, self._partition(is_current=True))
+        change = compare(self._kind, self._read(files), items, at)
+        if change is not None:
+            self._commit(snapshot, files, change, at, version)
+            return len(change.closed) + change.opened
+        if version > last.version:
+            self._table.commit(snapshot, domains=self._domains(last.changed_at, version))
+            self._table.run_hooks()
+        return 0
+
+    def _commit(
+        self, snapshot: Snapshot, files: Sequence[StoredFile], change: Change, at: datetime, version: int
+    ) -> None:
+        parts = ((self._partition(is_current=True), change.current), (self._partition(is_current=False), change.closed))
+        added = [(partition, self._write(rows, partition, at)) for partition, rows in parts if rows]
+        self._table.replace(snapshot, files, added, domains=self._domains(at, version))
+        self._table.run_hooks()
+
+    @property
+    def _domain(self) -> str:
+        return f"logtwin.{self._log_id}"
+
+    def _domains(self, changed_at: datetime, version: int) -> dict[str, str]:
+        return {self._domain: json.dumps({"changed_at": changed_at.isoformat(), "version": version})}
+
+    def _last(self, snapshot: Snapshot) -> _Last:
+        text = snapshot.domain(self._domain)
+        if text is None:
+            return _Last(_EARLIEST, 0)
+        facts = json.loads(text)
+        return _Last(datetime.fromisoformat(facts["changed_at"]), facts.get("version", 0))
+
+    def _partition(self, *, is_current: bool) -> Partition:
+        return {LOG_ID.name: str(self._log_id), IS_CURRENT.name: is_current}
+
+    def _read(self, files: Sequence[StoredFile]) -> list[dict[str, Any]]:
+        """The versions in `files`, without the partition columns: files that Spark wrote do not have them."""
+        names = [name for name in self._schema.names if name not in self._spec.partitioning]
+        schema = pa.schema([self._schema.field(name) for name in names])
+        rows: list[dict[str, Any]] = []
+        for file in files:
+            with open_parquet(self._table.path, file.path) as opened:
+                found = opened.read(names)
+                rows += found.select(names).cast(schema).to_pylist()
+        return rows
+
+    def _write(self, rows: Sequence[Row], partition: Partition, at: datetime) -> DataFile:
+        """One file. The partition columns are in it too: not every reader takes them from the Delta log alone."""
+        name = f"part-{at.astimezone(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4()}.zstd.parquet"
+        with FileWriter(self._spec, self._table.path, name) as writer:
+            writer.write(pa.RecordBatch.from_pylist([{**row, **partition} for row in rows], schema=self._schema))
+            return writer.finish()
+
+    def _outdated(self, version: int, recorded: int) -> MasterError:
+        return MasterError(
+            f"the master's {self._kind.name} are older than those that are recorded, and are not taken",
+            log=self._log_id,
+            expected=f"version {recorded} or a later one",
+            found=f"version {version}",
+            hint="Its clock or its file went back; the next change with a later version is taken again.",
+        )
+
+    def _failure(self, found: object) -> ReplicaError:
+        return failed_by(found)(
+            f"the {self._kind.name} that were fetched cannot be written to {self._table.path}",
+            log=self._log_id,
+            found=found,
+            hint="Nothing of them was committed; the next fetch brings them again.",
+        )

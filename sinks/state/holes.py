@@ -1,0 +1,155 @@
+"""Which parts of a log below its position are not in the table. Pure; kept in domain metadata of the log table.
+
+``logtwin.holes.<log id>`` is rewritten only by a commit that makes a hole (a loss that was passed, a retention that
+deleted, a repair) or fills one (a backfill). The stream's commits leave it alone, so a backfill and the stream step
+over each other, and of two backfills that fill one hole Kernel refuses the second: every byte comes in once.
+
+What a repair took out as damaged, be it the repair of another log that had rows in the same file, stands in `taken_out`
+until it is filled: no row of the ledger may claim it (`sinks/healing/owed.py`).
+
+A hole at offset 0 is what lies before the replica's beginning: nobody lost it, and a backfill may bring it.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+from sinks.books.ledger_row import LedgerRow
+from sources.offsets import LogId, Offset, OffsetRange
+
+HOLES_DOMAIN: Final = "logtwin.holes."
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOut:
+    """Ranges of one log, in its history `epoch`, that a repair makes holes of: whole rows of the ledger."""
+
+    log_id: LogId
+    epoch: int
+    ranges: tuple[OffsetRange, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"log": str(self.log_id), "epoch": self.epoch, "ranges": numbers_of(self.ranges)}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> TakenOut:
+        """The inverse of `as_dict`. Raises KeyError, TypeError or ValueError for what it did not give."""
+        return cls(LogId.parse(values["log"]), values["epoch"], ranges_of(values["ranges"]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holes:
+    """`ranges` in order, apart from each other, none empty. `fills` counts the fills; `ledger` is of the newest one.
+
+    `taken_out` are the parts of them that a repair took out as damaged. `commit` is a random id, by which its maker
+    knows a commit again.
+    """
+
+    ranges: tuple[OffsetRange, ...] = ()
+    fills: int = 0
+    commit: str = ""
+    ledger: tuple[LedgerRow, ...] = ()
+    taken_out: tuple[OffsetRange, ...] = ()
+
+    @classmethod
+    def before(cls, first: Offset) -> Holes:
+        """Of a replica that begins at `first`."""
+        return cls(ranges=joined([OffsetRange(Offset(0), first)]))
+
+    def as_json(self) -> str:
+        values = {
+            "ranges": numbers_of(self.ranges),
+            "fills": self.fills,
+            "commit": self.commit,
+            "ledger": [asdict(row) for row in self.ledger],
+            "taken_out": numbers_of(self.taken_out),
+        }
+        return json.dumps(values, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Holes:
+        """The inverse of `as_json`. Raises KeyError, TypeError or ValueError for what it did not write."""
+        values = json.loads(text)
+        return cls(
+            ranges=ranges_of(values["ranges"]),
+            fills=values["fills"],
+            commit=values["commit"],
+            ledger=tuple(LedgerRow.from_dict(row) for row in values["ledger"]),
+            taken_out=ranges_of(values.get("taken_out", ())),
+        )
+
+    def with_lost(self, lost: Iterable[OffsetRange]) -> Holes:
+        """After a commit that passed over `lost`, or took it out."""
+        return self._changed(joined([*self.ranges, *lost]))
+
+    def with_taken_out(self, out: Sequence[OffsetRange]) -> Holes:
+        """After a repair that took `out` out: the ledger has yet to follow."""
+        return replace(self.with_lost(out), taken_out=joined([*self.taken_out, *out]))
+
+    def filled(self, ranges: Sequence[OffsetRange], ledger: Sequence[LedgerRow]) -> Holes:
+        """After a commit of `ranges`. Raises ValueError where one of them does not lie in a hole."""
+        left = self.ranges
+        for filled in ranges:
+            left = _without(left, filled)
+        return replace(self._changed(left), fills=self.fills + 1, ledger=tuple(ledger))
+
+    def below(self, position: Offset) -> Holes:
+        """After a repair that went back to `position`: nothing above it is missing, or owed to the ledger."""
+        return replace(
+            self._changed(cut(self.ranges, position)), ledger=tuple(row for row in self.ledger if row.end <= position)
+        )
+
+    @property
+    def front(self) -> Offset:
+        """Where the hole at offset 0 ends; 0 without one."""
+        return self.ranges[0].end if self.ranges and self.ranges[0].start == 0 else Offset(0)
+
+    def within(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
+        """The parts of the holes that lie in `wanted`."""
+        parts = ((max(hole.start, wanted.start), min(hole.end, wanted.end)) for hole in self.ranges)
+        return tuple(OffsetRange(start, end) for start, end in parts if start < end)
+
+    def hold(self, wanted: OffsetRange) -> bool:
+        """Whether all of `wanted` is missing."""
+        return any(hole.holds(wanted) for hole in self.ranges)
+
+    def _changed(self, ranges: tuple[OffsetRange, ...]) -> Holes:
+        left = Holes(ranges=ranges)
+        out = tuple(part for one in self.taken_out for part in left.within(one))
+        return replace(self, ranges=ranges, commit=uuid.uuid4().hex, taken_out=out)
+
+
+def joined(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
+    """The same offsets in as few ranges as there can be, in order."""
+    found: list[OffsetRange] = []
+    for one in sorted(one for one in ranges if not one.is_empty):
+        if found and one.start <= found[-1].end:
+            found[-1] = OffsetRange(found[-1].start, max(found[-1].end, one.end))
+        else:
+            found.append(one)
+    return tuple(found)
+
+
+def cut(ranges: Iterable[OffsetRange], position: Offset) -> tuple[OffsetRange, ...]:
+    """What of `ranges` lies below `position`."""
+    return tuple(OffsetRange(one.start, min(one.end, position)) for one in ranges if one.start < position)
+
+
+def numbers_of(ranges: Sequence[OffsetRange]) -> list[list[int]]:
+    return [[one.start, one.end] for one in ranges]
+
+
+def ranges_of(numbers: Iterable[Sequence[Any]]) -> tuple[OffsetRange, ...]:
+    return tuple(OffsetRange(start, end) for start, end in numbers)
+
+
+def _without(holes: Sequence[OffsetRange], filled: OffsetRange) -> tuple[OffsetRange, ...]:
+    around = next((hole for hole in holes if hole.holds(filled)), None)
+    if around is None:
+        raise ValueError(f"{filled} lies in none of the holes {', '.join(map(str, holes)) or '(there are none)'}")
+    rests = (OffsetRange(around.start, filled.start), OffsetRange(filled.end, around.end))
+    return joined([hole for hole in holes if hole != around] + list(rests))

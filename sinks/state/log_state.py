@@ -1,0 +1,178 @@
+"""What the log table says of one log: where it stands, who writes it, what its newest commit owes to other tables.
+
+JSON in the domain metadata ``logtwin.<log id>``, rewritten by every commit of that log (`sinks/state/position.py`):
+
+    epoch, offset   the position; `offset` equals the transaction version of `Position.app_id`, written in the same
+                    commit. null before the first data
+    first           where the replica begins
+    writer          the run that owns the log: run id, host, process, since when
+    commit          a random id of the commit, by which its maker knows it again
+    link            the last record below the position, by its checksum
+    identity, mark  what else its master is measured by (`sources.master.Known`): which log of that name this is, and
+                    in which of the master's histories the position lies. null of most kinds
+    epochs          of a group that elects its master: the epochs below the position (`sources/epochs.py`)
+    ledger, incidents, quarantined
+                    what the newest commit of data owes to other tables: rows, and files that are written
+    branched_at     where this epoch's history left the one before
+    repair          a repair that was begun: where it will go back to
+
+Where the table lacks something below the position, the holes (`sinks/state/holes.py`) say so, in metadata of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TypeVar
+
+from sinks.batch.continuity import Link
+from sinks.books.incident import Incident
+from sinks.books.ledger_row import LedgerRow
+from sinks.delta.data_file import DataFile
+from sinks.state.holes import TakenOut
+from sources.epochs import Epoch, Epochs
+from sources.loss import Condition
+from sources.master import Known
+from sources.offsets import END, Offset, OffsetRange
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writer:
+    """Who writes a log: one run of a job."""
+
+    run: str
+    host: str
+    pid: int
+    since: str  # ISO 8601, UTC
+
+    def __str__(self) -> str:
+        return f"run {self.run} (process {self.pid} on {self.host}, since {self.since})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingRepair:
+    """A repair that was decided and marked: the log goes back to `to`, and `epoch` begins there.
+
+    Once that epoch is the log's own, the rows are out, and other tables have yet to follow. `found` is what it answers.
+    Where damage of the replica itself is taken out the log goes nowhere, and no epoch begins; `others` is what went of
+    other logs, which had rows in the same damaged files.
+    """
+
+    to: Offset
+    epoch: int
+    found: Incident | None = None
+    others: tuple[TakenOut, ...] = ()
+
+    @property
+    def goes_back(self) -> bool:
+        return self.found is None or self.found.condition is not Condition.REPLICA_DAMAGED
+
+    @property
+    def out(self) -> OffsetRange:
+        """What goes where the log goes back: also what lies below, where nothing proves that it is of the same log."""
+        return OffsetRange(self.to if self.found is None else min(self.found.start, self.to), END)
+
+    def as_dict(self) -> dict[str, Any]:
+        found = None if self.found is None else self.found.as_dict()
+        others = [one.as_dict() for one in self.others]
+        return {"to": self.to, "epoch": self.epoch, "found": found, "others": others}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> PendingRepair:
+        found = _optional(Incident.from_dict, values.get("found"))
+        others = tuple(TakenOut.from_dict(one) for one in values.get("others", ()))
+        return cls(to=values["to"], epoch=values["epoch"], found=found, others=others)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogState:
+    """What the table says of one log; see the module's docstring."""
+
+    writer: Writer
+    commit: str
+    epoch: int = 0
+    offset: Offset | None = None
+    first: Offset | None = None
+    link: Link | None = None
+    identity: str | None = None
+    mark: int | None = None
+    epochs: Epochs = ()
+    ledger: tuple[LedgerRow, ...] = ()
+    incidents: tuple[Incident, ...] = ()
+    quarantined: tuple[DataFile, ...] = ()
+    branched_at: Offset | None = None
+    repair: PendingRepair | None = None
+
+    def as_json(self) -> str:
+        values = {**asdict(self), "incidents": [one.as_dict() for one in self.incidents]}
+        values["repair"] = None if self.repair is None else self.repair.as_dict()
+        return json.dumps(values, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> LogState:
+        """The inverse of `as_json`. Raises KeyError, TypeError or ValueError for what it did not write."""
+        values = json.loads(text)
+        values["writer"] = Writer(**values["writer"])
+        values["ledger"] = tuple(LedgerRow.from_dict(row) for row in values["ledger"])
+        values["link"] = _optional(Link.from_dict, values.get("link"))
+        values["incidents"] = tuple(Incident.from_dict(one) for one in values.get("incidents", ()))
+        values["quarantined"] = tuple(DataFile(**one) for one in values.get("quarantined", ()))
+        values["epochs"] = tuple(map(Epoch.from_dict, values.get("epochs", ())))
+        values["repair"] = _optional(PendingRepair.from_dict, values.get("repair"))
+        return cls(**values)
+
+    @classmethod
+    def fresh(cls, writer: Writer) -> LogState:
+        """Of a log that nobody has begun to replicate."""
+        return cls(writer=writer, commit="")
+
+    @property
+    def known(self) -> Known:
+        """What its master has to agree with."""
+        return Known(self.identity, self.offset, self.mark, self.epochs)
+
+    @property
+    def newest_stored_us(self) -> int | None:
+        """When the master stored the newest message of the last commit, by its clock: µs since 1970, UTC.
+
+        The record at `offset` was not stored before that. None without a message in that commit.
+        """
+        stored = (row.last_store_timestamp for row in self.ledger)
+        return max((at_us for at_us in stored if at_us is not None), default=None)
+
+    def claimed_by(self, writer: Writer) -> LogState:
+        return replace(self, writer=writer, commit=uuid.uuid4().hex)
+
+    def moved_to(
+        self,
+        end: Offset,
+        *,
+        first: Offset,
+        ledger: Sequence[LedgerRow],
+        link: Link | None = None,
+        mark: int | None = None,
+        epochs: Epochs | None = None,
+        incidents: Sequence[Incident] = (),
+        quarantined: Sequence[DataFile] = (),
+    ) -> LogState:
+        """The state after a commit up to `end`; `first` counts for a replica that begins, `epochs` where known."""
+        return replace(
+            self,
+            offset=end,
+            first=first if self.first is None else self.first,
+            ledger=tuple(ledger),
+            link=link,
+            mark=mark,
+            epochs=self.epochs if epochs is None else epochs,
+            incidents=tuple(incidents),
+            quarantined=tuple(quarantined),
+            commit=uuid.uuid4().hex,
+        )
+
+
+def _optional(parse: Callable[[dict[str, Any]], _T], values: dict[str, Any] | None) -> _T | None:
+    return None if values is None else parse(values)

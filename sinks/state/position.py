@@ -1,0 +1,409 @@
+"""The positions of logs, kept by the log table itself, and the right to move them.
+
+What stands there is a `sinks.state.log_state.LogState`, owned as `sinks/state/fence.py` says, and the holes
+(`sinks/state/holes.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from pyspark.sql import SparkSession
+
+from sinks.books.ledger_row import LedgerRow
+from sinks.delta.data_file import DataFile
+from sinks.delta.delta_log import StoredFile, Version
+from sinks.delta.kernel import KernelConflict, KernelTable, Partition, Snapshot
+from sinks.delta.own_chain import OwnChain
+from sinks.healing.rewrite import Rows, TakingOut
+from sinks.state.fence import ATTEMPTS, Found, OwnedState, said_at
+from sinks.state.holes import HOLES_DOMAIN, Holes, TakenOut
+from sinks.state.log_state import LogState, Writer
+from sinks.tables import log_table
+from sources.errors import RepairPending, TakenOver, WayBackPending
+from sources.loss import Condition
+from sources.offsets import LogId, Offset, OffsetRange, Position
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The log at one version of the table. A transaction built on it is compared with exactly this."""
+
+    snapshot: Snapshot
+    state: LogState | None
+    holes: Holes
+
+    @property
+    def epoch(self) -> int:
+        return 0 if self.state is None else self.state.epoch
+
+    @property
+    def offset(self) -> Offset:
+        """The position, 0 before the first data."""
+        return Offset(0) if self.state is None or self.state.offset is None else self.state.offset
+
+    @property
+    def is_in_repair(self) -> bool:
+        return self.state is not None and self.state.repair is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What a commit of data does to one log: from `mine` it goes to `to`, with `files`, past what is `lost`."""
+
+    log: LogTable
+    mine: LogState
+    to: LogState
+    files: Sequence[DataFile] = ()
+    lost: Sequence[OffsetRange] = ()
+
+    @property
+    def transaction(self) -> tuple[str, int]:
+        """The application whose transaction version says the same, and that version."""
+        position = self.log.position_of(self.to)
+        if position is None:
+            raise ValueError("a commit of data needs an offset")
+        return position.app_id, position.offset
+
+    def domains_on(self, snapshot: Snapshot) -> dict[str, str]:
+        """The metadata that a commit on `snapshot` has to write. The holes only where they change: a backfill may be
+        writing them.
+        """
+        holes = self.log.holes_with(snapshot, self.mine, self.to, self.lost) if self.lost else {}
+        return {self.log.domain: self.to.as_json(), **holes}
+
+
+class Positions:
+    """The log table, as far as the logs of one run move in it together. Driver only; one thread at a time."""
+
+    def __init__(self, table: KernelTable) -> None:
+        self._table = table
+        self._chain: OwnChain[LogId, LogState | None] = OwnChain()
+
+    def newest(self) -> Snapshot:
+        """The newest version. Raises ReplicaError."""
+        return self._table.existing()
+
+    def to_commit_on(self) -> Snapshot:
+        """The newest version, or one that `commit` finds out to be none. Raises ReplicaError."""
+        return self._table.existing(to_commit=True)
+
+    def lost(self, on: Snapshot, log: LogTable, mine: LogState) -> TakenOver | None:
+        """That a log is not as this run left it, as far as version `on` says. Raises ReplicaError."""
+        found = self._chain.value(on.version, log.log_id, lambda: log.state_in(on))
+        return None if found == mine else log.taken_over(mine, found)
+
+    def found(self, logs: Sequence[LogTable]) -> dict[LogId, LogState | None]:
+        """What the newest version says of these logs. Raises ReplicaError where it contradicts itself."""
+        on = self.newest()
+        return {log.log_id: log.found_in(on) for log in logs}
+
+    def held_by(self, logs: Sequence[LogTable], writer: Writer) -> dict[LogId, LogState]:
+        """The newest states, all of which `writer` has to own. Raises TakenOver."""
+        on = self.newest()
+        return {log.log_id: log.owned_in(on, writer) for log in logs}
+
+    def claim(self, logs: Sequence[LogTable], writer: Writer) -> dict[LogId, LogState]:
+        """Make `writer` the owner of these logs in one commit, whoever had them: the newest start owns them.
+
+        Moves no position. Raises RepairPending, ReplicaError.
+        """
+        for _ in range(ATTEMPTS):
+            on = self.newest()
+            found = {log.log_id: log.found_in(on) for log in logs}
+            claimed = {log_id: (state or LogState.fresh(writer)).claimed_by(writer) for log_id, state in found.items()}
+            try:
+                self._table.commit(on, domains={log.domain: claimed[log.log_id].as_json() for log in logs})
+            except KernelConflict:
+                on = self.newest()
+                if any(log.state_in(on) == claimed[log.log_id] for log in logs):  # then all of it has landed
+                    return claimed
+                continue
+            return claimed
+        return logs[0].refused(ATTEMPTS)
+
+    def commit(self, on: Snapshot, moves: Sequence[Move]) -> tuple[set[LogId], dict[LogId, TakenOver]]:
+        """Move logs in one commit built on `on`, where each has been found as its move says; says which have moved.
+
+        What another run has taken over meanwhile stays out of it, and is returned, too. What has records in one file
+        with that stays out as well: nothing of either is in the table. Raises ReplicaError.
+        """
+        left, lost = list(moves), dict[LogId, TakenOver]()
+        for _ in range(ATTEMPTS):
+            if not left:
+                return set(), lost
+            try:
+                self._attempt(on, left)
+            except KernelConflict:
+                on = self.newest()
+                if any(move.log.state_in(on) == move.to for move in left):  # then all of it has landed
+                    break
+                lost |= {move.log.log_id: error for move in left if (error := self.lost(on, move.log, move.mine))}
+                left = _apart(left, lost)
+            else:
+                break
+        else:
+            moves[0].log.refused(ATTEMPTS)
+        return {move.log.log_id for move in left}, lost
+
+    def run_hooks(self) -> None:
+        self._table.run_hooks()
+
+    def _attempt(self, on: Snapshot, moves: Sequence[Move]) -> None:
+        version = self._table.commit(
+            on,
+            list({file.name: file for move in moves for file in move.files}.values()),
+            transactions=dict(move.transaction for move in moves),
+            domains={name: text for move in moves for name, text in move.domains_on(on).items()},
+        )
+        self._chain.committed(on.version, version, {move.log.log_id: move.to for move in moves})
+
+
+def _apart(moves: Sequence[Move], lost: Collection[LogId]) -> list[Move]:
+    """Those of `moves` that neither are `lost` nor have a file in common with one that is left out."""
+    out = [move for move in moves if move.log.log_id in lost]
+    left = [move for move in moves if move.log.log_id not in lost]
+    while True:
+        names = {file.name for move in out for file in move.files}
+        out = [move for move in left if not names.isdisjoint(file.name for file in move.files)]
+        if not out:
+            return left
+        left = [move for move in left if move not in out]
+
+
+def holes_at(version: Version, log_id: LogId, state: LogState | None) -> Holes:
+    """What a log whose state is `state` lacks at that version. Raises ReplicaError for what no one wrote."""
+    holes = said_at(version, log_id, f"{HOLES_DOMAIN}{log_id}", Holes.from_json)
+    if holes is not None:
+        return holes
+    first = None if state is None else state.first
+    return Holes() if first is None else Holes.before(first)
+
+
+class LogTable:
+    """The log table, as far as one log is concerned. Driver only."""
+
+    def __init__(self, spark: SparkSession, path: str, log_id: LogId) -> None:
+        self._table = KernelTable(spark, path)
+        self.log_id = log_id
+        self._owned = OwnedState(self._table, log_id)
+        self.domain = self._owned.domain
+        self._holes_domain = f"{HOLES_DOMAIN}{log_id}"
+
+    def read(self) -> Held:
+        """The newest version. Raises ReplicaError where it contradicts itself."""
+        return self._with_holes(self._owned.read())
+
+    def read_at(self, version: int) -> Held:
+        """A version that the Delta log still has. Raises as `read` does."""
+        return self._with_holes(self._owned.read_at(version))
+
+    def held_in(self, snapshot: Snapshot) -> Held:
+        """What that version says. Raises as `read` does."""
+        return self._with_holes(self._owned.found(snapshot))
+
+    def claim(self, writer: Writer) -> LogState:
+        """Of this log alone, as `Positions.claim`."""
+        return Positions(self._table).claim([self], writer)[self.log_id]
+
+    def found_in(self, snapshot: Snapshot) -> LogState | None:
+        """What that version says of the log. Raises ReplicaError where it contradicts itself."""
+        return self._owned.found(snapshot).state
+
+    def state_in(self, snapshot: Snapshot) -> LogState | None:
+        """What that version says of the log, and no more. Raises ReplicaError for what no one wrote."""
+        return said_at(snapshot, self.log_id, self.domain, LogState.from_json)
+
+    def taken_over(self, mine: LogState, found: LogState | None) -> TakenOver:
+        """That this run, which left the log as `mine`, does not own it any more: it was `found` otherwise."""
+        return self._owned.taken_over(mine.writer, found)
+
+    def holes_with(
+        self, snapshot: Snapshot, mine: LogState, to: LogState, lost: Sequence[OffsetRange]
+    ) -> dict[str, str]:
+        """The holes' metadata once `lost` is passed on the way from `mine` to `to`."""
+        begins = to.first if mine.first is None else None
+        holes = self._holes(snapshot, mine) if begins is None else Holes.before(begins)
+        return {self._holes_domain: holes.with_lost(lost).as_json()}
+
+    def commit(
+        self, held: Held, state: LogState, files: Sequence[DataFile] = (), lost: Sequence[OffsetRange] = ()
+    ) -> None:
+        """Move this log alone from `held` to `state`, which has an offset, as `Positions.commit` does.
+
+        Raises TakenOver where it is not as `held` says any more; nothing of it is in the table then. ReplicaError.
+        """
+        mine = held.state or LogState.fresh(state.writer)
+        _, failed = Positions(self._table).commit(held.snapshot, [Move(self, mine, state, files, lost)])
+        if failed:
+            raise failed[self.log_id]
+
+    def mark(self, held: Held, state: LogState) -> None:
+        """Say `state`, at the same position, instead of what `held` says. Raises TakenOver as `commit` does.
+
+        The holes are written again as they are: a fill that does not know of `state` yet is refused then.
+        """
+
+        def attempt(on: Held) -> None:
+            domains = {self.domain: state.as_json()}
+            if state.first is not None:
+                domains[self._holes_domain] = on.holes.as_json()
+            self._table.commit(on.snapshot, domains=domains)
+
+        self._move(held, state, attempt)
+
+    def cut(self, held: Held, state: LogState, out: OffsetRange, holes: Callable[[Holes], Holes]) -> None:
+        """Take the rows that start in `out` from the table, and move the log from `held` to `state`, in one commit.
+
+        `holes` gives the holes after it from those before it. A state of another epoch begins that epoch's transaction
+        versions. Raises TakenOver as `commit` does, ReplicaError naming a file that cannot be read; nothing has changed
+        then.
+        """
+        rows = Rows.of_log(self.log_id, out)
+        self._exchange(held, state, rows, lambda on: {self._holes_domain: holes(on.holes).as_json()})
+
+    def take_out(
+        self, held: Held, state: LogState, taken: Mapping[LogTable, TakenOut], lost: Sequence[StoredFile]
+    ) -> None:
+        """Make holes of what is `taken` of each log, this one or another, and move this one from `held` to `state`.
+
+        One commit, which removes the files `lost`, too; the streams of the others go on. Raises as `cut` does, and
+        RepairPending or ReplicaError where another log or a lost file is not as it was found any more.
+        """
+
+        def domains(on: Held) -> dict[str, str]:
+            return dict(log.without(one, on.snapshot) for log, one in taken.items())
+
+        self._exchange(held, state, Rows.taken_out(list(taken.values()), lost), domains)
+
+    def without(self, taken: TakenOut, on: Snapshot) -> tuple[str, str]:
+        """The holes' metadata of this log after a commit on that version that takes out what is `taken` of it.
+
+        Raises RepairPending, ReplicaError.
+        """
+        held = self.held_in(on)
+        self.refuse_repair(held.state)
+        if held.epoch != taken.epoch:
+            self._owned.fail("the log went back while its damage was looked at", f"epoch {taken.epoch}", held.epoch)
+        return self._holes_domain, held.holes.with_taken_out(taken.ranges).as_json()
+
+    def _exchange(self, held: Held, state: LogState, rows: Rows, holes: Callable[[Held], dict[str, str]]) -> None:
+        position = None if held.state is None or held.state.epoch == state.epoch else self.position_of(state)
+        taking = TakingOut(self._table, log_table(self.log_id), rows)
+
+        def attempt(on: Held) -> None:
+            exchange = taking.on(on.snapshot)
+            self._table.replace(
+                on.snapshot,
+                exchange.removed,
+                [({}, file) for file in exchange.added],
+                domains={self.domain: state.as_json(), **holes(on)},
+                transaction=None if position is None else (position.app_id, position.offset),
+                over_appends=True,  # nobody appends to this log without one of the two domains
+            )
+
+        self._move(held, state, attempt)
+
+    def forget(self, below: Offset) -> int:
+        """Take the records that start below `below`, which lies under the position, from the table, for good.
+
+        One commit, which also makes the range a hole; the stream's own go on meanwhile. Returns how many rows it took,
+        0 where all of the range is a hole already. Raises ReplicaError naming a file that cannot be read.
+        """
+        out = OffsetRange(Offset(0), below)
+        taking = TakingOut(self._table, log_table(self.log_id), Rows.of_log(self.log_id, out))
+        for _ in range(ATTEMPTS):
+            held = self.read()
+            if held.state is None or held.state.offset is None or below >= held.state.offset:
+                at = None if held.state is None else held.state.offset
+                self._owned.fail("records at or above the position shall be deleted", f"a position above {below}", at)
+            if held.holes.hold(out):
+                return 0
+            exchange = taking.on(held.snapshot)
+            added: list[tuple[Partition, DataFile]] = [({}, file) for file in exchange.added]
+            domains = {self._holes_domain: held.holes.with_lost([out]).as_json()}
+            try:
+                self._table.replace(held.snapshot, exchange.removed, added, domains=domains, over_appends=True)
+            except KernelConflict:
+                continue
+            return exchange.rows
+        return self._owned.refused(ATTEMPTS)
+
+    def _move(self, held: Held, state: LogState, attempt: Callable[[Held], None]) -> None:
+        """`attempt` a commit that leads from `held` to `state`, again where only the table itself has changed."""
+
+        def on(snapshot: Snapshot) -> None:
+            attempt(held if snapshot is held.snapshot else self.held_in(snapshot))
+
+        self._owned.move(Found(held.snapshot, held.state), state, on)
+
+    def fill(self, held: Held, files: Sequence[DataFile], ledger: Sequence[LedgerRow]) -> Holes | None:
+        """Commit `files`, the records of `ledger`'s ranges, which lie in holes of `held`; the stream may go on.
+
+        What the newest fill that `held` knows owes to the ledger is there: this one takes its place. Returns the holes
+        that are left; None where there was another fill or a repair since, or the ranges are not missing any more. Then
+        the files are left to VACUUM: a commit that Kernel could not vouch for may have them.
+        """
+        filled = [row.range for row in ledger]
+        on = held
+        for _ in range(ATTEMPTS):
+            holes = on.holes.filled(filled, ledger)
+            try:
+                self._table.commit(on.snapshot, files, domains={self._holes_domain: holes.as_json()})
+            except KernelConflict:
+                on = self.read()
+                if on.holes == holes:
+                    return holes
+                is_other = (on.epoch, on.holes.fills) != (held.epoch, held.holes.fills) or on.is_in_repair
+                if is_other or not all(map(on.holes.hold, filled)):
+                    return None
+                continue
+            return holes
+        return self._owned.refused(ATTEMPTS)
+
+    def refuse_repair(self, state: LogState | None) -> None:
+        """Raises RepairPending where a repair was begun and not brought to its end."""
+        if state is not None and state.repair is not None:
+            found = state.repair.found
+            is_failed_over = found is not None and found.condition is Condition.FAILED_OVER
+            raise (WayBackPending if is_failed_over else RepairPending)(
+                "a repair of this log was begun and is not done",
+                log=self.log_id,
+                offset=state.repair.to,
+                expected="a log without a pending repair",
+                found=f"one that goes back to {state.repair.to}, where epoch {state.repair.epoch} begins",
+                hint="logtwin repair takes it to its end.",
+            )
+
+    def position_of(self, state: LogState) -> Position | None:
+        return None if state.offset is None else Position(self.log_id, state.epoch, state.offset)
+
+    def held_by(self, writer: Writer) -> LogState:
+        """The newest state, which `writer` has to own. Raises TakenOver."""
+        return self.owned_in(self._table.existing(self.log_id), writer)
+
+    def owned_in(self, snapshot: Snapshot, writer: Writer) -> LogState:
+        """What that version says of the log, which `writer` has to own. Raises TakenOver."""
+        state = self.found_in(snapshot)
+        if state is None or state.writer != writer:
+            raise self._owned.taken_over(writer, state)
+        return state
+
+    def check(self, held: Held, mine: LogState) -> None:
+        """Raises TakenOver unless the table stands exactly where this run left it."""
+        self._owned.check(held.state, mine)
+
+    def refused(self, attempts: int) -> NoReturn:
+        """Raises that the table takes no commit."""
+        self._owned.refused(attempts)
+
+    def run_hooks(self) -> None:
+        self._table.run_hooks()
+
+    def _with_holes(self, found: Found) -> Held:
+        return Held(found.snapshot, found.state, self._holes(found.snapshot, found.state))
+
+    def _holes(self, snapshot: Snapshot, state: LogState | None) -> Holes:
+        return holes_at(snapshot, self.log_id, state)

@@ -1,0 +1,152 @@
+"""Where the partitions of topics stand, as table ``kafka_log`` says: each is a log, with a state of its own.
+
+Until version 0.1's topics had one engine with the logs, one domain, ``logtwin.kafka/<cluster>/<topic>``, said it of all
+partitions of a topic together. Such a table is read as it is, and its topics are taken apart by the first job that
+starts on them, in one commit.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+from sinks.books.incident import Incident
+from sinks.books.incidents import IncidentsTable
+from sinks.books.ledger import Ledger
+from sinks.books.ledger_row import Entry, LedgerRow
+from sinks.delta.delta_log import Version, newest
+from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
+from sinks.state.fence import DOMAIN
+from sinks.state.holes import HOLES_DOMAIN, Holes
+from sinks.state.log_state import LogState, Writer
+from sinks.tables import KAFKA_LOG, LEDGER
+from sinks.warehouse import absolute
+from sources.errors import ReplicaError
+from sources.master_topic import partition_log, topic_and_number
+from sources.offsets import LogId, Offset, OffsetRange, Position
+
+_ATTEMPTS: Final = 5
+
+
+def topics_held(warehouse: str) -> dict[LogId, dict[int, LogState]]:
+    """Of every topic that a job has ever claimed the partitions that have a state, by number. Raises ReplicaError."""
+    version = newest(KAFKA_LOG.path(absolute(warehouse)))
+    return {} if version is None else _topics(version)
+
+
+def take_apart(spark: SparkSession, warehouse: str, topic: LogId) -> None:
+    """Give each partition of `topic` a state of its own, if the table is of an older version, and owe nothing.
+
+    Killed between two lines it is done again. Raises ReplicaError.
+    """
+    table = KernelTable(spark, KAFKA_LOG.path(absolute(warehouse)))
+    for _ in range(_ATTEMPTS):
+        snapshot = table.snapshot()
+        text = None if snapshot is None else snapshot.domain(f"{DOMAIN}{topic}")
+        if snapshot is None or text is None:
+            return
+        whole = _Whole.from_json(topic, text)
+        whole.settle(spark, absolute(warehouse))
+        if whole.take_apart(table, snapshot):
+            return
+    raise ReplicaError(
+        "the topic's state cannot be taken apart", log=topic, found=f"a conflict at each of {_ATTEMPTS} attempts",
+        hint="Is a job of an older version running? Stop it.",
+    )  # fmt: skip
+
+
+def _topics(version: Version) -> dict[LogId, dict[int, LogState]]:
+    found: dict[LogId, dict[int, LogState]] = {}
+    for name, text in version.domains().items():
+        if not name.startswith(f"{DOMAIN}kafka/"):
+            continue
+        log_id = LogId.parse(name.removeprefix(DOMAIN))
+        try:
+            found.setdefault(_topic_of(log_id), {}).update(_states(log_id, text))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ReplicaError(
+                f"the domain metadata {name} cannot be read",
+                log=log_id,
+                expected="what this version writes",
+                found=text,
+            ) from error
+    return dict(sorted(found.items()))
+
+
+def _topic_of(log_id: LogId) -> LogId:
+    return log_id if is_whole(log_id) else topic_and_number(log_id)[0]
+
+
+def is_whole(log_id: LogId) -> bool:
+    """Whether it is a topic's id: what a table of an older version has a state of."""
+    return log_id.kind == "kafka" and log_id.name.count("/") == 1
+
+
+def _states(log_id: LogId, text: str) -> dict[int, LogState]:
+    if is_whole(log_id):
+        return _Whole.from_json(log_id, text).states()
+    return {topic_and_number(log_id)[1]: LogState.from_json(text)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """A topic's state in one piece: JSON with topic_id, commits, writer, ledger and incidents by partition, and
+    partitions: of each epoch, offset, leader_epoch, first, holes."""
+
+    topic: LogId
+    values: Mapping[str, Any]
+
+    @classmethod
+    def from_json(cls, topic: LogId, text: str) -> _Whole:
+        return cls(topic, json.loads(text))
+
+    def states(self) -> dict[int, LogState]:
+        """What it says of each partition. Raises KeyError, TypeError or ValueError for what no version wrote."""
+        return {int(number): self._state(one) for number, one in self.values["partitions"].items()}
+
+    def settle(self, spark: SparkSession, warehouse: str) -> None:
+        """Write what the topic's newest commit owes to other tables, unless it is there."""
+        partitions = self.values["partitions"]
+        rows = [
+            Entry(partition_log(self.topic, number), partitions[str(number)]["epoch"], LedgerRow.from_dict(row))
+            for number, row in self.values["ledger"]
+        ]
+        Ledger(spark, LEDGER.path(warehouse)).append_topic(self.topic, self.values["commits"], rows)
+        for number, one in self.values["incidents"]:
+            incidents = IncidentsTable(spark, warehouse, partition_log(self.topic, number))
+            incidents.record(partitions[str(number)]["epoch"], [Incident.from_dict(one)])
+
+    def take_apart(self, table: KernelTable, on: Snapshot) -> bool:
+        """The commit; whether it landed."""
+        domains: dict[str, str | None] = {f"{DOMAIN}{self.topic}": None}
+        transactions: dict[str, int] = {}
+        for number, state in self.states().items():
+            log_id, offset = partition_log(self.topic, number), state.offset or Offset(0)
+            domains[f"{DOMAIN}{log_id}"] = state.as_json()
+            domains[f"{HOLES_DOMAIN}{log_id}"] = self._holes(number, state).as_json()
+            transactions[Position(log_id, state.epoch, offset).app_id] = offset
+        try:
+            table.commit(on, transactions=transactions, domains=domains)
+        except KernelConflict:
+            return False
+        return True
+
+    def _state(self, one: Mapping[str, Any]) -> LogState:
+        return LogState(
+            writer=Writer(**self.values["writer"]),
+            commit=uuid.uuid4().hex,
+            epoch=one["epoch"],
+            offset=Offset(one["offset"]),
+            first=Offset(one["first"]),
+            identity=self.values["topic_id"],
+            mark=one["leader_epoch"],
+        )
+
+    def _holes(self, number: int, state: LogState) -> Holes:
+        passed = [OffsetRange(*hole) for hole in self.values["partitions"][str(number)]["holes"]]
+        return Holes.before(state.first or Offset(0)).with_lost(passed)

@@ -1,0 +1,1 @@
+"""Where tables are: places, object stores, their settings and their errors."""

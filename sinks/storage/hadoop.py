@@ -1,0 +1,211 @@
+"""How Hadoop, in Spark and in Delta Kernel, reaches an object store as `storage.py` says it.
+
+Spark's own properties, which its pages and logs show, have none of it: Hadoop is told in the running JVM, and takes it
+on to the executors. AWS's keys are system properties, which its client looks at for each request: keys that have been
+renewed are taken without a start. Executors' JVMs, which only queries need, have those of the start.
+
+No key goes through the gateway: py4j logs what it is given to whoever wants DEBUG. The JVM reads them from a pipe.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import SplitResult, urlsplit
+from xml.sax.saxutils import escape
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from sinks.delta.java_names import java_names
+from sinks.storage.place import Place
+from sinks.storage.settings import AZURE, GOOGLE, S3, VARIABLE, Storage, storage
+
+_AUTH: Final = "software.amazon.awssdk.auth.credentials"
+_OURS: Final = (
+    f"{_AUTH}.SystemPropertyCredentialsProvider,"
+    "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider,org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
+)
+_AWS_CHAIN: Final = f"{_AUTH}.DefaultCredentialsProvider"
+_SYSTEM: Final = {
+    "access_key": "aws.accessKeyId",
+    "secret_key": "aws.secretAccessKey",
+    "session_token": "aws.sessionToken",
+}
+_CALLS: Final = 2
+_TRIES_A_CALL: Final = 3
+_HADOOP: Final = {"access_key": "access.key", "secret_key": "secret.key", "session_token": "session.token"}
+
+
+def reach(spark: SparkSession, place: Place, buffer_folder: str) -> None:
+    """Let Hadoop and tasks of this session reach the file system of `place` as `storage` says, from now on.
+
+    What Spark's own properties say of it (``spark.hadoop.…``) stays. `buffer_folder` is for what S3A uploads.
+    Raises ConfigurationError where a key cannot be read, OSError as `Storage.region_of`.
+    """
+    context, chosen = spark.sparkContext, storage()
+    context.environment[VARIABLE] = chosen.as_text()
+    given, configuration = context.getConf(), context._jsc.hadoopConfiguration()
+    for name, value in _properties(chosen, place, buffer_folder).items():
+        if not given.contains(f"spark.hadoop.{name}"):
+            configuration.set(name, value)
+    if place.scheme in S3:  # which else waits for 15 s each time, whatever it is told
+        names = java_names(context)
+        shortest = names.java.time.Duration.ofMillis(_once_ms(chosen))
+        names.org.apache.hadoop.fs.s3a.impl.AWSClientConfig.setMinimumOperationDuration(shortest)
+    keys = {name: key for name, key in _keys(chosen, place).items() if not given.contains(f"spark.hadoop.{name}")}
+    if keys:
+        _hand_over(context, _as_resource(keys), lambda stream: _add(configuration, stream))
+    renew_keys(context)
+
+
+def _properties(chosen: Storage, place: Place, buffer_folder: str) -> dict[str, str]:
+    """By Hadoop's names; nothing secret."""
+    if place.scheme in S3:
+        names = {f"fs.s3a.{name}": value for name, value in _s3(chosen, place.authority, buffer_folder).items()}
+        return names | {"fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem"}
+    if place.scheme in AZURE:
+        return {f"fs.azure.{name}": value for name, value in _azure(chosen).items()}
+    return {"fs.gs.auth.type": "APPLICATION_DEFAULT"} if place.scheme in GOOGLE else {}
+
+
+def _keys(chosen: Storage, place: Place) -> dict[str, str]:
+    """By Hadoop's names. Raises ConfigurationError."""
+    if place.scheme in S3:
+        return {f"fs.s3a.{_HADOOP[name]}": key for name, key in chosen.keys().items()}
+    if place.scheme in AZURE and chosen.account_key is not None:
+        return {f"fs.azure.account.key.{place.authority.partition('@')[2]}": chosen.account_key.reveal()}
+    return {}
+
+
+def _s3(chosen: Storage, bucket: str, buffer_folder: str) -> dict[str, str]:
+    url = chosen.url
+    endpoint = {"endpoint": url, "connection.ssl.enabled": str(url.startswith("https:")).lower()} if url else {}
+    once_ms, call_ms = _once_ms(chosen), _once_ms(chosen) * _TRIES_A_CALL
+    return {
+        **endpoint,
+        "endpoint.region": chosen.region_of(bucket),
+        "path.style.access": str(chosen.is_path_style).lower(),
+        "aws.credentials.provider": _OURS if chosen.access_key else _AWS_CHAIN,
+        "buffer.dir": buffer_folder,
+        # Without looks before a write, each of which is a request: nothing here is written where a folder is
+        "performance.flags": "create,mkdir",
+        # Hadoop's default, `analytics`, believes for a day what it knows of an object: a checkpoint that another
+        # process has written anew cannot be read any more. It keeps up to 2 GB of what it has read, and waits for ten
+        # minutes.
+        "input.stream.type": "classic",
+        # Hadoop's own patience is minutes. Each of its tries is a call with `attempts.maximum` further ones of AWS's
+        # client.
+        "attempts.maximum": str(_TRIES_A_CALL - 1),
+        "retry.limit": str(_CALLS - 1),
+        "retry.interval": "250ms",
+        "retry.throttle.limit": str(_CALLS),
+        "retry.throttle.interval": "250ms",
+        "connection.establish.timeout": f"{once_ms}ms",
+        "connection.acquisition.timeout": f"{once_ms}ms",
+        "connection.timeout": f"{once_ms}ms",
+        "connection.request.timeout": f"{call_ms}ms",
+    }
+
+
+def _azure(chosen: Storage) -> dict[str, str]:
+    once_ms = str(_once_ms(chosen))
+    return {
+        **(_emulator(urlsplit(chosen.endpoint)) if chosen.endpoint else {}),
+        # Hadoop's own patience is a quarter of an hour
+        "io.retry.max.retries": str(_CALLS * _TRIES_A_CALL - 1),
+        "io.retry.min.backoff.interval": "250",
+        "io.retry.backoff.interval": "250",
+        "io.retry.max.backoff.interval": once_ms,
+        "static.retry.interval": "250",
+        "http.connection.timeout": once_ms,
+        "http.read.timeout": once_ms,
+    }
+
+
+def _emulator(endpoint: SplitResult) -> dict[str, str]:
+    """Emulators of Azure have its Blob interface and neither the other one nor its folders (HNS)."""
+    is_tls = endpoint.scheme == "https"
+    return {
+        "abfs.endpoint": f"{endpoint.hostname}:{endpoint.port or (443 if is_tls else 80)}",
+        "always.use.https": str(is_tls).lower(),
+        "account.hns.enabled": "false",
+        "fns.account.service.type": "BLOB",
+        # The other one, Apache's, does not begin without TLS
+        **({} if is_tls else {"networking.library": "JDK_HTTP_URL_CONNECTION"}),
+    }
+
+
+def _once_ms(chosen: Storage) -> int:
+    """How long a store may say nothing to one try."""
+    return max(500, round(chosen.patience_s * 1000 / (_CALLS * _TRIES_A_CALL)))
+
+
+def renew_keys(context: SparkContext) -> None:
+    """Before the driver's JVM asks S3 for something: tell it keys that are new. Raises ConfigurationError."""
+    keys, told = storage().keys(), _told(context)
+    if keys != told:
+        system = java_names(context).java.lang.System
+        for name in told.keys() - keys.keys():
+            system.clearProperty(_SYSTEM[name])
+        _hand_over(context, _as_properties(keys), lambda stream: system.getProperties().load(stream))
+        told.clear()
+        told.update(keys)
+
+
+@lru_cache(maxsize=1)  # a process has one JVM at a time
+def _told(_context: SparkContext) -> dict[str, str]:
+    """What this JVM was told last."""
+    return {}
+
+
+def _hand_over(context: SparkContext, text: str, take: Callable[[Any], object]) -> None:
+    """Let the JVM read `text` to its end, by `take`, from an InputStream."""
+    pipe = Path(context._temp_dir) / f"keys-{uuid.uuid4()}"
+    os.mkfifo(pipe, 0o600)
+    writer = threading.Thread(target=_write, args=(pipe, text.encode()), daemon=True)
+    writer.start()
+    try:
+        stream = java_names(context).java.io.FileInputStream(str(pipe))
+        try:
+            take(stream)
+        finally:
+            stream.close()
+    finally:
+        os.close(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK))  # lets the writer go where nobody else has opened it
+        writer.join()
+        pipe.unlink()
+
+
+def _write(pipe: Path, text: bytes) -> None:
+    with suppress(OSError), pipe.open("wb") as stream:  # a reader that has failed says so itself
+        stream.write(text)
+
+
+def _add(configuration: Any, stream: Any) -> None:
+    configuration.addResource(stream)
+    configuration.size()  # which reads it
+
+
+def _as_resource(values: Mapping[str, str]) -> str:
+    """As Hadoop's configuration files are."""
+    properties = (
+        f"<property><name>{escape(name)}</name><value>{escape(value)}</value></property>"
+        for name, value in values.items()
+    )
+    return f"<configuration>{''.join(properties)}</configuration>"
+
+
+def _as_properties(keys: Mapping[str, str]) -> str:
+    """As Java's properties are written, each character of a value by its number."""
+    units = {name: value.encode("utf-16-be") for name, value in keys.items()}
+    coded = {
+        name: "".join(f"\\u{data[at : at + 2].hex()}" for at in range(0, len(data), 2)) for name, data in units.items()
+    }
+    return "".join(f"{_SYSTEM[name]}={value}\n" for name, value in coded.items())

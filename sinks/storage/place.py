@@ -1,0 +1,161 @@
+"""Where tables are: what the configuration says, and the file system behind it.
+
+Three read the same text: Hadoop (in Spark and Delta Kernel), Arrow, and, on a local disk, Python. They must come to the
+same folder, so the text is Hadoop's, read as its `Path(String)` does, and nobody else's rule applies:
+
+====================================  =================================================================================
+text                                  folder
+====================================  =================================================================================
+``lake``, ``/data/lake``              of a local disk; a relative one from where logtwin was started. Where Hadoop's
+                                      default is another file system it is refused (`default_place.py`)
+``file:/x``, ``file:///x``            the same, whatever Hadoop's default file system is
+``file://localhost/x``                the same: Hadoop itself would refuse the name
+``hdfs:/x``, ``hdfs:///x``            of the default name node, ``fs.defaultFS``; so for viewfs
+``hdfs://host:port/x``, ``s3a://b/x``  of that authority; Arrow's name of s3a is s3
+====================================  =================================================================================
+
+Nothing is percent-encoded in it: ``%20``, ``#``, ``?`` and blanks are characters of a name, as for Hadoop. Arrow takes
+URIs only, and decodes them; so it is given an encoded one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from sinks.storage.errors import passes
+from sinks.storage.settings import AZURE, GOOGLE, S3, storage
+from sources.errors import ConfigurationError, LogtwinError, StorageUnreachable
+
+_KEY_IN_A_NAME: Final = re.compile(r"[?&](?:access_key|secret_key|session_token|sig)=", re.IGNORECASE)
+"""As Arrow and Azure take keys: for Hadoop these are characters of a folder's name, which everybody would see."""
+_LOCAL_HOSTS: Final = ("", "localhost")
+_OF_THE_DEFAULT: Final = ("hdfs", "viewfs")
+_ARROW_NAMES: Final = {
+    "hdfs": "hdfs",
+    "viewfs": "viewfs",
+    "s3": "s3",
+    "s3a": "s3",
+    "gs": "gs",
+    "abfs": "abfs",
+    "abfss": "abfss",
+}
+"""Of the schemes that both Hadoop and Arrow can open, Arrow's name."""
+UNDERSTOOD: Final = f"a path, or a URI of {', '.join(['file', *_ARROW_NAMES])}"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder: `path` as it is, nothing encoded in it; absolute where `scheme` is None (a plain path) or ``file``."""
+
+    scheme: str | None
+    authority: str
+    path: str
+
+    def __str__(self) -> str:
+        """As Hadoop, Spark and Kernel are told."""
+        if self.local is not None:
+            return f"{'' if self.scheme is None else 'file:'}{self.path}"
+        return f"{self.scheme}://{self.authority}{self.path}"
+
+    @property
+    def local(self) -> Path | None:
+        """The folder on a local disk, None of one on another file system."""
+        return Path(self.path) if self.scheme in (None, "file") else None
+
+    @property
+    def arrow_uri(self) -> str:
+        """As Arrow is told, of what is not on a local disk."""
+        return f"{_ARROW_NAMES[self.scheme or '']}://{self.authority}{quote(self.path)}"
+
+    def open(self) -> tuple[pafs.FileSystem, str]:
+        """Arrow's file system, and the folder in it.
+
+        Raises ConfigurationError where it cannot be opened here, StorageUnreachable where that may pass.
+        """
+        if self.local is not None:
+            return pafs.LocalFileSystem(), self.path
+        try:
+            if self.scheme in _OF_THE_DEFAULT and not self.authority:
+                return pafs.HadoopFileSystem("default"), self.path
+            if self.scheme in (*S3, *AZURE):
+                filesystem, bucket = storage().open(self.scheme, self.authority)
+                return filesystem, f"{bucket}{self.path}"
+            filesystem, inner = pafs.FileSystem.from_uri(self.arrow_uri)
+        except (OSError, pa.ArrowException) as error:
+            raise self._unopened(error) from error
+        return filesystem, inner
+
+    def _unopened(self, error: Exception) -> LogtwinError:
+        kind = StorageUnreachable if passes(error) else ConfigurationError
+        return kind(
+            f"the storage of {self} cannot be opened",
+            expected="a file system that Arrow can open in the driver and wherever tasks run",
+            found=error,
+            hint="Look at warehouse, and at endpoint and region in [storage]."
+            if self.scheme in S3
+            else "Arrow brings S3, Azure and GCS; for HDFS it needs Hadoop's libhdfs, JAVA_HOME and the CLASSPATH.",
+        )
+
+
+LOCAL: Final = Place(None, "", "/")
+"""The local disk."""
+
+
+def placed(given: str, key: str = "a path") -> Place:
+    """What `given` means.
+
+    Raises ConfigurationError, naming its `key`, for what not everybody would understand; and, without repeating it, for
+    what has credentials in it.
+    """
+    head, colon, rest = given.partition(":")
+    if not colon or "/" in head:
+        return Place(None, "", str(Path(given).absolute()))
+    scheme = head.lower()
+    authority, path = _parts(rest)
+    if _has_credentials(scheme, authority, path):
+        raise ConfigurationError(
+            f"{key} has credentials in it",
+            expected="a place alone, as s3://bucket/folder",
+            hint="Name them in [storage], by env:NAME or file:PATH. These were written down: better have new ones.",
+        )
+    if scheme == "file" and authority in _LOCAL_HOSTS and path.startswith("/"):
+        return Place("file", "", path.rstrip("/") or "/")
+    if scheme not in _ARROW_NAMES or not (authority or (scheme in _OF_THE_DEFAULT and path)):
+        raise ConfigurationError(
+            f"{key} is not a place that tables can be in",
+            expected=UNDERSTOOD,
+            found=given,
+            hint="A path with a colon begins with / or ./; what Hadoop calls s3n is s3a today.",
+        )
+    return Place(scheme, authority, path.rstrip("/"))
+
+
+def _has_credentials(scheme: str, authority: str, path: str) -> bool:
+    """A bucket has neither @ nor : in its name; elsewhere a user may have a name, but no password.
+
+    AWS's secrets may have slashes: what follows one seems to be the path.
+    """
+    user, _, _ = authority.rpartition("@")
+    is_bucket = scheme in (*S3, *GOOGLE, "s3n")
+    signs = authority if is_bucket else user
+    return ":" in signs or (is_bucket and "@" in authority) or _KEY_IN_A_NAME.search(path) is not None
+
+
+def _parts(rest: str) -> tuple[str, str]:
+    """Authority and path of what follows the scheme's colon."""
+    if not rest.startswith("//"):
+        return "", rest
+    authority, slash, path = rest[2:].partition("/")
+    return authority, slash + path
+
+
+def open_folder(path: str) -> tuple[pafs.FileSystem, str]:
+    """The file system of a folder's path or URI, and the path within it. Raises as `placed` and `Place.open`."""
+    return placed(path).open()

@@ -1,0 +1,1 @@
+"""One step of a typed table: messages are read, parsed, and become rows in one commit."""

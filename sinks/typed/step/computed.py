@@ -1,0 +1,94 @@
+"""Columns that SQL computes of the others, for rows that are in files already, which no commit names."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+
+from sinks.delta.data_file import DataFile
+from sinks.delta.files import discard, in_columns
+from sinks.delta.spark_jobs import JobFacts, first_line, job_failure
+from sinks.spark_schemas import spark_schema
+from sinks.tables import TableSpec
+from sinks.typed.columns import Column, table_spec
+from sinks.typed.step.file_of_rows import FileOfRows
+from sources.errors import ConfigurationError
+
+_REPORT: Final = pa.schema([pa.field("file", pa.binary())])
+
+
+def with_computed(
+    spark: SparkSession, table: str, columns: Sequence[Column], folder: str, files: Sequence[DataFile]
+) -> list[DataFile]:
+    """Files with all of `columns`, in the place of `files`, which have those that are not computed.
+
+    Raises ConfigurationError for an expression that is none over the others, and what a task raised.
+    """
+    facts = JobFacts(
+        problem=f"the Spark job that computes columns of the typed table {table} failed",
+        log=None,
+        hint="Nothing of the step was committed. An expression that fails for some rows says so here: see try_cast.",
+    )
+    spec, plain = table_spec(table, columns), table_spec(table, [one for one in columns if one.sql is None])
+    computed = {one.name: f"CAST(({one.sql}) AS {one.kind})" for one in columns if one.sql is not None}
+    try:
+        try:
+            rows = _rows_in(spark, plain, folder, [one.name for one in files])
+            rows = rows.withColumns({name: sql.expr(text) for name, text in computed.items()}).select(
+                *spec.schema.names
+            )
+            is_the_same_ever = cast(Any, rows)._jdf.queryExecution().analyzed().deterministic()
+        except PySparkException as error:
+            raise _wrong(table, first_line(error)) from error
+        if not is_the_same_ever:
+            raise _wrong(table, "one that gives another value each time: the table could not be made anew")
+        return _written(rows, spec, folder)
+    except (PySparkException, Py4JError) as error:
+        raise job_failure(error, facts) from error
+    finally:
+        discard(folder, [one.name for one in files])
+
+
+def _wrong(table: str, found: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"the computed columns of the typed table {table} cannot be computed",
+        expected="SQL expressions over its other columns",
+        found=found,
+        hint="Look at compute in its [[tables]].",
+    )
+
+
+def _rows_in(spark: SparkSession, spec: TableSpec, folder: str, names: Iterable[str]) -> DataFrame:
+    """Those of files in the table's folder; a column that is younger than a file is null there."""
+    paths = [f"{folder.rstrip('/')}/{name}" for name in names]
+    return spark.read.schema(spark_schema(spec.schema)).parquet(*paths)
+
+
+def _written(rows: DataFrame, spec: TableSpec, folder: str) -> list[DataFile]:
+    """Rows in the columns of `spec`, in new files: one a task. Raises what Spark raises."""
+    writing = _Writing(spec, folder)
+    made = rows.mapInArrow(lambda batches: writing(batches), "file binary").collect()
+    return [pickle.loads(row["file"]) for row in made]  # noqa: S301 - our own tasks wrote it
+
+
+@dataclass(frozen=True, slots=True)
+class _Writing:
+    """The task function, picklable: rows of `spec` into a file in `folder`."""
+
+    spec: TableSpec
+    folder: str
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        schema = self.spec.schema.remove_metadata()
+        with FileOfRows(self.spec, self.folder) as file:
+            file.write_all(in_columns(batch, schema) for batch in batches)
+            for made in file.finish():
+                yield pa.record_batch([pa.array([pickle.dumps(made)])], schema=_REPORT)

@@ -1,0 +1,445 @@
+"""Brings a typed table on: one step, one commit, as often as there is something to do.
+
+A step goes from where the table stands to where its logs stand, or as far as a step goes at most. It only looks at
+tables, so killed anywhere, or run by two at once, it ends the same:
+
+    the log went back, or has lost something   those rows go, in a commit of their own; with a key see `RowsReplaced`
+    the log moved on, or a hole was filled      the messages there become rows
+
+What comes is parsed by tasks (`sinks/typed/step/parsing.py`), which also say what they found that has no column. If
+that makes columns, the same messages are parsed once more, and the commit that brings the rows brings the columns. Dead
+letters come first (`sinks/typed/dead_letters.py`), the list of changes last, from the table's own state.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeVar
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from sinks.delta.data_file import DataFile
+from sinks.delta.delta_log import StoredFile
+from sinks.delta.files import discard
+from sinks.delta.kernel import KernelConflict, Snapshot
+from sinks.delta.retries import ATTEMPTS, until_it_takes
+from sinks.delta.spark_jobs import JobFacts, job_failure, run_tasks
+from sinks.healing.rewrite import Exchange, Rows, TakingOut
+from sinks.state.holes import TakenOut, joined
+from sinks.typed.columns import Change, Column, Place, table_spec, widened, with_found
+from sinks.typed.dead_letters import DeadLetters, unfit_offsets
+from sinks.typed.definition import Definition
+from sinks.typed.formats.json_fields import EXACT
+from sinks.typed.logs import FollowedLogs
+from sinks.typed.schema_changes import SchemaChanges
+from sinks.typed.state import TypedState, Way
+from sinks.typed.step.computed import with_computed
+from sinks.typed.step.parsing import REPORT_DDL, OfStep, Parsing, Report, reports
+from sinks.typed.step.plan import Plan, is_under_way, plan_of, share_size
+from sinks.typed.step.prepared import PreparedMessages
+from sinks.typed.step.upsert import upserted
+from sinks.typed.table import TypedTable, TypedView
+from sinks.upkeep.merge import Merge, Merging, unpack
+from sinks.warehouse import absolute
+from sources.errors import ConfigurationError, ReplicaError, RowsReplaced, UnfitMessage
+from sources.offsets import LogId, Offset, OffsetRange
+
+_Done = TypeVar("_Done")
+_MOST_RETRIED = 10_000
+"""Each of them is a hole until it is taken, in the state that a commit carries."""
+_IDLE_S = 10.0
+"""A table that nothing came for says that oftener to nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one step did. `is_last`: it has come to where the logs stood."""
+
+    messages: int = 0
+    rows: int = 0
+    unfit: int = 0
+    is_last: bool = True
+
+
+class TypedFollower:
+    """Of one definition. Driver only; one thread at a time."""
+
+    def __init__(
+        self, spark: SparkSession, warehouse: str, wanted: Definition, *, generation: int | None = None
+    ) -> None:
+        """With `generation` it is made anew, as that one, beside the one that there is."""
+        self._generation = generation
+        self._spark = spark
+        self._warehouse = absolute(warehouse)
+        self._wanted = wanted
+        self._table = TypedTable(spark, warehouse, wanted.name, anew=generation is not None)
+        self._logs = FollowedLogs(spark, warehouse, wanted)
+        self._ahead: tuple[TypedState, TypedState] | None = None
+        self._committed_at_s = time.monotonic()
+        self._seen_version: int | None = None  # of the logs' table, at which there was nothing to do
+
+    @property
+    def _rebuild(self) -> str:
+        return f"logtwin tables rebuild {self._wanted.name}"
+
+    # Made with the first use: what reads and writes them takes a moment, and a job may have many tables.
+
+    @cached_property
+    def _messages(self) -> PreparedMessages:
+        parsing = Parsing(
+            self._wanted.name, (), self._table.path, self._dead_letters.path,
+            finds=self._wanted.schema is None, dropped=self._wanted.dropped, masks=dict(self._wanted.masks),
+            key=self._wanted.key_columns, reading=self._wanted.reading, deletes=self._wanted.deletes,
+        )  # fmt: skip
+        return PreparedMessages(self._spark, self._logs.table, self._wanted, parsing, REPORT_DDL)
+
+    @cached_property
+    def _dead_letters(self) -> DeadLetters:
+        return DeadLetters(self._spark, self._warehouse, self._wanted.name, anew=self._generation is not None)
+
+    @cached_property
+    def _changes(self) -> SchemaChanges:
+        return SchemaChanges(self._spark, self._warehouse, self._wanted.name)
+
+    def prepare(self) -> None:
+        """Plan what the first step would have to plan. Raises ConfigurationError for a condition that is none."""
+        self._messages.prepare()
+
+    def step(self) -> Step | None:
+        """Bring the table on; None where it stands where its logs stand, or there are none yet.
+
+        Raises ReplicaError, ConfigurationError, UnfitMessage. The logs have lost nothing: the next step goes on; not so
+        after RowsReplaced, where the table is to be made anew (`sinks/typed/rebuild.py`).
+        """
+        return self._until_it_takes(self._step)
+
+    def _until_it_takes(self, work: Callable[[], _Done]) -> _Done:
+        try:
+            return until_it_takes(work)
+        except KernelConflict as error:
+            raise ReplicaError(
+                f"the typed table {self._wanted.name} cannot be brought on",
+                expected=f"to commit to {self._table.path}",
+                found=f"a conflict at each of {ATTEMPTS} attempts: {error}",
+                hint="Somebody else commits to it all the time: is there another job with this table?",
+            ) from error
+
+    def bring_to_end(self) -> None:
+        """Steps until it has come to where the logs stood at the last one, which is committed. Raises as `step`."""
+        while (step := self.step()) is not None and not step.is_last:
+            pass
+        self.settle()
+
+    def retry(self) -> int:
+        """Take out what did not fit, so that the steps to come take it anew; how many messages that are.
+
+        Of a table with a key those that made no row: what a row replaced is not known. Raises as `step`.
+        """
+        return self._until_it_takes(self._retry)
+
+    def _retry(self) -> int:
+        view = self._table.look()
+        if view is None or view.state is None:
+            return 0
+        # Before they are read: of dead letters that come later Delta says so
+        announced = self._announced()
+        state = self._standing(view, announced)
+        self._seen_version = None
+        if is_under_way(announced, state):  # its dead letters are there, and its rows are not: it comes first
+            self._step()
+            raise KernelConflict("another step is under way")
+        unfit = unfit_offsets(self._warehouse, self._wanted.name, state.generation, of_no_row=self._wanted.is_upsert)
+        messages = sum(map(len, unfit.values()))
+        if messages > _MOST_RETRIED:
+            raise ReplicaError(
+                f"too many messages of the typed table {self._wanted.name} did not fit to take them one by one",
+                expected=f"at most {_MOST_RETRIED:,}",
+                found=f"{messages:,}",
+                hint=f"{self._rebuild} makes it anew from the log.",
+            )
+        ways = {}
+        for log_id, offsets in unfit.items():
+            was, out = state.logs[log_id], tuple(OffsetRange(one, Offset(one + 1)) for one in offsets)
+            ways[log_id] = Way(replace(was, holes=joined([*was.holes, *out])), out=out)
+        if ways:
+            self._take_out(view, state, Plan(ways, announced))
+        return messages
+
+    def settle(self) -> None:
+        """Commit how far it has come, also where nothing came for it."""
+        if self._ahead is not None:
+            before, _ = self._ahead
+            until_it_takes(lambda: self._settle(before))
+
+    def _settle(self, before: TypedState) -> None:
+        view = self._table.look()
+        if view is not None and self._ahead is not None and view.state in (before, None):
+            self._commit(view, self._ahead[1].moved({}))
+
+    def _step(self) -> Step | None:
+        on = self._logs.table.snapshot()
+        if on is None or on.version == self._seen_version:
+            return None
+        view = self._table.look()
+        if view is None or view.state is None:
+            view = self._table.make(self._wanted.declared())
+        announced = self._announced()
+        state = self._standing(view, announced)
+        plan = plan_of(self._wanted, self._logs, state, announced, on)
+        if not plan.ways:
+            if view.state is None:
+                self._commit(view, state.moved({}))
+            self._bring_changes(view, state)
+            self._seen_version = on.version
+            return None
+        if any(one.out or one.back_to is not None for one in plan.ways.values()):
+            return self._take_out(view, state, plan)
+        return self._bring(view, state, plan, on)
+
+    def _announced(self) -> TypedState | None:
+        """Where the last step that wrote dead letters went. Their table is there from now on: tasks write into it."""
+        self._dead_letters.ensure()
+        return self._dead_letters.announced()
+
+    def _standing(self, view: TypedView, announced: TypedState | None) -> TypedState:
+        """Where the table stands, or further, as nothing came for it since; not where another step is under way."""
+        if view.state is None:
+            return TypedState(self._wanted.fingerprint, self._generation or 1)
+        if view.state.made != self._wanted.fingerprint:
+            raise ConfigurationError(
+                f"the typed table {self._wanted.name} was made by another definition",
+                expected="the [[tables]] that it was made by",
+                found=f"another, in {self._table.path}",
+                hint=f"{self._rebuild} makes it anew from the log, and exchanges it in one commit.",
+            )
+        if self._ahead is not None and self._ahead[0] == view.state and not is_under_way(announced, view.state):
+            return self._ahead[1]
+        return view.state
+
+    def _take_out(self, view: TypedView, state: TypedState, plan: Plan) -> Step:
+        """What the logs have no more. Of a table with a key what it had said before is not known any more."""
+        gone = {log_id: one for log_id, one in plan.ways.items() if one.out or one.back_to is not None}
+        back = [log_id for log_id, one in gone.items() if one.back_to is not None and one.out]
+        if self._wanted.is_upsert and back:
+            raise RowsReplaced(
+                f"the log of the typed table {self._wanted.name} went back",
+                log=back[0],
+                offset=gone[back[0]].back_to,
+                found="rows by their key, which do not say what they replaced",
+                hint=f"A job makes it anew from the log, and so does {self._rebuild}.",
+            )
+        to = state.moved({log_id: one.to for log_id, one in gone.items()})
+        out = {log_id: list(ranges) for log_id, ranges in plan.undone.items()}
+        for log_id, one in gone.items():
+            out[log_id] = [*out.get(log_id, ()), *one.out]
+        self._dead_letters.bring((), to, out, plan.announced)
+        exchange = Exchange()
+        if not self._wanted.is_upsert:
+            taken = [TakenOut(log_id, one.to.epoch, one.out) for log_id, one in gone.items() if one.out]
+            spec = table_spec(self._wanted.name, view.columns)
+            exchange = TakingOut(self._table.kernel, spec, Rows.taken_out(taken)).on(view.snapshot)
+        self._commit(view, to, added=exchange.added, removed=exchange.removed)
+        return Step(rows=-exchange.rows, is_last=False)
+
+    def _bring(self, view: TypedView, state: TypedState, plan: Plan, on: Snapshot) -> Step:
+        columns, changes, report, rewritten = self._parsed(view, plan.ways, on)
+        if self._wanted.stops_at_unfit and report.first_unfit is not None:
+            self._discard(report)
+            raise self._unfit(report.first_unfit)
+        to = state.moved({log_id: one.to for log_id, one in plan.ways.items()}, changes)
+        if not (report.files or report.unfit or changes):
+            self._pass(view, to)
+            return Step(report.messages, is_last=plan.is_last)
+        files: Sequence[DataFile] = report.files
+        if files and self._wanted.computed:
+            files = with_computed(self._spark, self._wanted.name, columns, self._table.path, files)
+        self._dead_letters.bring(report.unfit, to, plan.undone, plan.announced)
+        removed, added = rewritten or ([], [])
+        if self._wanted.is_upsert and report.files:
+            removed, added, files = self._by_key(view, columns, files, rewritten)
+        self._commit(view, to, added=[*added, *files], removed=removed, columns=columns)
+        self._bring_changes(view, to)
+        unfit = sum(one.records for one in report.unfit)
+        return Step(report.messages, report.rows, unfit, plan.is_last)
+
+    def _bring_changes(self, view: TypedView, state: TypedState) -> None:
+        """What a commit has changed of the columns; at a start what a killed one has."""
+        if self._generation is None:
+            self._changes.bring(view.snapshot.table_id(), state.changes)
+
+    def _pass(self, view: TypedView, to: TypedState) -> None:
+        """Nothing came for the table: now and then it says so."""
+        if view.state is None or time.monotonic() - self._committed_at_s > _IDLE_S:
+            self._commit(view, to)
+        else:
+            self._ahead = (view.state, replace(to, number=view.state.number))  # no commit has moved it
+
+    def _parsed(
+        self, view: TypedView, ways: Mapping[LogId, Way], on: Snapshot
+    ) -> tuple[tuple[Column, ...], tuple[Change, ...], Report, _Rewritten | None]:
+        """The messages as rows, in the columns that they need, and what of the table is written anew for that."""
+        columns, changes = self._columns(view), list[Change]()
+        unwidened: tuple[str, ...] = ()
+        rewritten: _Rewritten | None = None
+        doubled: dict[str, Place] = {}  # columns that this step makes double: where the first fraction is
+        while True:
+            report = self._parse(view, columns, unwidened, ways, on)
+            if self._wanted.schema is not None:
+                break
+            # Where an integer came first that would lose a digit, a step that had ended between the two would have
+            # left a column of integers: where steps end must not decide what a table has.
+            hasty = {name for name, place in doubled.items() if report.large.get(name, place) < place}
+            if hasty:
+                columns = tuple(replace(one, kind="bigint") if one.name in hasty else one for one in columns)
+                changes = [replace(one, kind="bigint") if one.column in hasty else one for one in changes]
+                changes = [one for one in changes if one.was != one.kind]
+                unwidened += tuple(hasty)
+                doubled = {name: place for name, place in doubled.items() if name not in hasty}
+                self._discard(report)
+                continue
+            masks = {name: mask for name, mask in self._wanted.masks.items() if name not in self._wanted.dropped}
+            columns, added = with_found(
+                columns, report.seen.values(), renamed=self._wanted.renamed, masks=masks, most=self._wanted.max_columns
+            )
+            fit = {name for name in report.fractions if self._can_widen(view, name)}
+            unwidened += tuple(name for name in report.fractions if name not in fit)
+            columns, wider = widened(columns, {name: place for name, place in report.fractions.items() if name in fit})
+            changes += [*added, *wider]
+            doubled |= {name: report.fractions[name] for name in fit}
+            for one in columns:
+                seen = report.seen.get(one.field)  # of columns that are new
+                if seen is not None and one.kind == "double":
+                    doubled[one.name] = seen.first["double"]
+            if not added and not report.fractions:
+                break
+            self._discard(report)
+        if any(one.change == "widened" and _is_there(view, one.column) for one in changes):
+            rewritten = self._rewritten(view, columns)
+        return columns, tuple(_in_one(changes)), report, rewritten
+
+    def _parse(
+        self,
+        view: TypedView,
+        columns: tuple[Column, ...],
+        unwidened: tuple[str, ...],
+        ways: Mapping[LogId, Way],
+        on: Snapshot,
+    ) -> Report:
+        ranges = {log_id: one.into for log_id, one in ways.items() if one.into}
+        if not ranges:
+            return Report()
+        generation = (view.state or TypedState("", self._generation or 1)).generation
+        of_step = OfStep(
+            tuple(one for one in columns if one.sql is None),
+            unwidened,
+            generation,
+            {str(log_id): ways[log_id].to.epoch for log_id in ranges},
+        )
+        facts = JobFacts(
+            problem=f"the Spark job that makes rows of the typed table {self._wanted.name} failed",
+            log=next(iter(ranges)),
+            offset=min(one.start for one in ranges[next(iter(ranges))]),
+            hint="Nothing of the step was committed; a running job does it again.",
+        )
+        try:
+            return reports(self._messages.run(on, ranges, share_size(self._wanted), of_step))
+        except (PySparkException, Py4JError) as error:
+            raise job_failure(error, facts) from error
+
+    def _can_widen(self, view: TypedView, column: str) -> bool:
+        """Whether no integer that is there would lose a digit, by what the Delta log says of each file."""
+        for file in self._table.files(view):
+            said = file.statistics()
+            nulls, records = said.get("nullCount", {}).get(column), said.get("numRecords")
+            least, greatest = (said.get(name, {}).get(column) for name in ("minValues", "maxValues"))
+            if nulls is None or nulls == records:
+                continue  # the file is older than the column, or has none
+            if least is None or greatest is None or least <= -EXACT or greatest >= EXACT:
+                return False
+        return True
+
+    def _rewritten(self, view: TypedView, columns: tuple[Column, ...]) -> _Rewritten:
+        """Every file of the table, in other columns."""
+        files = self._table.files(view)
+        facts = JobFacts(
+            problem=f"the Spark job that widens columns of the typed table {self._wanted.name} failed",
+            log=None,
+            hint="Nothing was committed; a running job does it again.",
+        )
+        merging = Merging(table_spec(self._wanted.name, columns), self._table.path, {})
+        each = [Merge(Offset(0), file.statistics()["numRecords"], [file.path]) for file in files]
+        return files, [unpack(made) for made in run_tasks(self._spark, merging, each, facts)]
+
+    def _by_key(
+        self, view: TypedView, columns: tuple[Column, ...], new: Sequence[DataFile], rewritten: _Rewritten | None
+    ) -> tuple[list[StoredFile], list[DataFile], list[DataFile]]:
+        """What goes, what stays in other columns, and what comes: the newest row of each key."""
+        spec = table_spec(self._wanted.name, columns)
+        stored, kept = rewritten or (self._table.files(view), [])
+        there = {one.path: one.statistics()["numRecords"] for one in stored} if rewritten is None else _rows_in(kept)
+        found = upserted(self._spark, spec, self._table.path, self._wanted.key_columns, there, _rows_in(new))
+        discard(self._table.path, found.replaced)
+        come = [*(one for one in new if one.name not in found.replaced), *found.written]
+        if rewritten is None:
+            return [one for one in stored if one.path in found.gone], [], come
+        return stored, [one for one in kept if one.name not in found.gone], come
+
+    def _columns(self, view: TypedView) -> tuple[Column, ...]:
+        """Those that the table has; before its first step those of the definition, which may have been mended since."""
+        is_begun = view.state is not None or self._generation is not None
+        return view.columns if is_begun else self._wanted.declared()
+
+    def _commit(
+        self,
+        view: TypedView,
+        to: TypedState,
+        *,
+        added: Sequence[DataFile] = (),
+        removed: Sequence[StoredFile] = (),
+        columns: Sequence[Column] | None = None,
+    ) -> None:
+        to_be = self._columns(view) if columns is None else columns
+        is_other = tuple(to_be) != view.columns
+        self._table.commit(view, to, added=added, removed=removed, columns=to_be if is_other else None)
+        self._ahead = None
+        self._committed_at_s = time.monotonic()
+
+    def _discard(self, report: Report) -> None:
+        discard(self._table.path, (one.name for one in report.files))
+        discard(self._dead_letters.path, (one.name for one in report.unfit))
+
+    def _unfit(self, first: tuple[Place, str, str]) -> UnfitMessage:
+        place, column, found = first
+        return UnfitMessage(
+            f"a message does not fit into the typed table {self._wanted.name}",
+            log=place.log_id,
+            offset=place.offset,
+            expected=f"a value for column {column}" if column else f"a body in {self._wanted.reading.format}",
+            found=found,
+            hint='Mend its schema, or let on_bad = "quarantine" put what does not fit into the table unfit.',
+        )
+
+
+def _rows_in(files: Sequence[DataFile]) -> dict[str, int]:
+    return {one.name: one.records for one in files}
+
+
+_Rewritten = tuple[list[StoredFile], list[DataFile]]
+
+
+def _is_there(view: TypedView, column: str) -> bool:
+    return any(one.name == column for one in view.columns)
+
+
+def _in_one(changes: Sequence[Change]) -> list[Change]:
+    """A column that is added as integers and widened in the same step was added as what it is now."""
+    found: dict[str, Change] = {}
+    for one in changes:
+        before = found.get(one.column)
+        found[one.column] = one if before is None or before.change != "added" else replace(before, kind=one.kind)
+    return list(found.values())

@@ -1,0 +1,93 @@
+"""The messages that a typed table is made of, as Spark reads them: through the views, which say what a message is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import or_
+from typing import Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sql
+
+from sinks.delta.spark_jobs import first_line
+from sinks.spark_schemas import spark_schema
+from sinks.tables import KAFKA_LOG, LOG, metadata_table
+from sinks.typed.definition import Definition
+from sinks.views.empty import empty_table, literal
+from sinks.views.registration import register_views
+from sinks.warehouse import absolute
+from sources.errors import ConfigurationError
+from sources.metadata import TOPICS
+from sources.offsets import LogId, OffsetRange
+
+_VIEWS: Final = {LOG.name: ("records", "messages"), KAFKA_LOG.name: ("kafka_records",)}
+_COLUMNS: Final = {
+    LOG.name: "log_id, offset, batch_index, delivered_timestamp AS stored_at, CAST(NULL AS BINARY) AS record_key, body",
+    KAFKA_LOG.name: "log_id, offset, CAST(NULL AS INT) AS batch_index, timestamp AS stored_at, "
+    "key AS record_key, value AS body",
+}
+
+
+def topic_names(wanted: Definition) -> tuple[str, ...]:
+    """Its topics, as records name them."""
+    return wanted.topics or tuple(one.rpartition("/")[2] for one in wanted.kafka_topics)
+
+
+def messages_of(session: SparkSession, log: DataFrame, wanted: Definition) -> DataFrame:
+    """The messages that `wanted` is made of among the records `log`, in the columns of
+    `sinks.typed.step.parsing.MESSAGES`.
+
+    `session` is one of its own: it knows the log and its views by their names, and nothing else. Raises
+    ConfigurationError for a condition that is none.
+    """
+    topics, name = metadata_table(TOPICS), wanted.source.name
+    log.createOrReplaceTempView(name)
+    session.sql(empty_table(topics)).to(spark_schema(topics.schema)).createOrReplaceTempView(topics.name)
+    register_views(session, _VIEWS[name])
+    view = _VIEWS[name][-1]
+    try:
+        return session.sql(f"SELECT {_COLUMNS[name]} FROM {view} WHERE {_condition(wanted)}")  # noqa: S608 - the operator's own
+    except (PySparkException, Py4JError) as error:
+        raise wrong_condition(wanted, first_line(error)) from error
+
+
+def messages_in(
+    spark: SparkSession, warehouse: str, wanted: Definition, ranges: Mapping[LogId, Sequence[OffsetRange]]
+) -> DataFrame:
+    """Those in the newest version of the log whose records start in `ranges`. Raises ConfigurationError."""
+    session = spark.newSession()
+    log = session.read.format("delta").load(wanted.source.path(absolute(warehouse)))
+    return messages_of(session, log, wanted).where(in_ranges(ranges))
+
+
+def wrong_condition(wanted: Definition, found: str) -> ConfigurationError:
+    view = _VIEWS[wanted.source.name][-1]
+    return ConfigurationError(
+        f"the messages of the typed table {wanted.name} cannot be read",
+        expected=f"a condition over the columns of {view}, docs/views.md, that says the same of a message at any time",
+        found=found,
+        hint="Look at where in its [[tables]].",
+    )
+
+
+def _condition(wanted: Definition) -> str:
+    conditions = [f"topic IN ({', '.join(map(literal, topic_names(wanted)))})"]
+    if wanted.tags:
+        conditions.append(f"tags IN ({', '.join(map(literal, wanted.tags))})")
+    if wanted.where is not None:
+        conditions.append(f"({wanted.where})")
+    return " AND ".join(conditions)
+
+
+def in_ranges(ranges: Mapping[LogId, Sequence[OffsetRange]]) -> Column:
+    """That a row is of one of these logs, and its offset in one of the log's ranges; at least one is given."""
+    offset = sql.col("offset")
+    parts = (
+        (sql.col("log_id") == str(log_id)) & (offset >= one.start) & (offset < one.end)
+        for log_id, several in ranges.items()
+        for one in several
+    )
+    return reduce(or_, parts)

@@ -1,0 +1,356 @@
+"""What a task makes of messages: rows of a typed table in a file, dead letters in another, and a report. No JVM.
+
+The messages come as Arrow batches of `MESSAGES`. Files are named by no commit until the driver has the reports of all
+tasks; what a kill leaves of them is VACUUM's.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sinks.delta.data_file import DataFile
+from sinks.delta.files import in_columns
+from sinks.tables import EPOCH, UNFIT
+from sinks.typed.columns import DELETED, PLACE, Column, Place, Seen, table_spec
+from sinks.typed.deletes import Deletes
+from sinks.typed.formats.json_fields import (
+    EXACT,
+    NO_BODY,
+    Fields,
+    Misfit,
+    column_values,
+    concealed,
+    each_left,
+    is_integer,
+    kind_of,
+    rest_of,
+    taken_apart,
+    texts_of,
+)
+from sinks.typed.formats.reading import Reading
+from sinks.typed.readers import reader
+from sinks.typed.step.file_of_rows import FileOfRows
+from sources.errors import across_processes
+
+MESSAGES: Final = pa.schema(
+    [*PLACE, pa.field("record_key", pa.binary()), pa.field("body", pa.binary())]
+).remove_metadata()
+"""What a task is given of each message. Records of Kafka alone have a key."""
+
+_REPORT: Final = pa.schema([pa.field("report", pa.binary())])
+REPORT_DDL: Final = "report binary"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one task, or several together, made of their messages.
+
+    `fractions` says of columns of integers where the first number with a fraction was; `large` of columns of doubles
+    where the first integer was because of which a column of integers would have stayed one.
+    """
+
+    messages: int = 0
+    rows: int = 0
+    files: tuple[DataFile, ...] = ()
+    unfit: tuple[DataFile, ...] = ()
+    seen: Mapping[str, Seen] = field(default_factory=dict)
+    fractions: Mapping[str, Place] = field(default_factory=dict)
+    large: Mapping[str, Place] = field(default_factory=dict)
+    first_unfit: tuple[Place, str, str] | None = None
+
+    def and_also(self, other: Report) -> Report:
+        seen = dict(self.seen)
+        for name, one in other.seen.items():
+            seen[name] = seen[name].and_also(one) if name in seen else one
+        unfit = [one for one in (self.first_unfit, other.first_unfit) if one is not None]
+        return Report(
+            self.messages + other.messages,
+            self.rows + other.rows,
+            (*self.files, *other.files),
+            (*self.unfit, *other.unfit),
+            seen,
+            _first(self.fractions, other.fractions),
+            _first(self.large, other.large),
+            min(unfit, default=None),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OfStep:
+    """What differs between steps of one table, as `Parsing` has it."""
+
+    columns: tuple[Column, ...]
+    unwidened: tuple[str, ...] = ()
+    generation: int = 1
+    epochs: Mapping[str, int] = field(default_factory=dict)
+
+    def told(self, parsing: Parsing) -> Parsing:
+        return replace(
+            parsing, columns=self.columns, unwidened=self.unwidened, generation=self.generation, epochs=self.epochs
+        )
+
+
+def _note(first: dict[str, Place], name: str, places: Iterable[Place]) -> None:
+    for place in places:
+        first[name] = min(place, first.get(name, place))
+
+
+def _first(one: Mapping[str, Place], other: Mapping[str, Place]) -> dict[str, Place]:
+    return {name: min(of[name] for of in (one, other) if name in of) for name in {**one, **other}}
+
+
+@dataclass(frozen=True, slots=True)
+class Parsing:
+    """The task function, picklable: messages for the typed table `table`, whose folder is `folder`.
+
+    `finds` says whether fields without a column are to be reported; `dropped` are those that are left out. Those in
+    `unwidened` stay columns of integers. `epochs` are of the logs, by their ids.
+    """
+
+    table: str
+    columns: tuple[Column, ...]
+    folder: str
+    unfit_folder: str
+    finds: bool
+    dropped: tuple[str, ...] = ()
+    masks: Mapping[str, str] = field(default_factory=dict)
+    key: tuple[str, ...] = ()
+    unwidened: tuple[str, ...] = ()
+    reading: Reading = field(default_factory=Reading)
+    generation: int = 1
+    epochs: Mapping[str, int] = field(default_factory=dict)
+    deletes: Deletes = field(default_factory=Deletes)
+
+    def __call__(self, batches: Iterable[pa.RecordBatch], of_step: OfStep) -> Iterator[pa.RecordBatch]:
+        with across_processes():
+            report = of_step.told(self).report(batches)
+        if report.messages:
+            yield pa.record_batch([pa.array([pickle.dumps(report)])], schema=_REPORT)
+
+    def report(self, batches: Iterable[pa.RecordBatch]) -> Report:
+        """Writes what fits and what does not."""
+        told = Told()
+        with (
+            FileOfRows(table_spec(self.table, self.columns), self.folder) as rows,
+            FileOfRows(UNFIT, self.unfit_folder) as unfit,
+        ):
+
+            def written() -> Iterator[pa.RecordBatch]:
+                for batch in batches:
+                    made, dead = self.rows(with_epochs(batch, self.epochs), told)
+                    unfit.write(dead)
+                    yield made
+
+            rows.write_all(written())
+            files, dead = rows.finish(), unfit.finish()
+            return Report(
+                told.messages, told.rows, files, dead, told.seen, told.fractions, told.large, told.first_unfit
+            )
+
+    def rows(self, messages: pa.RecordBatch, told: Told) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """The rows that messages make, and what of them is unfit."""
+        objects, numbers, misfits = taken_apart(messages["body"].to_pylist(), reader(self.reading))
+        places = _Places(messages)
+        deleted = self.deletes.of(objects)
+        if self.deletes.tombstones:
+            tombstones, misfits = self._tombstones(messages, misfits)
+            objects += tombstones.values()
+            numbers += tombstones
+            deleted += [True] * len(tombstones)
+        self._conceal(objects)
+        values: list[pa.Array] = []
+        for column in self.columns:
+            if column == DELETED:
+                values.append(pa.array(deleted, column.type))
+                continue
+            raws = texts_of(objects, column)
+            array, wrong = column_values(column, raws)
+            values.append(array)
+            if self.finds:
+                wrong = self._told_numbers(column, raws, array, wrong, lambda row: places[numbers[row]], told)
+            misfits += (replace(one, row=numbers[one.row]) for one in wrong)
+        if self.finds:
+            told.see_left(objects, numbers, places)
+        rest = pa.array([rest_of(one) for one in objects], pa.string())
+        schema = table_spec(self.table, self.columns).schema.remove_metadata()
+        placed = messages.take(pa.array(numbers, pa.int64()))
+        made = pa.RecordBatch.from_arrays([*(placed[one.name] for one in PLACE), *values, rest], schema=schema)
+        if self.key:
+            made, without_key = self._with_key(made, numbers)
+            misfits += without_key
+        told.messages += messages.num_rows
+        told.rows += made.num_rows
+        for one in misfits:
+            told.found_unfit(places[one.row], one)
+        return made, self._unfit(messages, misfits)
+
+    def _tombstones(
+        self, messages: pa.RecordBatch, misfits: Sequence[Misfit]
+    ) -> tuple[dict[int, Fields], list[Misfit]]:
+        """The misfits that delete a row, by their row in the batch, and those that are just that."""
+        kinds = {one.field: one.kind for one in self.columns}
+        found = dict[int, Fields]()
+        for one in misfits:
+            record_key = messages["record_key"][one.row].as_py() if one.reason == NO_BODY else None
+            fields = None if record_key is None else self.deletes.tombstone(record_key, kinds)
+            if fields is not None:
+                found[one.row] = fields
+        return found, [one for one in misfits if one.row not in found]
+
+    def _conceal(self, objects: Sequence[Fields]) -> None:
+        """Nothing of what is dropped or masked may turn up in `_rest`."""
+        masked = {name: mask for name, mask in self.masks.items() if name not in {one.field for one in self.columns}}
+        for name in self.dropped:
+            for one in objects:
+                one.pop(name, None)
+        for name, mask in masked.items():
+            for one in objects:
+                if name in one:
+                    one[name] = concealed(mask, one[name])
+
+    def _with_key(self, made: pa.RecordBatch, numbers: Sequence[int]) -> tuple[pa.RecordBatch, list[Misfit]]:
+        missing = pa.nulls(made.num_rows)  # nobody has said the field yet
+        columns = (made[name] if name in made.schema.names else missing for name in self.key)
+        has_key = reduce(pc.and_, (column.is_valid() for column in columns))
+        if has_key.true_count == made.num_rows:
+            return made, []
+        lacks = [number for number, has in zip(numbers, has_key.to_pylist(), strict=True) if not has]
+        return made.filter(has_key), [Misfit(number, None, "no_key", "null") for number in lacks]
+
+    def _told_numbers(
+        self,
+        column: Column,
+        raws: Sequence[msgspec.Raw],
+        array: pa.Array,
+        misfits: Sequence[Misfit],
+        place_of: Callable[[int], Place],
+        told: Told,
+    ) -> list[Misfit]:
+        """What decides whether a column of integers can become one of doubles is told; the misfits that are left."""
+        if column.kind == "double" and column.mask is None:
+            _note(told.large, column.name, map(place_of, _large_integers(array, raws, misfits)))
+        if column.kind != "bigint" or column.name in self.unwidened:
+            return list(misfits)
+        fractions = {one.row for one in misfits if kind_of(raws[one.row]) == "double"}
+        _note(told.fractions, column.name, map(place_of, fractions))
+        return [one for one in misfits if one.row not in fractions]
+
+    def _unfit(self, messages: pa.RecordBatch, misfits: Sequence[Misfit]) -> pa.RecordBatch:
+        """The body is left to the log where the table hides something of it."""
+        rows = messages.take(pa.array([one.row for one in misfits], pa.int64()))
+        given: dict[str, Any] = {
+            "table": pa.array([self.table] * len(misfits), pa.string()),
+            "generation": pa.array([self.generation] * len(misfits), pa.int32()),
+            "column": pa.array([one.column for one in misfits], pa.string()),
+            "reason": pa.array([one.reason for one in misfits], pa.string()),
+            "found": pa.array([one.found for one in misfits], pa.string()),
+        }
+        if self.masks or self.dropped:
+            given["body"] = pa.nulls(len(misfits), pa.binary())
+        schema = UNFIT.schema.remove_metadata()
+        columns = [given[name] if name in given else rows[name] for name in schema.names]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _large_integers(doubles: pa.Array, raws: Sequence[msgspec.Raw], misfits: Sequence[Misfit]) -> Iterator[int]:
+    """The rows of integers for which a column of integers would not have been widened, but which it could have had."""
+    is_large = pc.fill_null(pc.greater_equal(pc.abs(doubles), EXACT), fill_value=False)
+    for row in {*(one.row for one in misfits), *pc.indices_nonzero(is_large).to_pylist()}:
+        text = bytes(raws[row])
+        if is_integer(text) and EXACT <= abs(int(text)) < _BEYOND:
+            yield row
+
+
+_SHOWN: Final = 80
+_BEYOND: Final = 1 << 63
+
+
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """A task function, picklable, that only looks: which fields messages have, and how many are no objects.
+
+    Without a `reading` it counts them.
+    """
+
+    reading: Reading | None = None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        told, unfit = Told(), 0
+        for batch in batches:
+            messages = in_columns(batch, MESSAGES)
+            told.messages += messages.num_rows
+            if self.reading is None:
+                continue
+            objects, numbers, misfits = taken_apart(messages["body"].to_pylist(), reader(self.reading))
+            told.see_left(objects, numbers, _Places(messages))
+            unfit += len(misfits)
+        report = Report(told.messages, told.messages - unfit, seen=told.seen)
+        yield pa.record_batch([pa.array([pickle.dumps(report)])], schema=_REPORT)
+
+
+@dataclass(slots=True)
+class Told:
+    """A report in the making."""
+
+    messages: int = 0
+    rows: int = 0
+    seen: dict[str, Seen] = field(default_factory=dict)
+    fractions: dict[str, Place] = field(default_factory=dict)
+    large: dict[str, Place] = field(default_factory=dict)
+    first_unfit: tuple[Place, str, str] | None = None
+
+    def see_left(self, objects: Sequence[Fields], numbers: Sequence[int], places: _Places) -> None:
+        """The fields that have no column, of messages with these rows in their batch."""
+        for row, name, kind in each_left(objects):
+            # a later schema may have longer integers: a column that is found begins with room for them
+            self._see(name, "bigint" if kind == "int" else kind, places[numbers[row]])
+
+    def _see(self, name: str, kind: str, place: Place) -> None:
+        before = self.seen.get(name)
+        if before is None:
+            self.seen[name] = Seen(name, {kind: place})
+        elif kind not in before.first or place < before.first[kind]:
+            self.seen[name] = before.and_also(Seen(name, {kind: place}))
+
+    def found_unfit(self, place: Place, one: Misfit) -> None:
+        first = (place, one.column or "", f"{one.reason}: {one.found[:_SHOWN]}")
+        self.first_unfit = first if self.first_unfit is None else min(self.first_unfit, first)
+
+
+class _Places:
+    """Of the messages in a batch, by row."""
+
+    def __init__(self, messages: pa.RecordBatch) -> None:
+        self._messages = messages
+
+    def __getitem__(self, row: int) -> Place:
+        log_ids, offsets, indexes = self._lists
+        return Place(log_ids[row], offsets[row], indexes[row] or 0)
+
+    @cached_property
+    def _lists(self) -> tuple[list[str], list[int], list[int | None]]:
+        log_ids, offsets, indexes = (self._messages[one.name].to_pylist() for one in PLACE[:3])
+        return log_ids, offsets, indexes
+
+
+def with_epochs(batch: pa.RecordBatch, epochs: Mapping[str, int]) -> pa.RecordBatch:
+    """Messages, and of which history of their log each is."""
+    messages = in_columns(batch, MESSAGES)
+    of_log = pa.array(epochs, pa.string()), pa.array(epochs.values(), EPOCH.type)
+    return messages.append_column(EPOCH, of_log[1].take(pc.index_in(messages["log_id"], of_log[0])))
+
+
+def reports(rows: Iterable[Any]) -> Report:
+    """What all tasks report, together."""
+    found = Report()
+    for row in rows:
+        found = found.and_also(pickle.loads(row["report"]))  # noqa: S301 - our own tasks wrote it
+    return found

@@ -1,0 +1,94 @@
+"""What one step of a typed table is about to do: how it stands is held against how its logs stand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sinks.delta.kernel import Snapshot
+from sinks.state.position import Held
+from sinks.typed.definition import Definition
+from sinks.typed.logs import FollowedLogs
+from sinks.typed.state import Followed, TypedState, Way, way
+from sources.errors import ReplicaError
+from sources.offsets import LogId, Offset, OffsetRange
+
+_STEP_BYTES = 1 << 30
+_STEP_MESSAGES = 1_000_000
+_SHARES = 32  # in the most that a step takes
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one step is about to do; `undone` are messages whose dead letters a killed step has left in vain."""
+
+    ways: Mapping[LogId, Way]
+    announced: TypedState | None
+    undone: Mapping[LogId, Sequence[OffsetRange]] = field(default_factory=dict)
+    is_last: bool = True
+
+
+def share_size(wanted: Definition) -> int:
+    """How many offsets of its logs are worth a task of their own."""
+    return (_STEP_MESSAGES if wanted.kafka_topics else _STEP_BYTES) // _SHARES
+
+
+def is_under_way(announced: TypedState | None, state: TypedState) -> bool:
+    """Whether a step has brought its dead letters and not its rows: somebody is at it, or was killed."""
+    return announced is not None and announced.made == state.made and announced.number > state.number
+
+
+def plan_of(
+    wanted: Definition, logs: FollowedLogs, state: TypedState, announced: TypedState | None, on: Snapshot
+) -> Plan:
+    """What each log asks for, as far as one step goes; nothing of those that ask for nothing.
+
+    Where a step was killed between its dead letters and its rows it is that very step, unless one of its logs has
+    gone back since: then its dead letters have to go.
+    """
+    held = logs.held_in(on)
+    killed: dict[LogId, Way] = {}
+    if announced is not None and is_under_way(announced, state):
+        killed = {
+            log_id: way(state.logs.get(log_id), to.epoch, to.offset, to.holes, Offset(0))
+            for log_id, to in announced.logs.items()
+            if to != state.logs.get(log_id)
+        }
+        epochs = {log_id: one.epoch for log_id, one in held.items()}
+        if all(one.back_to is None and epochs.get(log_id) == one.to.epoch for log_id, one in killed.items()):
+            return Plan(killed, announced, is_last=False)
+    most = _STEP_MESSAGES if wanted.kafka_topics else _STEP_BYTES
+    ways: dict[LogId, Way] = {}
+    is_last = True
+    for log_id, one in held.items():
+        was, end = state.logs.get(log_id), one.offset
+        if was is not None and was.epoch == one.epoch and was.offset > end:
+            raise _ahead_of(wanted, log_id, was, end)
+        reach = Offset(min(end, (was.offset if was is not None else one.holes.front) + most))
+        found = way(was, one.epoch, reach, one.holes.ranges, _branched_at(logs, log_id, was, one))
+        if found.to != was:
+            ways[log_id] = found
+        is_last = is_last and found.to.offset == end
+    return Plan(ways, announced, {log_id: one.into for log_id, one in killed.items()}, is_last)
+
+
+def _branched_at(logs: FollowedLogs, log_id: LogId, was: Followed | None, held: Held) -> Offset | None:
+    """Where the log left the history that `was` is of: of several times the lowest."""
+    if was is None or was.epoch == held.epoch or held.state is None:
+        return None
+    files = logs.table.files(held.snapshot, {"log_id": str(log_id)})
+    later = [one.statistics() for one in files if one.statistics().get("maxValues", {}).get("epoch", 0) > was.epoch]
+    starts = [one.get("minValues", {}).get("offset", 0) for one in later]
+    at = held.state.offset if held.state.branched_at is None else held.state.branched_at
+    return Offset(min([at or 0, *starts]))
+
+
+def _ahead_of(wanted: Definition, log_id: LogId, was: Followed, end: Offset) -> ReplicaError:
+    return ReplicaError(
+        f"the typed table {wanted.name} is ahead of its log",
+        log=log_id,
+        offset=end,
+        expected=f"at most epoch {was.epoch}, offset {end}",
+        found=f"offset {was.offset}",
+        hint=f"The log was restored from an older copy: logtwin tables rebuild {wanted.name} makes the table anew.",
+    )

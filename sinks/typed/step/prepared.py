@@ -1,0 +1,187 @@
+"""The query that makes rows of a step's messages: Spark plans it once, and runs that plan for every step.
+
+To understand what the views say of a message, to optimize and to compile it takes Spark a second of a processor, and
+many seconds the first time; a step of a running job has less. So nothing that differs between steps is in the query:
+where another one has the table of the log, it has a task that reads what the job tells it, and what makes the rows is
+told the same way. A job of Spark carries such words to its tasks as a local property.
+
+What Spark keeps of a plan may only be what it does, never what it found: a shuffle or a broadcast would bring back the
+rows of an earlier step. And the log is there only as far as the step goes. So a condition may ask for what the record
+of a message says, and not for what only other records tell.
+"""
+
+from __future__ import annotations
+
+import base64
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark import TaskContext
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from sinks.delta.kernel import KernelTable, Overlap, Snapshot
+from sinks.delta.spark_jobs import first_line
+from sinks.spark_schemas import spark_schema
+from sinks.tables import LOG_ID
+from sinks.typed.definition import Definition
+from sinks.typed.step.log_rows import LogRows, Share, shares
+from sinks.typed.step.messages import messages_of, topic_names, wrong_condition
+from sources.errors import across_processes
+from sources.offsets import LogId, OffsetRange
+
+_PROPERTY: Final = "logtwin.typed.step"
+_MOST_TASKS: Final = 16
+_NOW: Final = frozenset(
+    ("CurrentTimestamp", "CurrentDate", "CurrentTime", "Now", "LocalTimestamp", "CurrentBatchTimestamp")
+)
+"""Expressions that Spark replaces by a value while it plans."""
+
+Work = Callable[[Iterable[pa.RecordBatch], Any], Iterator[pa.RecordBatch]]
+"""What a task makes of messages, picklable; the second argument is what the step gives it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What the tasks of one step are told. The task of a partition has the share of that number, if there is one."""
+
+    shares: tuple[Share, ...]
+    columns: tuple[str, ...]
+    given: Any
+
+
+class PreparedMessages:
+    """The messages of one definition on their way through `work`, whose batches have the columns of `ddl`.
+
+    Driver only; one thread at a time.
+    """
+
+    def __init__(self, spark: SparkSession, log: KernelTable, wanted: Definition, work: Work, ddl: str) -> None:
+        self._spark = spark
+        self._log = log
+        self._wanted = wanted
+        self._work = work
+        self._ddl = ddl
+        self._tasks = min(spark.sparkContext.defaultParallelism, _MOST_TASKS)
+        self._plan: tuple[DataFrame, tuple[str, ...]] | None = None
+
+    def prepare(self) -> None:
+        """Plan it, which the first step does otherwise. Raises ConfigurationError for a condition that is none."""
+        if self._plan is None:
+            frame = self._frame()
+            self._plan = frame, self._checked(frame)
+
+    def run(
+        self, on: Snapshot, ranges: Mapping[LogId, Sequence[OffsetRange]], share_size: int, given: Any
+    ) -> list[Row]:
+        """What `work` makes of the messages whose records start in `ranges`, of the log as it was at `on`.
+
+        A task takes about `share_size` offsets. Raises as `prepare`, and what PySpark raises.
+        """
+        self.prepare()
+        frame, columns = cast("tuple[DataFrame, tuple[str, ...]]", self._plan)
+        offsets = sum(one.size for several in ranges.values() for one in several)
+        tasks = max(1, min(self._tasks, offsets // share_size))
+        files = {
+            log_id: self._log.files(
+                on,
+                {LOG_ID.name: str(log_id)},
+                Overlap(OffsetRange(min(one.start for one in several), max(one.end for one in several)), "offset"),
+            )
+            for log_id, several in ranges.items()
+        }
+        step = _Step(tuple(shares(files, ranges, tasks)), columns, given)
+        context: Any = self._spark.sparkContext
+        context.setLocalProperty(_PROPERTY, base64.b64encode(pickle.dumps(step)).decode())
+        try:
+            return frame.collect()
+        finally:
+            context.setLocalProperty(_PROPERTY, None)
+
+    def _frame(self) -> DataFrame:
+        session = self._spark.newSession()
+        session.conf.set("spark.sql.adaptive.enabled", "false")  # nothing to adapt, and it would plan anew
+        spec, work = self._wanted.source, self._work
+        reading = LogRows(spec, self._log.path, topic_names(self._wanted))
+        log = session.range(0, self._tasks, 1, self._tasks).mapInArrow(
+            lambda batches: _read(reading, batches), spark_schema(spec.schema)
+        )
+        messages = messages_of(session, log, self._wanted)
+        return messages.mapInArrow(lambda batches: work(batches, _told().given), self._ddl)
+
+    def _checked(self, frame: DataFrame) -> tuple[str, ...]:
+        """The columns of the log that the plan needs. Raises ConfigurationError where it needs more than a record."""
+        try:
+            execution = cast(Any, frame)._jdf.queryExecution()
+            nodes = _chain(execution.optimizedPlan())
+            if nodes is None or not execution.optimizedPlan().subqueriesAll().isEmpty() or not _is_one_stage(execution):
+                raise wrong_condition(self._wanted, "one for which other records have to be looked at")
+            if not execution.analyzed().deterministic() or _asks_for_now(execution.analyzed()):
+                raise wrong_condition(self._wanted, "one that holds now and may not hold later")
+        except (PySparkException, Py4JError) as error:
+            raise wrong_condition(self._wanted, first_line(error)) from error
+        *above, log, _ = nodes
+        ids = {_id(attribute): str(attribute.name()) for attribute in _each(log.output())}
+        return tuple(
+            {ids[one]: None for node in above for one in map(_id, _each(node.references().toSeq())) if one in ids}
+        )
+
+
+def _told() -> _Step:
+    """In a task."""
+    text = cast(TaskContext, TaskContext.get()).getLocalProperty(_PROPERTY)
+    step: _Step = pickle.loads(base64.b64decode(text or ""))  # noqa: S301 - our own driver wrote it
+    return step
+
+
+def _read(reading: LogRows, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in batches:  # the number of the task, which it knows
+        pass
+    step, number = _told(), cast(TaskContext, TaskContext.get()).partitionId()
+    with across_processes():
+        for share in step.shares[number : number + 1]:
+            yield from reading(share, step.columns)
+
+
+def _chain(plan: Any) -> list[Any] | None:
+    """The nodes of a plan from the top, each with one below it; None where one has several."""
+    found = [plan]
+    while (below := found[-1].children()).size():
+        if below.size() > 1:
+            return None
+        found.append(below.head())
+    return found
+
+
+def _is_one_stage(execution: Any) -> bool:
+    """Whether no task waits for what others have made."""
+    nodes = _chain(execution.executedPlan())
+    return nodes is not None and not any("Exchange" in node.nodeName() for node in nodes)
+
+
+def _asks_for_now(plan: Any) -> bool:
+    """Whether what was asked for of the messages, which is on top of the plan, depends on when it is asked."""
+    (query,) = _each(plan.children())
+    (condition,) = _each(query.children())
+    return any(_names_now(one) for one in _each(condition.expressions()))
+
+
+def _names_now(expression: Any) -> bool:
+    if expression.getClass().getSimpleName() in _NOW:
+        return True
+    return any(_names_now(one) for one in _each(expression.children()))
+
+
+def _each(several: Any) -> Iterator[Any]:
+    """Of a sequence of Scala's."""
+    every = several.iterator()
+    while every.hasNext():
+        yield every.next()
+
+
+def _id(attribute: Any) -> int:
+    return int(attribute.exprId().id())

@@ -1,0 +1,240 @@
+"""One row a key: which of several it is, and which files have to be written anew for it.
+
+In one log the message with the higher offset is the newer one, whatever queue it is in; of messages in several logs the
+one that was stored later, and of two that were stored in the same moment that of the log whose id is the greater. What
+is older than the row that is there changes nothing, so a hole that is filled late does no harm.
+
+The new rows are in files already, which no commit names (`sinks/typed/step/parsing.py`). First their keys are looked
+for in the files of the table; of those that have one, and of the new ones, it is then found out which rows are the
+newest, by keys and places alone; last, files that have others, too, are written anew without them. Three jobs of tasks
+that read Parquet themselves: what Spark takes to plan a query is more than most steps take in all.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+from pyspark.sql import SparkSession
+
+from sinks.delta.data_file import DataFile
+from sinks.delta.files import batches_of, in_columns, open_parquet
+from sinks.delta.spark_jobs import JobFacts, run_tasks
+from sinks.storage.errors import failed_by
+from sinks.tables import TableSpec
+from sinks.typed.columns import PLACE
+from sinks.typed.step.file_of_rows import FileOfRows
+from sources.errors import ReplicaError, across_processes
+
+_ROWS_AT_ONCE: Final = 16_384
+_ROWS_A_FILE: Final = 1_000_000
+_KEYS_A_TASK: Final = 4_000_000
+"""Of each it holds key and place."""
+
+_LEAST: Final = -(1 << 63)
+_FILE, _ROW = "_file", "_row"
+
+
+@dataclass(frozen=True, slots=True)
+class Upserted:
+    """What a commit does: files of the table that go, new ones that have been replaced, and files that come."""
+
+    gone: frozenset[str]
+    replaced: frozenset[str]
+    written: Sequence[DataFile]
+
+
+def upserted(
+    spark: SparkSession,
+    spec: TableSpec,
+    folder: str,
+    key: Sequence[str],
+    there: Mapping[str, int],
+    new: Mapping[str, int],
+) -> Upserted:
+    """Files that are `there` and `new` ones come by their names, with how many rows they have.
+
+    Raises what a task raised, or ReplicaError.
+    """
+    facts = JobFacts(
+        problem=f"the Spark job that brings rows of {spec.name} by their key failed",
+        log=None,
+        hint="Nothing of the step was committed; a running job does it again.",
+    )
+    files = KeyedFiles(spec, folder, tuple(key))
+    looking = _in_groups(there, _KEYS_A_TASK)
+    touched = run_tasks(spark, TouchedFiles(files, tuple(new)), looking, facts)
+    each = {**{name: there[name] for name in touched}, **new}
+    parts = 1 + sum(each.values()) // _KEYS_A_TASK
+    found = run_tasks(spark, NewestRows(files, each, parts), range(parts), facts)
+    newest = {name: np.logical_or.reduce([np.unpackbits(one[name]) for one in found])[: each[name]] for name in each}
+    others = {name: int(rows.sum()) for name, rows in newest.items() if not rows.all()}
+    groups = [{name: np.packbits(newest[name]) for name in group} for group in _in_groups(others, _ROWS_A_FILE)]
+    written = run_tasks(spark, NewestWritten(files), groups, facts)
+    return Upserted(frozenset(others.keys() & there.keys()), frozenset(others.keys() & new.keys()), written)
+
+
+def _in_groups(files: Mapping[str, int], rows: int) -> list[list[str]]:
+    """The names of files, in order, of about so many `rows` together."""
+    groups: list[list[str]] = []
+    room = 0
+    for name, records in files.items():
+        if room <= 0:
+            groups.append([])
+            room = rows
+        groups[-1].append(name)
+        room -= records
+    return groups
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedFiles:
+    """Data files of the table `spec` in `folder`, as tasks read them; picklable. Raises ReplicaError."""
+
+    spec: TableSpec
+    folder: str
+    key: tuple[str, ...]
+
+    def batches(self, name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Some of the columns that the table has now."""
+        schema = pa.schema([self.spec.schema.field(one) for one in columns]).remove_metadata()
+        try:
+            with open_parquet(self.folder, name) as parquet:
+                for batch in batches_of(parquet, _ROWS_AT_ONCE, columns):
+                    yield in_columns(batch, schema, self.spec.growing)
+        except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+            raise failed_by(error)(
+                f"a data file of the typed table {self.spec.name} cannot be read",
+                expected=f"the file {self.folder.rstrip('/')}/{name}",
+                found=error,
+                hint=f"Nothing was changed. logtwin tables rebuild {self.spec.name} makes it anew from the log.",
+            ) from error
+
+    def keys(self, names: Iterable[str]) -> pa.Table:
+        """Of every row, in a form in which equal ones are the same bytes."""
+        schema = pa.schema([self.spec.schema.field(one) for one in self.key]).remove_metadata()
+        batches = chain.from_iterable(self.batches(name, self.key) for name in names)
+        return normal_form(pa.Table.from_batches(batches, schema))
+
+
+@dataclass(frozen=True, slots=True)
+class TouchedFiles:
+    """Task function: of files those that have a key of the new ones."""
+
+    files: KeyedFiles
+    new: tuple[str, ...]
+
+    def __call__(self, groups: Iterable[Sequence[str]]) -> Iterator[str]:
+        with across_processes():
+            come = self.files.keys(self.new)
+            for name in chain.from_iterable(groups):
+                there = self.files.keys([name])
+                if there.join(come, list(self.files.key), join_type="left semi", use_threads=False).num_rows:
+                    yield name
+
+
+@dataclass(frozen=True, slots=True)
+class NewestRows:
+    """Task function: of files, with how many rows they have, which rows are the newest of their key, a bit a row.
+
+    Of the keys that are of a part, which is a number below `parts`; the rows of other keys are left out.
+    """
+
+    files: KeyedFiles
+    each: Mapping[str, int]
+    parts: int
+
+    def __call__(self, numbers: Iterable[int]) -> Iterator[dict[str, np.ndarray]]:
+        with across_processes():
+            for number in numbers:
+                yield self._of_part(number)
+
+    def _of_part(self, number: int) -> dict[str, np.ndarray]:
+        rows = pa.concat_tables(self._rows(at, name, number) for at, name in enumerate(self.each))
+        newest = rows.select([_FILE, _ROW]).take(newest_of(rows, self.files.key))
+        files, found = newest[_FILE].to_numpy(), newest[_ROW].to_numpy()
+        bits = {}
+        for at, (name, records) in enumerate(self.each.items()):
+            is_newest = np.zeros(records, dtype=bool)
+            is_newest[found[files == at]] = True
+            bits[name] = np.packbits(is_newest)
+        return bits
+
+    def _rows(self, at: int, name: str, part: int) -> pa.Table:
+        """Keys and places of one file, and where in it they are."""
+        columns = list(dict.fromkeys((*self.files.key, *(one.name for one in PLACE))))
+        schema = pa.schema([self.files.spec.schema.field(one) for one in columns]).remove_metadata()
+        rows = normal_form(pa.Table.from_batches(self.files.batches(name, columns), schema))
+        if rows.num_rows != self.each[name]:
+            raise ReplicaError(
+                f"a data file of the typed table {self.files.spec.name} has another number of rows",
+                expected=f"{self.each[name]} in {name}",
+                found=rows.num_rows,
+                hint=f"Nothing was changed. logtwin tables rebuild {self.files.spec.name} makes it anew from the log.",
+            )
+        rows = rows.append_column(_FILE, pa.repeat(pa.scalar(at, pa.int32()), rows.num_rows))
+        rows = rows.append_column(_ROW, pa.array(np.arange(rows.num_rows)))
+        return rows if self.parts == 1 else rows.filter(_is_of_part(rows[self.files.key[0]], part, self.parts))
+
+
+@dataclass(frozen=True, slots=True)
+class NewestWritten:
+    """Task function: a file of several, with those of their rows whose bit is set."""
+
+    files: KeyedFiles
+
+    def __call__(self, groups: Iterable[Mapping[str, np.ndarray]]) -> Iterator[DataFile]:
+        with across_processes():
+            for group in groups:
+                with FileOfRows(self.files.spec, self.files.folder) as file:
+                    file.write_all(chain.from_iterable(self._rows(name, bits) for name, bits in group.items()))
+                    yield from file.finish()
+
+    def _rows(self, name: str, bits: np.ndarray) -> Iterator[pa.RecordBatch]:
+        is_wanted, at = np.unpackbits(bits).astype(bool), 0
+        for batch in self.files.batches(name, self.files.spec.schema.names):
+            rows = batch.filter(pa.array(is_wanted[at : at + batch.num_rows]))
+            at += batch.num_rows
+            if rows.num_rows:
+                yield rows
+
+
+def newest_of(rows: pa.Table, key: Sequence[str]) -> pa.Array:
+    """The numbers of the rows that are the newest of their key. Pure."""
+    placed = rows.drop_columns(["batch_index", "stored_at"])
+    for name in ("batch_index", "stored_at"):  # what has none comes first
+        placed = placed.append_column(name, pc.fill_null(rows[name].cast(pa.int64()), _LEAST))
+    in_log = _last(placed, ("offset", "batch_index"), (*key, "log_id"))
+    return in_log.take(_last(placed.take(in_log), ("stored_at", "log_id"), key))
+
+
+def _last(rows: pa.Table, order: Sequence[str], of: Sequence[str]) -> pa.Array:
+    """The numbers of the rows that are the last ones, in that order, with the same values in the columns `of`."""
+    numbers = pc.sort_indices(rows, [(one, "ascending") for one in order])
+    columns = rows.select(list(dict.fromkeys(of))).take(numbers)
+    columns = columns.append_column(_ROW, pa.array(np.arange(rows.num_rows)))
+    last = columns.group_by(list(dict.fromkeys(of)), use_threads=False).aggregate([(_ROW, "max")])
+    return numbers.take(last[f"{_ROW}_max"].combine_chunks())
+
+
+def normal_form(rows: pa.Table) -> pa.Table:
+    """Of floating-point numbers zero has two signs, and there are many that are none: each becomes one."""
+    for at, field in enumerate(rows.schema):
+        if kinds.is_floating(field.type):
+            values = pc.add(rows[field.name], pa.scalar(0.0, field.type))
+            is_none = pc.is_nan(values)
+            rows = rows.set_column(at, field, pc.if_else(is_none, pa.scalar(float("nan"), field.type), values))
+    return rows
+
+
+def _is_of_part(values: pa.ChunkedArray, part: int, parts: int) -> pa.Array:
+    """By a checksum of what each value looks like."""
+    texts = (str(one).encode() for one in values.to_pylist())
+    return pa.array([zlib.crc32(one) % parts == part for one in texts], pa.bool_())

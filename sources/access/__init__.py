@@ -1,0 +1,1 @@
+"""How a server is reached: its address, TLS, and where secrets are found."""

@@ -1,0 +1,90 @@
+"""TLS as an operator configures it, as the context that connections are made with; and what goes wrong with it."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+
+from sources.access.secrets import Secret
+from sources.errors import ConfigurationError
+
+_BROKEN_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """Files are PEM: `ca_file` the certificates that the server's are signed by (None: those that the system trusts),
+    `certificate_file` and `key_file` our own, for servers that ask for one; the key may be in the same file.
+
+    Raises ConfigurationError for a key without its certificate.
+    """
+
+    ca_file: str | None = None
+    certificate_file: str | None = None
+    key_file: str | None = None
+    key_password: Secret | None = None
+    check_hostname: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("key_file", "key_password"):
+            if getattr(self, name) is not None and self.certificate_file is None:
+                raise ConfigurationError(
+                    f"{name} of TLS has no effect", hint="Remove it, or give the certificate_file it belongs to."
+                )
+
+    def given(self) -> list[str]:
+        """Those of its options that are not as they are when left out."""
+        options = {one.name: getattr(self, one.name) for one in fields(self) if getattr(self, one.name) != one.default}
+        return [f"{name} = false" if value is False else name for name, value in options.items()]
+
+
+def tls_context(tls: Tls) -> ssl.SSLContext:
+    """The server's certificate is always checked. Raises ConfigurationError naming the file that is at fault.
+
+    With a `ca_file` nothing else is trusted, not what the system trusts either.
+    """
+    with _reading("certificates", tls.ca_file):
+        context = ssl.create_default_context(cafile=tls.ca_file)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = tls.check_hostname
+    if tls.certificate_file is not None:
+        password = tls.key_password.reveal() if tls.key_password else ""  # None would ask at the terminal
+        with _reading("our certificate and its key", tls.certificate_file, tls.key_file):
+            context.load_cert_chain(tls.certificate_file, tls.key_file, password)
+    return context
+
+
+def is_refusal(error: BaseException | None) -> bool:
+    """Whether TLS itself failed, which no retry mends. Who only broke off may be ending, or speak no TLS."""
+    return isinstance(error, ssl.SSLError) and not isinstance(error, _BROKEN_OFF)
+
+
+def no_tls(error: BaseException, server: object) -> ConfigurationError:
+    """Our error for one that `is_refusal`."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return ConfigurationError(
+            f"the certificate of {server} is not trusted",
+            found=error.verify_message,
+            hint="Give the file of those who signed it as ca_file, and name the servers as the certificate does.",
+        )
+    return ConfigurationError(
+        f"no TLS with {server}",
+        found=str(error),
+        hint="Does this listener speak TLS, and does it ask for a client's certificate (certificate_file)?",
+    )
+
+
+@contextmanager
+def _reading(what: str, *files: str | None) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:  # an SSLError is one, too
+        where = " and ".join(file for file in files if file)
+        raise ConfigurationError(
+            f"cannot use {what} in {where}",
+            expected="PEM",
+            found=error.strerror or str(error),
+            hint="Of a key under a password, is the password right?" if isinstance(error, ssl.SSLError) else None,
+        ) from error

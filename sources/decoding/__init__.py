@@ -1,0 +1,1 @@
+"""Tools for decoders: compiled loops, spans of bytes, compressed streams, failures nobody thought of."""

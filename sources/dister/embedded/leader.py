@@ -1,0 +1,162 @@
+"""An embedded leader: writes the files of a dister leader, for tests and demonstrations. One node, and no network.
+
+Its log is `sources.dister.embedded.leader_log`. Beside it stand whole states, each exchanged at once where dister
+truncates and writes: ``dister.data.db`` on demand, ``dister.service.db`` at each change, and a list of nodes as REST
+``/node`` gives it, written at each change of nodes, services and role: ids of entries move on without it. dister itself
+has no such file.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from sources.dister import peers, services, whole_states
+from sources.dister.embedded.leader_log import LeaderLog, replay
+from sources.dister.embedded.leader_store import exchange, told
+from sources.dister.files.snapshots import read_nodes, read_services
+from sources.dister.peers import LEADER, PEERS_FILE, NodeInfo
+from sources.dister.services import SERVICE_FILE, Node, Registry
+from sources.errors import ConfigurationError
+
+DATA_FILE: Final = "dister.data.db"
+DEFAULT_GROUP: Final = "default.group.dister"
+FOLLOWER: Final = 0
+
+_OWN_IP: Final = "127.0.0.1"
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class EmbeddedLeader(LeaderLog):
+    """A node of `group`, which by default is the one that the folder has, or dister's own default.
+
+    Raises ConfigurationError for a folder of another group.
+    """
+
+    def __init__(
+        self, folder: Path, *, group: str | None = None, seed: int | None = None, now_ms: Callable[[], int] = _now_ms
+    ) -> None:
+        listed = _listed(folder)
+        self.group = _checked_group(folder, listed, group)
+        self._now_ms = now_ms
+        self._node_id = listed[0].id if listed else f"{zlib.crc32(bytes(folder.resolve())):X}"
+        super().__init__(folder, seed=seed)
+        with self._turn():
+            self._write_nodes(self._others())
+
+    def save(self) -> None:
+        """The autosave of dister: ``dister.data.db``, of which a restart here takes nothing."""
+        with self._turn(), told("its data"):
+            data = {"DataMap": replay(self.entries()), "LastLogId": self._last_id}
+            exchange(self.folder / DATA_FILE, [whole_states.encode(data)])
+
+    def step_down(self) -> None:
+        """It is a follower now, and refuses writes."""
+        self._stand(is_leader=False)
+
+    def win_election(self) -> None:
+        """It is the leader, as at first."""
+        self._stand(is_leader=True)
+
+    def services(self) -> Registry:
+        """The registry, as it is in its file."""
+        return read_services(self.folder)
+
+    def service_set(self, name: str, kind: str, nodes: Sequence[Node]) -> int:
+        """Replace all nodes of a service, of `kind` mysql, pgsql, web, tcp or custom. Returns the registry's id."""
+        return self._change_services(lambda registry: registry.with_nodes(name, kind, nodes, self._now_ms()))
+
+    def service_remove(self, names: Sequence[str]) -> int:
+        """Remove services. Returns the registry's id, which moves only if one was there."""
+        return self._change_services(lambda registry: registry.without(names, self._now_ms()))
+
+    def nodes(self) -> tuple[NodeInfo, ...]:
+        """Itself, then the others."""
+        with self._turn():
+            return self._all(self._others())
+
+    def peers_add(self, ips: Iterable[str]) -> None:
+        """A placeholder for each ip that is not known yet, until its node is met."""
+        with self._turn():
+            others = self._others()
+            for ip in ips:
+                if all(node.ip != ip for node in self._all(others)):
+                    others.append(NodeInfo(id=ip, ip=ip))
+            self._write_nodes(others)
+
+    def peers_remove(self, ips: Iterable[str]) -> None:
+        """Of each ip the first node goes; one that is not there is no error, and the leader itself stays."""
+        with self._turn():
+            others = self._others()
+            for ip in ips:
+                found = next((node for node in others if node.ip == ip), None)
+                if found is not None:
+                    others.remove(found)
+            self._write_nodes(others)
+
+    def meet(self, node: NodeInfo) -> None:
+        """A node speaks: it is listed, as it is now, in the place of its placeholder."""
+        with self._turn():
+            others = [one for one in self._others() if one.id != node.id]
+            self._write_nodes(peers.without_placeholders([*others, node]))
+
+    def _stand(self, *, is_leader: bool) -> None:
+        with self._turn():
+            self._is_leader = is_leader
+            self._write_nodes(self._others())
+
+    def _change_services(self, change: Callable[[Registry], Registry]) -> int:
+        with self._turn():
+            before = self.services()
+            after = change(before)
+            if after is not before:
+                with told("its services"):
+                    exchange(self.folder / SERVICE_FILE, [services.encode(after)])
+                self._write_nodes(self._others())
+            return after.id
+
+    def _others(self) -> list[NodeInfo]:
+        return [node for node in _listed(self.folder) if node.id != self._node_id]
+
+    def _all(self, others: Sequence[NodeInfo]) -> tuple[NodeInfo, ...]:
+        own = NodeInfo(
+            id=self._node_id,
+            ip=_OWN_IP,
+            group=self.group,
+            name=self.folder.resolve().name,
+            status=1,
+            raft=LEADER if self._is_leader else FOLLOWER,
+            logid=self._last_id,
+            serviceid=self.services().id,
+            version=peers.VERSION,
+        )
+        # there is one leader: where it is this node, whoever was it before is none
+        return (own, *(replace(node, raft=FOLLOWER) if own.is_leader and node.is_leader else node for node in others))
+
+    def _write_nodes(self, others: Sequence[NodeInfo]) -> None:
+        with told("its list of nodes"):
+            exchange(self.folder / PEERS_FILE, [peers.encode(self._all(others))])
+
+
+def _listed(folder: Path) -> tuple[NodeInfo, ...]:
+    path = folder / PEERS_FILE
+    return read_nodes(str(path)) if path.exists() else ()
+
+
+def _checked_group(folder: Path, listed: Sequence[NodeInfo], group: str | None) -> str:
+    found = listed[0].group if listed else None
+    if found is not None and group not in (None, found):
+        raise ConfigurationError(
+            f"{folder} is the folder of another group",
+            expected=f"group {group!r}",
+            found=f"group {found!r}",
+            hint="Give another folder, or the group that it has.",
+        )
+    return found or group or DEFAULT_GROUP

@@ -1,0 +1,274 @@
+"""The entry log of an embedded leader: entries are written, follow another leader's, are removed, and are damaged.
+
+Invariants, of any number of threads and processes that write into one folder:
+
+* writes happen one after another; ids ascend, and their order is the order of the log;
+* id = index x 10000 + chance, index one more than of every id before, also of those that were used up in vain;
+* a write that is refused uses no id; one that fails uses its id, and leaves the log as it was;
+* the last id comes from the log, not from ``dister.data.db``; a torn line that a kill left is dropped at the next turn.
+
+Different from dister, where dister loses data (defects 8 to 11): a write that fails says so. As there, nothing is
+forced to the disk.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import groupby, islice
+from pathlib import Path
+from typing import Final, Self
+
+from sources.dister.embedded.leader_store import BatchWriter, WriterTurns, told
+from sources.dister.files.layout import ENTRY_LOG, BatchFile, batch_number, list_batches
+from sources.dister.format.entries import (
+    ACT_REMOVE,
+    ACT_SET,
+    RANDOM,
+    SHORTEST_BYTES,
+    Entry,
+    canonical_head,
+    decode_line,
+    encode_line,
+    index_of,
+)
+from sources.errors import MasterRefused
+
+Change = Mapping[str, str] | Sequence[str]
+"""What is to be set, by key, or the keys to be removed."""
+
+_LOCK_FILE: Final = "dister.leader.lock"
+_ENTRIES_PER_TURN: Final = 10_000
+
+
+class LeaderLog:
+    """The log of the node that keeps its data in `folder`, made if it is not there.
+
+    Any thread; close it, or use it in `with`. The same `seed` gives the same random parts of ids.
+    """
+
+    def __init__(self, folder: Path, *, seed: int | None = None) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self._is_leader = True
+        self._chance = random.Random(seed)  # noqa: S311  (as dister's own: no secret)
+        self._index = 0  # of the last id that was used, here
+        self._last_id = 0
+        self._torn: tuple[Entry, bytes] | None = None
+        self._files = BatchWriter(folder / ENTRY_LOG)
+        self._turns = WriterTurns(folder / _LOCK_FILE)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Idempotent. What was written stays."""
+        self._files.close()
+        self._turns.close()
+
+    @property
+    def last_id(self) -> int:
+        """The id of the last entry; 0 without one."""
+        with self._turn():
+            return self._last_id
+
+    def set(self, items: Mapping[str, str], *, rnd: int | None = None) -> int:
+        """Set keys. Returns the entry's id, whose random part is `rnd` where that is given.
+
+        Raises MasterRefused (not the leader, or what is no string), MasterError (it could not be written).
+        """
+        return self.write(items, rnd=rnd)
+
+    def remove(self, keys: Sequence[str], *, rnd: int | None = None) -> int:
+        """Remove keys; those that are not there, too. As `set`."""
+        return self.write(keys, rnd=rnd)
+
+    def write(self, change: Change, *, rnd: int | None = None) -> int:
+        """`set` or `remove`, as the change says."""
+        act = _act_of(change)
+        with self._turn():
+            entry_id = self._next_id(rnd)
+            self._append([(entry_id, encode_line(entry_id, act, change))])
+            return entry_id
+
+    def set_many(self, many: Iterable[Mapping[str, str]]) -> int:
+        """As `set` one after the other, and faster. Returns the last id."""
+        return self.write_many(many)
+
+    def write_many(self, changes: Iterable[Change]) -> int:
+        """As `write` one after the other, and faster; others have their turns in between. Returns the last id.
+
+        Where a change is refused, some of those before it are written.
+        """
+        upcoming = iter(changes)
+        while part := [(_act_of(change), change) for change in islice(upcoming, _ENTRIES_PER_TURN)]:
+            with self._turn():
+                numbered = [(self._next_id(None), act, change) for act, change in part]
+                self._append([(entry_id, encode_line(entry_id, act, change)) for entry_id, act, change in numbered])
+        return self.last_id
+
+    def fail(self, change: Change, *, rnd: int | None = None) -> Entry:
+        """A write that no follower acknowledged in time: it uses its id and is stored nowhere here.
+
+        Returns the entry, because a follower may have it all the same.
+        """
+        act = _act_of(change)
+        with self._turn():
+            entry_id = self._next_id(rnd)
+            return decode_line(encode_line(entry_id, act, change).rstrip(b"\n"))
+
+    def skip_to(self, index: int) -> None:
+        """The next id has at least this index, as if all writes before it had failed."""
+        with self._turn():
+            self._index = max(self._index, index - 1)
+
+    def entries(self, after: int = 0) -> Iterator[Entry]:
+        """As `entries_of` its folder."""
+        return entries_of(self.folder, after)
+
+    def truncate_to(self, last_id: int) -> None:
+        """What a node does whose entries above `last_id` are not the new leader's: it removes them all.
+
+        The file of the last entry that stays is another one afterwards: removed, and written again.
+        """
+        with self._turn(), told("its log"):
+            for batch in self._files.batches():
+                if batch.number >= batch_number(last_id):
+                    self._files.cut(batch, [e.line + b"\n" for e in _entries_in(batch) if e.id <= last_id])
+                    break
+            self._look()
+
+    def follow(self, entries: Iterable[Entry]) -> int:
+        """Append the entries of another leader whose ids are above its own last id. Returns how many those were."""
+        upcoming = iter(entries)
+        count = 0
+        while part := list(islice(upcoming, _ENTRIES_PER_TURN)):
+            with self._turn():
+                new = [(entry.id, entry.line + b"\n") for entry in ascending(part, self._last_id)]
+                self._append(new)
+            count += len(new)
+        return count
+
+    def append_torn(self, change: Change, *, size_bytes: int, rnd: int | None = None) -> Entry:
+        """Write the first `size_bytes` of an entry's line, as a kill or a full disk leaves it. Returns the entry.
+
+        The next write is glued to it, as in dister, unless `complete_torn` writes the rest before.
+        """
+        entry = self.fail(change, rnd=rnd)
+        with self._turn():
+            line = entry.line + b"\n"
+            self._write(batch_number(entry.id), line[:size_bytes])
+            self._torn = (entry, line[size_bytes:])
+        return entry
+
+    def complete_torn(self) -> None:
+        """Write the rest of the line that `append_torn` began."""
+        with self._turn():
+            if self._torn is not None:
+                (entry, rest), self._torn = self._torn, None
+                self._append([(entry.id, rest)])
+
+    def append_act(self, act: int, items_json: bytes, *, rnd: int | None = None) -> int:
+        """An entry of any act with any items, unchecked, as a node of another version or a faulty client makes it."""
+        with self._turn():
+            entry_id = self._next_id(rnd)
+            self._append([(entry_id, canonical_head(entry_id, act) + items_json + b"\n")])
+            return entry_id
+
+    def append_raw(self, data: bytes) -> None:
+        """Put any bytes behind the newest batch file's; no id is used."""
+        with self._turn():
+            batches = self._files.batches()
+            self._write(batches[-1].number if batches else 0, data)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        with self._turns.turn(self._look):
+            yield
+
+    def _look(self) -> None:
+        """Find the log's end where another one may have moved it."""
+        self._files.close()
+        self._last_id, self._torn = 0, None
+        for batch in reversed(self._files.batches()):
+            self._files.drop_torn_line(batch)
+            self._last_id = max((entry.id for entry in _entries_in(batch)), default=0)
+            if self._last_id:
+                break
+
+    def _next_id(self, rnd: int | None) -> int:
+        if not self._is_leader:
+            raise MasterRefused("the node is not the leader", found="a write", hint="win_election() makes it one.")
+        self._index = max(self._index, index_of(self._last_id)) + 1
+        return self._index * RANDOM + (self._chance.randrange(RANDOM) if rnd is None else rnd)
+
+    def _append(self, lines: Sequence[tuple[int, bytes]]) -> None:
+        for number, group in groupby(lines, key=lambda line: batch_number(line[0])):
+            part = list(group)
+            self._write(number, b"".join(line for _, line in part))
+            self._last_id = part[-1][0]
+
+    def _write(self, number: int, data: bytes) -> None:
+        with told("its log"):
+            self._files.append(number, data)
+
+
+def entries_of(folder: Path, after: int = 0) -> Iterator[Entry]:
+    """The entries with an id above `after` in the log of the leader whose folder it is, in order.
+
+    Raises CorruptRecord for a line that is no entry.
+    """
+    for batch in list_batches(folder / ENTRY_LOG):
+        if batch.number >= batch_number(after):
+            for entry in ascending(_entries_in(batch), after):
+                after = entry.id
+                yield entry
+
+
+def ascending(entries: Iterable[Entry], after: int) -> Iterator[Entry]:
+    """Without those whose id is not above `after` and every id before: they are expired, for dister too."""
+    for entry in entries:
+        if entry.id > after:
+            after = entry.id
+            yield entry
+
+
+def replay(entries: Iterable[Entry]) -> dict[str, str]:
+    """Every key and its value."""
+    data: dict[str, str] = {}
+    for entry in entries:
+        apply(entry, data)
+    return data
+
+
+def apply(entry: Entry, data: dict[str, str]) -> None:
+    """Do to the keys of `data` what an entry says; of an unknown act, nothing."""
+    if isinstance(entry.items, dict):
+        data |= entry.items
+    for key in entry.items if isinstance(entry.items, list) else ():
+        data.pop(key, None)
+
+
+def _entries_in(batch: BatchFile) -> Iterator[Entry]:
+    with batch.path.open("rb") as file:
+        for line in file:
+            if line.endswith(b"\n") and len(line) > SHORTEST_BYTES:
+                yield decode_line(line[:-1])
+
+
+def _act_of(change: object) -> int:
+    """What has to be known of a change before it uses an id. Raises MasterRefused."""
+    match change:
+        case Mapping() if all(isinstance(text, str) for pair in change.items() for text in pair):
+            return ACT_SET
+        case str():
+            pass
+        case Sequence() if all(isinstance(key, str) for key in change):
+            return ACT_REMOVE
+    raise MasterRefused(
+        "a leader takes strings only", expected="strings by key, or a list of keys", found=f"{change!r:.200}"
+    )

@@ -1,0 +1,1 @@
+"""Entries of dister's log: lines of text <-> values and columns."""

@@ -1,0 +1,100 @@
+"""Entries <-> rows of RECORD_SCHEMA, and back to their lines byte for byte. Arrow, no I/O.
+
+====================  ==================================================================================
+offset, size          the range [id of the entry before + 1, id + 1); of the log's first entry from its start
+kind                  message
+topic                 set, remove, or act <n>
+queue_id              number of the batch file
+queue_offset          the id
+keys                  the keys that it sets or removes; null of another act
+body                  its items, JSON as stored
+flag                  act
+stored_properties     the line up to the items, where dister would have written it otherwise; else null
+====================  ==================================================================================
+
+Everything else is null: dister has nothing like it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sources.dister.files.layout import batch_number
+from sources.dister.format.entries import ACT_REMOVE, ACT_SET, Entry, canonical_head
+from sources.dister.format.line_walk import Sound
+from sources.errors import CorruptRecord
+from sources.master import MESSAGE, RECORD_SCHEMA
+
+COLUMNS: Final = ("offset", "size", "flag", "body", "stored_properties")
+"""What lines are put together from."""
+
+_TOPICS: Final = {ACT_SET: "set", ACT_REMOVE: "remove"}
+
+
+def encode(group: Sequence[Sound]) -> pa.RecordBatch:
+    """One row for each entry, in order."""
+    entries = [piece.entry for piece in group]
+    filled = {
+        "offset": [piece.start for piece in group],
+        "size": [piece.covered.size for piece in group],
+        "kind": [MESSAGE] * len(group),
+        "topic": [_TOPICS.get(entry.act, f"act {entry.act}") for entry in entries],
+        "queue_id": [batch_number(entry.id) for entry in entries],
+        "queue_offset": [entry.id for entry in entries],
+        "keys": [entry.keys for entry in entries],
+        "body": [entry.items_json for entry in entries],
+        "flag": [entry.act for entry in entries],
+        "stored_properties": list(map(_stored_head, entries)),
+    }
+    columns = [
+        pa.array(filled[field.name], field.type) if field.name in filled else pa.nulls(len(group), field.type)
+        for field in RECORD_SCHEMA
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
+
+
+def restore(records: pa.RecordBatch) -> bytes:
+    """The lines of `records`, which have at least COLUMNS: the inverse of `encode`.
+
+    Raises CorruptRecord for a row without id, act or items.
+    """
+    body = records.column("body").cast(pa.large_binary())
+    lines = pc.binary_join_element_wise(_heads(records), body, pa.scalar(b"\n", pa.large_binary()), _NOTHING)
+    if lines.null_count:
+        first = records.slice(pc.index(lines.is_null(), True).as_py(), 1)
+        raise CorruptRecord(
+            "the row of an entry has not all that its line was made of",
+            offset=first.column("offset")[0].as_py(),
+            expected="size, flag and body",
+            found="null",
+        )
+    return b"".join(lines.to_pylist())
+
+
+def lengths(records: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """Bytes of each line, its newline included, of `records` with at least COLUMNS; 0 where `restore` would raise."""
+    bytes_of = pc.add(pc.binary_length(_heads(records)), pc.binary_length(records.column("body")))
+    found: npt.NDArray[np.int64] = pc.add(bytes_of, 1).cast(pa.int64()).fill_null(0).to_numpy()
+    return found
+
+
+_NOTHING: Final = pa.scalar(b"", pa.large_binary())
+
+
+def _heads(records: pa.RecordBatch) -> pa.Array:
+    """The lines up to their items."""
+    ids = pc.subtract(pc.add(records.column("offset"), records.column("size")), 1)
+    acts = records.column("flag")
+    canonical = pc.binary_join_element_wise(ids.cast(pa.string()), acts.cast(pa.string()), "", ",")
+    return pc.coalesce(records.column("stored_properties"), canonical.cast(pa.binary())).cast(pa.large_binary())
+
+
+def _stored_head(entry: Entry) -> bytes | None:
+    head = entry.head
+    return None if head == canonical_head(entry.id, entry.act) else head

@@ -1,0 +1,142 @@
+"""From the lines of the log to its entries, and what is wrong between them: the one place that decides. Pure.
+
+The walk stands at an offset, behind the last entry. A line is
+
+    passed      fewer than 10 bytes; or an entry whose id the log is already above (expired: dister drops it, too)
+    an entry    with an id above: it takes the range from where the walk stands to its id + 1
+    damage      anything else; also an expired line with an id of the log, that says something else than its entry did
+
+Damage lies between two entries, m before it and n behind: [m + 1, n). Where a broken line begins with digits that are
+an id between the two, its entry must have been that one, and the damage ends behind it. Damaged lines without an entry
+between them are one damage; between two ids that follow one another its range is empty. As long as no entry follows,
+nobody can say where it ends: it is not in the log yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from sources.decoding.undecodable import as_damage
+from sources.dister.files.layout import batch_number
+from sources.dister.format.entries import SHORTEST_BYTES, Entry, decode_line, shown
+from sources.dister.format.lines import Line
+from sources.errors import CorruptRecord, LogError
+from sources.offsets import Offset, OffsetRange
+
+
+class Earlier(Protocol):
+    """What the file holds before a line."""
+
+    def line_of(self, entry_id: int, before: int) -> bytes | None:
+        """The line of the entry with that id, among those before byte `before`; None where it is not found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sound:
+    """An entry, and the range of the log that is its own."""
+
+    start: Offset
+    entry: Entry
+    line: Line
+
+    @property
+    def covered(self) -> OffsetRange:
+        return OffsetRange(self.start, Offset(self.entry.id + 1))
+
+    @property
+    def length(self) -> int:
+        """Bytes it takes, newline included."""
+        return len(self.line.text) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """What is no entry, with its bytes: None where a file is missing. `error` is what is wrong first."""
+
+    covered: OffsetRange
+    raw: bytes | None
+    error: LogError
+    line: Line | None
+
+    @property
+    def length(self) -> int:
+        return len(self.raw or b"")
+
+
+class LineWalk:
+    """A walk that stands at `end`. Feed it the lines in order; it counts the `expired` ones."""
+
+    def __init__(self, end: Offset) -> None:
+        self.end = end
+        self.expired = 0
+        self._lines: list[Line] = []
+        self._error: LogError | None = None
+
+    @property
+    def open_damage(self) -> Broken | None:
+        """What is wrong behind the last entry, as far as anybody can say; None for nothing."""
+        if self._error is None:
+            return None
+        raw = b"".join(line.text + b"\n" * line.is_whole for line in self._lines) if self._lines else None
+        return Broken(OffsetRange(self.end, self.end), raw, self._error, self._lines[0] if self._lines else None)
+
+    def missing(self, error: LogError) -> None:
+        """A batch file should be here."""
+        self._error = self._error or error
+
+    def feed(self, line: Line, earlier: Earlier) -> Iterator[Broken | Sound]:
+        """What is certain after this line."""
+        if len(line.text) < SHORTEST_BYTES:
+            return
+        try:
+            with as_damage(None):
+                entry = entry_of(line)
+            if entry.id < max(self.end, 1):
+                self._expire(entry, line, earlier)
+                return
+        except CorruptRecord as error:
+            self._lines.append(line)
+            self._error = self._error or error
+            return
+        yield from self._damage_before(entry.id)
+        start, self.end = self.end, Offset(entry.id + 1)
+        yield Sound(start, entry, line)
+
+    def _expire(self, entry: Entry, line: Line, earlier: Earlier) -> None:
+        known = earlier.line_of(entry.id, line.at)
+        if known is not None and known != line.text:
+            raise CorruptRecord(
+                f"the id {entry.id} stands here again, and says something else",
+                expected=shown(known),
+                found=shown(line.text),
+            )
+        self.expired += 1
+
+    def _damage_before(self, following: int) -> Iterator[Broken]:
+        found = self.open_damage
+        if found is None:
+            return
+        claimed = [line.digits for line in self._lines]
+        end = max((one + 1 for one in claimed if one is not None and self.end <= one < following), default=following)
+        start, self.end, self._lines, self._error = self.end, Offset(end), [], None
+        yield Broken(OffsetRange(start, self.end), found.raw, found.error, found.line)
+
+
+def entry_of(line: Line) -> Entry:
+    """The entry that `line` is in its file. Raises CorruptRecord."""
+    if not line.is_whole:
+        raise CorruptRecord(
+            "the last line of a batch file has no end, though later files follow",
+            expected="a newline",
+            found=f"the end of the file after {len(line.text)} bytes",
+        )
+    entry = decode_line(line.text)
+    if batch_number(entry.id) != line.batch.number:
+        raise CorruptRecord(
+            "the entry belongs into another batch file",
+            expected=f"an id of batch {line.batch.number}",
+            found=f"{entry.id}, of batch {batch_number(entry.id)}",
+        )
+    return entry

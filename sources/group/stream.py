@@ -1,0 +1,235 @@
+"""Many logs as one stream of Spark's data source ``logtwin``: what is to be read of each of them, in one batch.
+
+====================  ==============================================================================================
+option                meaning
+====================  ==============================================================================================
+``logs``              JSON: a list of objects, each with the options of one log (`sources.options.ReadOptions`), by
+                      the names that the configuration has for them; all that the job may ever list
+``topics``            the same of topics (`sources.kafka.options.ReplicatedTopicOptions`); their partitions are logs
+``standing``          the file by which the job says which of them are to be read now (`sources.group.standing`)
+``cores``             how many tasks can run at once: a batch is cut so that none waits
+``triggerIntervalS``  how long a record waits for its batch at most, where nobody waits for the record
+``lookDeadlineS``     how long a batch waits for a master to say what it holds; by default half a second, or the
+                      interval where that is shorter
+====================  ==============================================================================================
+
+A batch is one offset of Spark's (`sources.group.offsets`), planned from the positions that the job says, whatever the
+batch before it was; and one partition, which holds what is planned. The job takes it from there; a task would read it
+as one record batch of RANGES_SCHEMA.
+``latestOffset`` is a long poll: the trigger's interval is to be 0, the source says when a batch is worth beginning.
+
+What goes wrong with a log is a row, too, once: then the job has to take the log out of its standing, and to list it
+anew when it is to be tried again. An error that ends the stream is one of all logs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, field_validator
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+
+from sources.errors import ConfigurationError, across_processes, of_log
+from sources.group.lookout import LogLookout, Lookout
+from sources.group.offsets import GroupOffset
+from sources.group.watch import GroupWatch, Pace
+from sources.master import RANGES_SCHEMA, MasterLog, PlanFailed, Planned, PlannedSplit, as_batch
+from sources.offsets import OffsetRange
+from sources.options import ReadOptions, parse_options
+from sources.registry import open_log
+
+LOOK_DEADLINE_S: Final = 0.5
+SHORTEST_LOOK_DEADLINE_S: Final = 0.1
+"""However short the interval: a machine under load answers later than that without being away."""
+
+LAST_LOOK_DEADLINE_S: Final = 60.0
+"""At least, for the looks of Trigger.AvailableNow. Files that hang know no end of their own."""
+
+
+class GroupOptions(BaseModel):
+    """Options of ``spark.readStream`` for a group of logs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    logs: tuple[ReadOptions, ...] = Field((), description="JSON: a list of the logs' options")
+    topics: tuple[Mapping[str, Any], ...] = Field((), description="JSON: a list of the topics' options")
+    standing: Path = Field(description="the job's file that says which logs are to be read")
+    cores: PositiveInt = Field(1, description="how many tasks can run at once")
+    trigger_interval_s: PositiveFloat = Field(1.0, description="how long a record waits for its batch at most")
+    look_deadline_s: PositiveFloat | None = Field(None, description="how long a batch waits for a master's answer")
+
+    @field_validator("logs", mode="before")
+    @classmethod
+    def _each(cls, given: object) -> object:
+        """Raises ConfigurationError naming the log by its number, from 0."""
+        listed = _objects(given)
+        return tuple(parse_options(ReadOptions, one, where=f"logs[{number}]") for number, one in enumerate(listed))
+
+    @field_validator("topics", mode="before")
+    @classmethod
+    def _listed(cls, given: object) -> object:
+        return _objects(given)
+
+    @field_validator("logs")
+    @classmethod
+    def _once(cls, given: tuple[ReadOptions, ...]) -> tuple[ReadOptions, ...]:
+        if len({one.id for one in given}) < len(given):
+            raise ValueError("each log once")
+        return given
+
+    @property
+    def pace(self) -> Pace:
+        """How long is waited for what."""
+        shortest = max(self.trigger_interval_s, SHORTEST_LOOK_DEADLINE_S)
+        connecting_s = [one.connect_timeout_ms * (one.connect_attempts + 1) / 1000 for one in self.logs]
+        return Pace(
+            interval_s=self.trigger_interval_s,
+            look_deadline_s=self.look_deadline_s or min(LOOK_DEADLINE_S, shortest),
+            last_look_deadline_s=max(LAST_LOOK_DEADLINE_S, 2 * max(connecting_s, default=0)),
+        )
+
+    @property
+    def lookouts(self) -> tuple[Lookout, ...]:
+        """All masters. Raises ConfigurationError; connects to nothing."""
+        logs: list[Lookout] = [LogLookout(open_log(one), one.starting_offset) for one in self.logs]
+        if self.topics:
+            # Here, so that those who read other logs need not import it: 0.2 s in each process of Spark's.
+            from sources.kafka.lookout import lookouts
+
+            logs += lookouts(self.topics)
+        if not logs:
+            raise ConfigurationError("there is nothing to read", expected="logs or topics", found="neither")
+        return tuple(logs)
+
+
+def _objects(given: object) -> list[dict[str, Any]]:
+    listed = json.loads(given) if isinstance(given, str) else given
+    if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
+        raise ValueError("a JSON list of objects")
+    return listed
+
+
+def logs_options(given: Sequence[BaseModel]) -> dict[str, str]:
+    """The options ``logs`` and ``topics`` of what a job replicates."""
+    logs = [one for one in given if isinstance(one, ReadOptions)]
+    topics = [one for one in given if not isinstance(one, ReadOptions)]
+    found = {"logs": _as_option(logs), "topics": _as_option(topics)}
+    return {name: option for name, option in found.items() if option != "[]"}
+
+
+def _as_option(given: Sequence[BaseModel]) -> str:
+    return json.dumps([{name: _as_json(value) for name, value in one if value is not None} for one in given])
+
+
+def _as_json(value: object) -> object:
+    return value if isinstance(value, bool | int | float) else str(value)
+
+
+@dataclass(frozen=True)
+class GroupPartition(InputPartition):
+    """All rows of a batch."""
+
+    planned: tuple[Planned, ...]
+
+
+class GroupSource:
+    """The logs of a group and how they are asked for."""
+
+    def __init__(self, options: GroupOptions) -> None:
+        """Raises ConfigurationError."""
+        self._options = options
+        self._lookouts = options.lookouts
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> Self:
+        """Raises ConfigurationError."""
+        return cls(parse_options(GroupOptions, given, where='format("logtwin")', camel=True))
+
+    @property
+    def schema(self) -> pa.Schema:
+        return RANGES_SCHEMA
+
+    def batch_reader(self) -> DataSourceReader:
+        """Raises ConfigurationError: there is none."""
+        raise ConfigurationError(
+            "a group of logs is a stream", expected="spark.readStream", found="spark.read", hint="Read one log by id."
+        )
+
+    def stream_reader(self) -> DataSourceStreamReader:
+        return GroupReader(self._lookouts, self._options)
+
+
+class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """``spark.readStream``: offsets are those of `GroupOffset.to_json`. Picklable until it is first asked."""
+
+    def __init__(self, lookouts: Sequence[Lookout], options: GroupOptions) -> None:
+        self._lookouts = lookouts
+        self._options = options
+        self._watch: GroupWatch | None = None
+        self._found: dict[str, MasterLog | None] = {}
+
+    def initialOffset(self) -> dict[str, Any]:
+        return GroupOffset(0).to_json()
+
+    @across_processes()
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._watching().prepare_to_end()
+
+    @across_processes()
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """The next batch; `start` itself, so that Spark begins none, where none is worth it for about an interval.
+
+        `limit` is not heeded: the job says in its standing how many bytes a batch takes.
+        """
+        number = GroupOffset.from_json(start).number
+        batch = self._watching().next()
+        return start if batch is None else GroupOffset(number + 1, batch.batches, batch.errors).to_json()
+
+    @across_processes()
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """One, also where nothing is planned: given none, Spark makes up a partition of its own."""
+        return [GroupPartition(tuple(self._planned(GroupOffset.from_json(end))))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, GroupPartition):
+            raise TypeError(f"not a batch of this source: {partition!r}")
+        yield as_batch(partition.planned)
+
+    def _planned(self, offset: GroupOffset) -> Iterator[Planned]:
+        logs = dict(self._known(offset.batches))  # a checkpoint may name a log that the configuration has no more
+        cores = self._cores(logs, offset.batches)
+        for log_id, log in logs.items():
+            yield from _splits(log, log_id, offset.batches[log_id], cores[log_id])
+        yield from (PlanFailed(log_id, offset.errors[log_id]) for log_id, _ in self._known(offset.errors))
+
+    def _known(self, log_ids: Iterable[str]) -> Iterator[tuple[str, MasterLog]]:
+        for log_id in log_ids:
+            if log_id not in self._found:
+                found = (lookout.log(log_id) for lookout in self._lookouts)
+                self._found[log_id] = next((one for one in found if one is not None), None)
+            if (log := self._found[log_id]) is not None:
+                yield log_id, log
+
+    def _cores(self, logs: Mapping[str, MasterLog], batches: Mapping[str, OffsetRange]) -> dict[str, int]:
+        """The part of the cores that each log's bytes are worth, rounded up."""
+        sizes = {log_id: log.size_bytes(batches[log_id]) or 0 for log_id, log in logs.items()}
+        total, cores = sum(sizes.values()) or 1, self._options.cores
+        return {log_id: max(1, -(-cores * size_bytes // total)) for log_id, size_bytes in sizes.items()}
+
+    def _watching(self) -> GroupWatch:
+        if self._watch is None:
+            self._watch = GroupWatch(self._lookouts, self._options.standing, self._options.pace)
+        return self._watch
+
+
+def _splits(log: MasterLog, log_id: str, batch: OffsetRange, cores: int) -> Sequence[Planned]:
+    try:
+        return [PlannedSplit(log_id, batch, owned) for owned in log.plan(batch, cores=cores)]
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is this log's
+        return [PlanFailed(log_id, of_log(error, log_id))]

@@ -1,0 +1,1 @@
+"""A Kafka cluster: connections, leaders, topics, consumer groups, error codes."""

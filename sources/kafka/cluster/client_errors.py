@@ -1,0 +1,74 @@
+"""What kafka-python's errors mean to us.
+
+What must hold: no secret is in what comes out. What a broker says about credentials is left out, and what is said
+instead is made of the settings, which have none.
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import Final
+
+import kafka.errors as kafka_errors
+
+from sources.access.tls import is_refusal, no_tls
+from sources.errors import ConfigurationError, LogtwinError, MasterSilent, MasterUnreachable, ProtocolViolation
+from sources.kafka.cluster.codes import refusal
+from sources.kafka.cluster.settings import Security
+
+ASKING: Final = (kafka_errors.KafkaError, OSError)
+"""What kafka-python raises where a request fails."""
+
+CONNECTING: Final = (*ASKING, ValueError)
+"""What it raises where a connection fails: a ValueError where SCRAM does, and for a host name that cannot be one."""
+
+_AUTHENTICATION: Final = (
+    kafka_errors.SaslAuthenticationFailedError,
+    kafka_errors.UnsupportedSaslMechanismError,
+    kafka_errors.IllegalSaslStateError,
+)
+_TIMEOUTS: Final = (kafka_errors.KafkaTimeoutError, kafka_errors.RequestTimedOutError)
+_TOO_OLD: Final = (kafka_errors.IncompatibleBrokerVersion, kafka_errors.UnsupportedVersionError)
+
+
+def meaning(error: Exception, server: str, security: Security) -> LogtwinError:
+    """Our error for one of kafka-python's while connecting to `server`, or asking it."""
+    tls = _tls_error(error)
+    if tls is not None and is_refusal(tls):
+        return no_tls(tls, server)
+    if isinstance(error, _AUTHENTICATION) or (security.with_sasl and type(error) is ValueError):
+        return _not_authenticated(error, server, security)
+    if isinstance(error, _TIMEOUTS):
+        return MasterSilent(f"the broker at {server} does not answer", found=str(error), hint=_listener(security))
+    if isinstance(error, _TOO_OLD):
+        return ConfigurationError(
+            f"the broker at {server} is too old", found=str(error), hint="Kafka 3.1 is the oldest that can be read."
+        )
+    if isinstance(error, kafka_errors.KafkaProtocolError):
+        return ProtocolViolation(f"not what a broker says, from {server}", found=str(error), hint=_listener(security))
+    if isinstance(error, kafka_errors.BrokerResponseError):
+        return refusal(error.errno, f"at {server}")
+    return MasterUnreachable(f"no connection to {server}, or it broke", found=str(error), hint=_listener(security))
+
+
+def _tls_error(error: Exception) -> ssl.SSLError | None:
+    """kafka-python wraps it: one of the handshake is what its own was raised in, a later one its argument."""
+    wrapped = (error, error.__context__, *error.args)
+    return next((one for one in wrapped if isinstance(one, ssl.SSLError)), None)
+
+
+def _not_authenticated(error: Exception, server: str, security: Security) -> ConfigurationError:
+    who = f"{security.mechanism} as the user in {security.username}, with the password in {security.password}"
+    if isinstance(error, kafka_errors.SaslAuthenticationFailedError):
+        return ConfigurationError(f"{server} does not accept us", found=who, hint="Check both, and that they are new.")
+    if isinstance(error, ValueError):
+        return ConfigurationError(f"{server} does not prove that it knows our password", found=who)
+    return ConfigurationError(
+        f"{server} does not take this way to authenticate",
+        found=str(security.mechanism),
+        hint="Check the protocol of its listener, and sasl.enabled.mechanisms.",
+    )
+
+
+def _listener(security: Security) -> str:
+    return f"Does the broker run, is its address right, and is the protocol of this listener {security.protocol}?"

@@ -1,0 +1,188 @@
+"""Sockets to a Kafka cluster: connected, and asked one request at a time.
+
+kafka-python makes the connections, authenticates, and puts requests and answers into bytes. Every wait has a limit, and
+what goes wrong is one of our errors. What must hold: no secret leaves this place but to a broker. kafka-python writes
+what it sends into its log, passwords among it, and names the user; those lines are left out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+
+from kafka.net.connection import KafkaConnection
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
+from kafka.protocol.metadata import MetadataRequest
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
+
+from sources.access.tls import tls_context
+from sources.errors import LogtwinError, MasterRefused
+from sources.kafka.cluster.client_errors import ASKING, CONNECTING, meaning
+from sources.kafka.cluster.retries import may_pass
+from sources.kafka.cluster.settings import KafkaSettings, Security
+
+MAX_ANSWER_BYTES: Final = 256 * 1024 * 1024
+"""An answer that claims more is garbage. The largest is a fetch: what was asked for, or one batch that is larger."""
+
+_TLS_GRACE_MS: Final = 500
+"""kafka-python limits every wait of a connection but its TLS handshake; ours comes so much later than its own."""
+
+_THROTTLED_LOOK_S: Final = 0.05
+
+for _name in ("kafka.net.connection", "kafka.protocol.parser"):
+    logging.getLogger(_name).addFilter(lambda record: record.levelno >= logging.WARNING)
+
+
+@contextmanager
+def connected(settings: KafkaSettings) -> Iterator[Cluster]:
+    """A cluster, reached by the first of the servers that answers; closed at the end. Raises as `Cluster.call` does."""
+    options = _options(settings)
+    net = NetworkSelector(client_id=settings.client_id)
+    manager = _Connections(net, **options)
+    try:
+        yield Cluster(settings, net, manager)
+    finally:
+        manager.close()
+        net.close()
+
+
+class Cluster:
+    """Connections to the brokers of a cluster, made as they are needed, and anew where they broke.
+
+    For one thread at a time.
+    """
+
+    cluster_id: str
+    """The cluster's own id, as its brokers say it."""
+
+    def __init__(self, settings: KafkaSettings, net: NetworkSelector, manager: KafkaConnectionManager) -> None:
+        self._settings = settings
+        self._net = net
+        self._manager = manager
+        self._connections: dict[int | None, KafkaConnection] = {}
+        self._learn_brokers()
+
+    def call(self, request: Any, node_id: int | None = None) -> Any:
+        """The answer of broker `node_id`, or of any, to a request of kafka.protocol; its error codes are the caller's.
+
+        A connection is tried `connect_attempts` times, a request once. While the broker throttles us it is not sent.
+
+        Raises MasterUnreachable (no connection, or it broke), MasterSilent (no answer in time), MasterRefused (there is
+        no such broker now), ConfigurationError (authentication, TLS, a broker too old), ProtocolViolation.
+        """
+        self._net.poll(timeout_ms=0)  # a connection that the broker has closed since then is seen to be closed
+        connection = self._connections.get(node_id)
+        if connection is None or not connection.connected:
+            connection = self._connections[node_id] = self._connect(self._nodes(node_id))
+        with self._naming(connection.node_id, ASKING):
+            return self._net.run(self._exchange, connection, request)
+
+    def is_whole(self) -> bool:
+        """Whether no connection has broken, as far as is known here."""
+        self._net.poll(timeout_ms=0)
+        return all(connection.connected for connection in self._connections.values())
+
+    def _nodes(self, node_id: int | None) -> Sequence[int | str]:
+        """The ids of those that may be asked, which of the configured servers are names. Addresses are always new."""
+        if node_id is None:
+            return [server.node_id for server in self._manager.cluster.bootstrap_brokers()]
+        self._learn_brokers()
+        if self._manager.cluster.broker_metadata(node_id) is None:
+            raise MasterRefused(f"there is no broker {node_id} at {self._settings} now", hint="Does it run?")
+        return [node_id]
+
+    def _learn_brokers(self) -> None:
+        answer = self.call(MetadataRequest(topics=MetadataRequest.NO_TOPICS, allow_auto_topic_creation=False))
+        self.cluster_id = answer.cluster_id
+        self._manager.cluster.update_metadata(answer)
+
+    def _connect(self, nodes: Sequence[int | str]) -> KafkaConnection:
+        retrying = Retrying(
+            retry=retry_if_exception(may_pass),
+            stop=stop_after_attempt(self._settings.connect_attempts),
+            wait=wait_exponential(multiplier=0.1, max=2),
+            reraise=True,
+        )
+        return retrying(self._first_of, nodes)
+
+    def _first_of(self, nodes: Sequence[int | str]) -> KafkaConnection:
+        """Raises the error of the last where none can be reached, any other error at once."""
+        *others, last = nodes
+        for node in others:
+            try:
+                return self._open(node)
+            except LogtwinError as error:
+                if not may_pass(error):
+                    raise
+        return self._open(last)
+
+    def _open(self, node: int | str) -> KafkaConnection:
+        limit_ms = self._settings.connect_timeout_ms
+        connection = self._manager.get_connection(node, timeout_ms=limit_ms, refresh_metadata_on_err=False)
+        with ExitStack() as failing, self._naming(node, CONNECTING):
+            failing.callback(connection.close)
+            self._net.run(self._manager.wait_for, connection.init_future, limit_ms + _TLS_GRACE_MS)
+            failing.pop_all()
+        return connection
+
+    async def _exchange(self, connection: KafkaConnection, request: Any) -> Any:
+        while connection.paused:
+            await self._net.sleep(_THROTTLED_LOOK_S)
+        return await connection.send_request(request)
+
+    @contextmanager
+    def _naming(self, node: int | str, errors: tuple[type[Exception], ...]) -> Iterator[None]:
+        """What kafka-python says of a broker, as one of our errors that names it."""
+        known = self._manager.cluster.broker_metadata(node)
+        server = f"{known.host}:{known.port}" if known else f"broker {node}"
+        try:
+            yield
+        except errors as error:
+            raise meaning(error, server, self._settings.security) from error
+
+
+class _Connections(KafkaConnectionManager):  # type: ignore[misc] # has no types
+    """kafka-python throws away what arrives together with the end of a connection: here it is read first.
+
+    A broker that refuses us says why and hangs up.
+    """
+
+    async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
+        transport = await super()._build_transport(node, timeout_at)
+        transport._sock_recv = _data_first(transport._sock_recv)
+        return transport
+
+
+def _data_first(receive: Callable[[], tuple[bytes, Any]]) -> Callable[[], tuple[bytes, Any]]:
+    """The end is met again by the next look at the socket."""
+
+    def received() -> tuple[bytes, Any]:
+        data, error = receive()
+        return data, None if data else error
+
+    return received
+
+
+def _options(settings: KafkaSettings) -> dict[str, Any]:
+    """Ours as kafka-python names them. Only now are the secrets read."""
+    return {
+        "bootstrap_servers": list(settings.servers),
+        "client_id": settings.client_id,
+        "request_timeout_ms": settings.request_timeout_ms,
+        "receive_message_max_bytes": MAX_ANSWER_BYTES,
+        "reconnect_backoff_ms": 0,  # it is we who wait
+        **_credentials(settings.security),
+    }
+
+
+def _credentials(security: Security) -> dict[str, Any]:
+    return {
+        "security_protocol": security.protocol,
+        "ssl_context": tls_context(security.tls) if security.with_tls else None,
+        "sasl_mechanism": security.mechanism,
+        "sasl_plain_username": security.username and security.username.reveal(),
+        "sasl_plain_password": security.password and security.password.reveal(),
+    }

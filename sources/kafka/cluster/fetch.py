@@ -1,0 +1,132 @@
+"""One fetch request to a partition's leader, and what its answer says beside the records.
+
+The topic is asked for by its id, so that the answer is never of another one of the same name. The leader's epoch goes
+along (KIP-320), and that of what was read last, where it is known: a leader whose log went another way says so.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn
+
+import kafka.errors as kafka_errors
+from kafka.protocol.consumer import FetchRequest
+
+from sources.errors import MasterRefused
+from sources.kafka.bounds import bounds_at, epoch_end
+from sources.kafka.cluster.codes import check_code
+from sources.kafka.cluster.connection import Cluster
+from sources.kafka.cluster.topics import Leader, TopicPartition
+from sources.kafka.epochs import EpochEnd, check_history
+from sources.kafka.format.aborted import Aborted
+from sources.kafka.held import check_held
+from sources.kafka.isolation import Isolation
+from sources.offsets import Offset, OffsetRange
+
+BY_TOPIC_ID: Final = 13
+"""The version of the request that names topics by id (Kafka 3.1); later ones add what replicas need."""
+
+_MAX_WAIT_MS: Final = 500
+_NO_EPOCH: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """The answer: batches as they lie in the log, the last one perhaps cut off, and where the log stood.
+
+    The first batch holds the offset that was asked for, or is the first one above it; a whole batch comes however large
+    it is. `aborted` are the transactions that were aborted and touch the records; without isolation there are none.
+    """
+
+    records: bytes
+    aborted: tuple[Aborted, ...]
+    log_start: Offset
+    high_watermark: Offset
+    last_stable: Offset
+
+
+def fetch(
+    cluster: Cluster,
+    leader: Leader,
+    tp: TopicPartition,
+    offset: Offset,
+    *,
+    topic_id: uuid.UUID,
+    max_bytes: int,
+    isolation: Isolation,
+    last_epoch: int | None = None,
+) -> Fetched:
+    """What the leader has from `offset` on, about `max_bytes` of it. Waits half a second where there is nothing yet.
+
+    `last_epoch` is the leader epoch of what lies before `offset`. Raises BelowMinimum and AboveMaximum saying what the
+    leader holds, Rewritten where its log branched off before `offset`, MasterRefused (it does not lead, or not in this
+    epoch; or there is no such topic id), ConfigurationError (not allowed), and as `Cluster.call` does.
+    """
+    request = FetchRequest(
+        max_wait_ms=_MAX_WAIT_MS,
+        min_bytes=1,
+        max_bytes=max_bytes,
+        isolation_level=isolation.value,
+        topics=[_wanted(leader, tp, offset, topic_id, max_bytes, last_epoch)],
+        min_version=BY_TOPIC_ID,
+        max_version=BY_TOPIC_ID,
+    )
+    found = _ask(cluster, leader, request)
+    if found.error_code == kafka_errors.OffsetOutOfRangeError.errno:
+        _refuse_out_of_range(cluster, leader, tp, offset, last_epoch)
+    check_code(found.error_code, f"what follows in {tp}", offset=offset)
+    if found.diverging_epoch is not None and found.diverging_epoch.end_offset >= 0:
+        diverging = EpochEnd(found.diverging_epoch.epoch, Offset(found.diverging_epoch.end_offset))
+        check_history(last_epoch, offset, diverging, _bounds(cluster, leader, tp), None)
+    if found.log_start_offset > offset:
+        check_held(OffsetRange(offset, offset), OffsetRange(found.log_start_offset, found.high_watermark))
+    return _fetched(found)
+
+
+def _wanted(
+    leader: Leader, tp: TopicPartition, offset: Offset, topic_id: uuid.UUID, max_bytes: int, last_epoch: int | None
+) -> FetchRequest.FetchTopic:
+    partition = FetchRequest.FetchTopic.FetchPartition(
+        partition=tp.partition,
+        current_leader_epoch=leader.epoch,
+        fetch_offset=offset,
+        last_fetched_epoch=_NO_EPOCH if last_epoch is None else last_epoch,
+        partition_max_bytes=max_bytes,
+    )
+    return FetchRequest.FetchTopic(topic_id=topic_id, partitions=[partition])
+
+
+def _ask(cluster: Cluster, leader: Leader, request: FetchRequest) -> Any:
+    """The answer's part of the one partition. A broker that throttles us answers without it."""
+    answer = cluster.call(request, leader.node_id)
+    check_code(answer.error_code, "a fetch")
+    if not answer.responses:
+        raise MasterRefused("the broker throttles us", hint="Is there a quota on our user or client id?")
+    return answer.responses[0].partitions[0]
+
+
+def _fetched(found: Any) -> Fetched:
+    aborted = found.aborted_transactions or ()  # null where nothing is left out
+    return Fetched(
+        records=found.records or b"",
+        aborted=tuple(Aborted(one.producer_id, Offset(one.first_offset)) for one in aborted),
+        log_start=Offset(found.log_start_offset),
+        high_watermark=Offset(found.high_watermark),
+        last_stable=Offset(found.last_stable_offset),
+    )
+
+
+def _refuse_out_of_range(
+    cluster: Cluster, leader: Leader, tp: TopicPartition, offset: Offset, last_epoch: int | None
+) -> NoReturn:
+    """Says how `offset` is out of range. Within what the leader holds, it is the epoch that it does not know."""
+    held = _bounds(cluster, leader, tp)
+    check_held(OffsetRange(offset, offset), held)
+    if last_epoch is not None:
+        check_history(last_epoch, offset, epoch_end(cluster, leader, tp, last_epoch), held, None)
+    raise MasterRefused("the broker calls this out of range, and holds it", offset=offset, found=held)
+
+
+def _bounds(cluster: Cluster, leader: Leader, tp: TopicPartition) -> OffsetRange:
+    return bounds_at(cluster, leader, tp, Isolation.READ_UNCOMMITTED)

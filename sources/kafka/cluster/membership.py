@@ -1,0 +1,110 @@
+"""Who is in a consumer group, of the classic protocol or of the newer one (KIP-848), and whether we may use it.
+
+A broker describes groups of each protocol in an answer of its own; the list of groups says of which one a group is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import kafka.errors as kafka_errors
+from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.api_message import ApiMessage
+
+from sources.errors import ConfigurationError
+from sources.kafka.cluster.codes import check_code
+from sources.kafka.cluster.connection import Cluster
+
+CONSUMER: Final = "consumer"
+"""The protocol type of groups that consume. A group that only ever had offsets committed has none."""
+
+_SCHEMAS: Final = "sources.kafka.schemas"
+_WITH_STATES: Final = 4  # the first version of ListGroups that tells them
+_EMPTY: Final = "Empty"
+_GONE: Final = ("", "Dead")
+
+
+class ConsumerGroupDescribeRequest(ApiMessage, load_json=_SCHEMAS):  # type: ignore[call-arg,misc] # without types
+    """Who is in groups of the newer protocol."""
+
+
+class ConsumerGroupDescribeResponse(ApiMessage, load_json=_SCHEMAS):  # type: ignore[call-arg,misc] # without types
+    """Its answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """Who consumes: the id that it has in the group, its client id, and where it connects from."""
+
+    id: str
+    client: str
+    host: str
+
+    def __str__(self) -> str:
+        return f"{self.id} (client {self.client!r} at {self.host.lstrip('/')})"
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A group as its coordinator has it."""
+
+    state: str
+    protocol_type: str
+    members: tuple[Member, ...]
+
+
+def described(cluster: Cluster, coordinator: int, name: str) -> Described | None:
+    """The group `name`; None where there is none.
+
+    Raises MasterRefused (it is not the coordinator, or is loading), ConfigurationError (not allowed), and as
+    `Cluster.call` does.
+    """
+    found = cluster.call(DescribeGroupsRequest(groups=[name]), coordinator).groups[0]
+    if found.error_code == kafka_errors.GroupIdNotFoundError.errno:
+        return _listed(cluster, coordinator, name)
+    members = _members(found, name)
+    if found.group_state in _GONE:  # so brokers before Kafka 4 describe a group that is not there
+        return _listed(cluster, coordinator, name)
+    return Described(found.group_state, found.protocol_type, members)
+
+
+def check_unused(name: str, group: Described | None) -> None:
+    """Raises ConfigurationError where others consume with `group`, or could not. None: there is no such group yet."""
+    if group is None:
+        return
+    if group.protocol_type not in ("", CONSUMER):
+        raise ConfigurationError(
+            f"group {name} is none of consumers",
+            expected="a group of its own",
+            found=f"protocol type {group.protocol_type}",
+            hint="Choose another name.",
+        )
+    if group.members or group.state not in (_EMPTY, *_GONE):
+        raise ConfigurationError(
+            f"group {name} is consumed by others",
+            expected="a group without members",
+            found=", ".join(map(str, group.members)) or f"a group that is {group.state}",
+            hint="Offsets of two would overwrite each other: choose a name of its own, or stop them.",
+        )
+
+
+def _listed(cluster: Cluster, coordinator: int, name: str) -> Described | None:
+    """The group where it is not of the classic protocol."""
+    answer = cluster.call(ListGroupsRequest(min_version=_WITH_STATES), coordinator)
+    check_code(answer.error_code, "which groups there are")
+    listed = next((group for group in answer.groups if group.group_id == name), None)
+    if listed is None:
+        return None
+    is_described = listed.protocol_type == CONSUMER and listed.group_state not in (_EMPTY, *_GONE)
+    members = _members_of_newer(cluster, coordinator, name) if is_described else ()
+    return Described(listed.group_state, listed.protocol_type, members)
+
+
+def _members_of_newer(cluster: Cluster, coordinator: int, name: str) -> tuple[Member, ...]:
+    return _members(cluster.call(ConsumerGroupDescribeRequest(group_ids=[name]), coordinator).groups[0], name)
+
+
+def _members(group: Any, name: str) -> tuple[Member, ...]:
+    check_code(group.error_code, f"who is in group {name}")
+    return tuple(Member(one.member_id, one.client_id, one.client_host) for one in group.members)

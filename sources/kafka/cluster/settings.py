@@ -1,0 +1,88 @@
+"""How to reach a Kafka cluster: its servers, how long to wait for them, who we are to them.
+
+These values travel to tasks, into logs and errors: a secret is the place where it is found (`sources.access.secrets`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Literal, get_args
+
+from sources.access.address import Address
+from sources.access.secrets import Secret
+from sources.access.tls import Tls
+from sources.errors import ConfigurationError
+
+Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+NO_OPTIONS: Final = Tls()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Security:
+    """How a connection is protected and who it is made for, in Kafka's own words (security.protocol, sasl.mechanism).
+
+    Raises ConfigurationError where something is missing, or is there to no effect.
+    """
+
+    protocol: Protocol = "PLAINTEXT"
+    mechanism: Mechanism | None = None
+    username: Secret | None = None
+    password: Secret | None = None
+    tls: Tls = NO_OPTIONS
+
+    def __post_init__(self) -> None:
+        _check_word("protocol", self.protocol, get_args(Protocol))
+        sasl = {"mechanism": self.mechanism, "username": self.username, "password": self.password}
+        for name, value in sasl.items():
+            self._check_use(name, is_given=value is not None, has_effect=self.with_sasl)
+            if self.with_sasl and value is None:
+                raise ConfigurationError(f"security protocol {self.protocol} needs a {name}")
+        if self.mechanism is not None:
+            _check_word("mechanism", self.mechanism, get_args(Mechanism))
+        for option in self.tls.given():
+            self._check_use(option, is_given=True, has_effect=self.with_tls)
+
+    @property
+    def with_tls(self) -> bool:
+        return self.protocol.endswith("SSL")
+
+    @property
+    def with_sasl(self) -> bool:
+        return self.protocol.startswith("SASL")
+
+    def _check_use(self, name: str, *, is_given: bool, has_effect: bool) -> None:
+        if is_given and not has_effect:
+            raise ConfigurationError(
+                f"{name} has no effect with security protocol {self.protocol}",
+                hint="Remove it, or give another protocol.",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaSettings:
+    """A cluster and how to speak with it. One server is enough to find the others.
+
+    Raises ConfigurationError for a server that is no host:port, and where there is none.
+    """
+
+    servers: tuple[str, ...]
+    security: Security = field(default_factory=Security)
+    connect_timeout_ms: int = 5000
+    connect_attempts: int = 3
+    request_timeout_ms: int = 20000
+    client_id: str = "logtwin"
+
+    def __post_init__(self) -> None:
+        if not self.servers:
+            raise ConfigurationError("there is no server to connect to", expected="host:port, one or more")
+        for server in self.servers:
+            Address.parse(server)
+
+    def __str__(self) -> str:
+        return ",".join(self.servers)
+
+
+def _check_word(name: str, given: str, known: tuple[str, ...]) -> None:
+    if given not in known:
+        raise ConfigurationError(f"there is no {name} of this name", expected=" or ".join(known), found=repr(given))

@@ -1,0 +1,1 @@
+"""Record batches: bytes <-> columns, compression, transactions."""

@@ -1,0 +1,152 @@
+"""Records -> the batches of a segment file, format 2, as a broker keeps them: the inverse of
+`sources.kafka.format.batches`.
+
+A batch of Kafka's says once what its records share. So one ends where the leader epoch changes, or the type of the
+timestamps, or, with the broker's own time, that time; and behind about 1 MB, as producers and brokers bound them.
+Which records were together in a batch, its compression and its producer are in no row, and no reader depends on them.
+
+Offsets may have no record, inside of batches and between them. Only the end of a log has to be told: a broker goes on
+behind the last batch that it finds, so what has no record there is an empty batch, as Kafka's own cleaner leaves them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sources.decoding.spans import Flags, Ints
+from sources.kafka.format.batch_header import NO_EPOCH, NO_TIMESTAMP, Head
+from sources.kafka.format.binary_columns import edges, grouped, joined, lengths, pairs
+from sources.kafka.format.columns import LOG_APPEND_TIME, canonical_lengths, timestamps_ms
+from sources.kafka.format.varints import varints
+from sources.offsets import Offset, OffsetRange
+
+BATCH_BYTES: Final = 1_000_000
+"""Of the records' canonical bytes, of which there are more. Brokers take 1,048,588 bytes by default."""
+MAX_DELTA: Final = 2**31 - 1
+"""How far an offset can be behind that of its batch, and a batch behind the beginning of its segment."""
+
+_ATTRIBUTES: Final = pa.scalar(b"\0", pa.binary())
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBatch:
+    """A batch, and the offsets from its first record to behind its last; `whole` are its bytes."""
+
+    covered: OffsetRange
+    epoch: int | None
+    whole: bytes
+
+
+def encode(records: pa.RecordBatch) -> Iterator[EncodedBatch]:
+    """The batches of `records`, which have the columns of UNLOCATED_SCHEMA and rising offsets."""
+    if not len(records):
+        return
+    columns = _Columns.of(records)
+    starts = columns.starts(canonical_lengths(records))
+    encoded = _records(records, columns, starts)
+    at, data = edges(encoded), memoryview(encoded.buffers()[2])
+    for first, stop in pairwise(starts):
+        head = columns.head(first, stop)
+        epoch = None if head.leader_epoch == NO_EPOCH else head.leader_epoch
+        yield EncodedBatch(head.covered, epoch, head.batch(data[at[first] : at[stop]]))
+
+
+def empty_batch(end: Offset, start: Offset, epoch: int | None) -> EncodedBatch:
+    """A batch without records that leads up to `end`, from `start` on if that is near enough."""
+    covered = OffsetRange(Offset(max(start, end - MAX_DELTA)), end)
+    head = Head(
+        covered=covered,
+        leader_epoch=NO_EPOCH if epoch is None else epoch,
+        has_log_append_time=False,
+        base_timestamp_ms=NO_TIMESTAMP,
+        max_timestamp_ms=NO_TIMESTAMP,
+        count=0,
+    )
+    return EncodedBatch(covered, epoch, head.batch(memoryview(b"")))
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """What decides where batches end, and what their heads say."""
+
+    offsets: Ints
+    epochs: Ints
+    times_ms: Ints
+    is_append_time: Flags
+
+    @classmethod
+    def of(cls, records: pa.RecordBatch) -> _Columns:
+        is_append_time = pc.equal(records.column("timestamp_type"), LOG_APPEND_TIME)
+        return cls(
+            records.column("offset").to_numpy(),
+            records.column("leader_epoch").fill_null(NO_EPOCH).to_numpy(),
+            timestamps_ms(records.column("timestamp")).to_numpy(),
+            is_append_time.to_numpy(zero_copy_only=False),
+        )
+
+    def starts(self, sizes: Ints) -> list[int]:
+        """Of the batches, and where the last one ends; `sizes` are those of the records."""
+        ends, changes = np.cumsum(sizes), [*self._changes().tolist(), len(self.offsets)]
+        found = [0]
+        while (at := found[-1]) < len(self.offsets):
+            by_size = np.searchsorted(ends, ends[at] - sizes[at] + BATCH_BYTES, side="right")
+            by_offset = np.searchsorted(self.offsets, self.offsets[at] + MAX_DELTA, side="right")
+            by_change = changes[bisect_right(changes, at)]
+            found.append(min(max(int(by_size), at + 1), int(by_offset), by_change))
+        return found
+
+    def head(self, first: int, stop: int) -> Head:
+        return Head(
+            covered=OffsetRange(Offset(int(self.offsets[first])), Offset(int(self.offsets[stop - 1]) + 1)),
+            leader_epoch=int(self.epochs[first]),
+            has_log_append_time=bool(self.is_append_time[first]),
+            base_timestamp_ms=int(self.times_ms[first]),
+            max_timestamp_ms=int(self.times_ms[first:stop].max()),
+            count=stop - first,
+        )
+
+    def _changes(self) -> Ints:
+        """The rows that cannot be in one batch with the row before."""
+        is_new = _differs(self.epochs) | _differs(self.is_append_time)
+        is_new |= _differs(self.times_ms) & self.is_append_time[1:]
+        return np.flatnonzero(is_new) + 1
+
+
+def _differs(column: Ints | Flags) -> Flags:
+    """Each but the first, from the one before."""
+    return np.asarray(column[1:] != column[:-1], np.bool_)
+
+
+def _records(records: pa.RecordBatch, columns: _Columns, starts: list[int]) -> pa.Array:
+    """One binary a row: the record, as `sources.kafka.format.record_format` has it."""
+    first = np.repeat(starts[:-1], np.diff(starts))
+    key, value, headers = (records.column(name) for name in ("key", "value", "headers"))
+    bodies = joined(
+        _ATTRIBUTES,
+        varints(columns.times_ms - columns.times_ms[first]),
+        varints(columns.offsets - columns.offsets[first]),
+        *_counted(key),
+        *_counted(value),
+        varints(pc.list_value_length(headers).fill_null(0).to_numpy().astype(np.int64)),
+        _headers(headers),
+    )
+    return joined(*_counted(bodies))
+
+
+def _headers(headers: pa.Array) -> pa.Array:
+    """One binary a row: its headers, without their number."""
+    key, value = pairs(headers)
+    return grouped(joined(*_counted(key), *_counted(value)), headers)
+
+
+def _counted(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """The length of each, and the bytes themselves."""
+    return varints(lengths(texts).to_numpy().astype(np.int64)), texts

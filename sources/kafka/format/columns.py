@@ -1,0 +1,104 @@
+"""Records of Kafka as columns: their schema, and the bytes that the checksum of a range is made of.
+
+Canonical bytes of a record, big-endian; those of several records lie one after the other:
+
+==================  =====  ==========================================
+field               bytes  meaning
+==================  =====  ==========================================
+offset              i64
+leader epoch        i32    -1: null
+timestamp           i64    ms; -1: null
+timestamp type      i8     0 create time, 1 log append time
+key length          i32    -1: null
+value length        i32    -1: null
+headers length      i32    bytes
+key, value          n
+headers             n      of each: i32 length of the key, i32 length
+                           of the value (-1: null), key, value
+==================  =====  ==========================================
+
+They depend on the records alone: not on the batches they came in, their compression, or the chunks they are read in,
+all of which may change without any record changing. Topic and partition are the log's.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sources.kafka.format.binary_columns import grouped, joined, lengths, of_fixed_size, pairs, whole_bytes
+from sources.master_topic import KAFKA_SCHEMA
+
+CREATE_TIME: Final = "create_time"
+LOG_APPEND_TIME: Final = "log_append_time"
+_US_PER_MS: Final = 1000
+
+UNLOCATED_SCHEMA: Final = pa.schema([field for field in KAFKA_SCHEMA if field.name not in ("topic", "partition")])
+"""What a record says itself."""
+
+_HEAD: Final = np.dtype(
+    [
+        ("offset", ">i8"),
+        ("leader_epoch", ">i4"),
+        ("timestamp_ms", ">i8"),
+        ("timestamp_type", "i1"),
+        ("key_length", ">i4"),
+        ("value_length", ">i4"),
+        ("headers_length", ">i4"),
+    ]
+)
+_HEADER_HEAD: Final = np.dtype([("key_length", ">i4"), ("value_length", ">i4")])
+
+
+def located(records: pa.RecordBatch, topic: str, partition: int) -> pa.RecordBatch:
+    """`records` of UNLOCATED_SCHEMA, all of one partition, with KAFKA_SCHEMA."""
+    place = {
+        "topic": pa.repeat(topic, len(records)),
+        "partition": pa.repeat(pa.scalar(partition, pa.int32()), len(records)),
+    }
+    columns = [place[name] if name in place else records.column(name) for name in KAFKA_SCHEMA.names]
+    return pa.RecordBatch.from_arrays(columns, schema=KAFKA_SCHEMA)
+
+
+def canonical(records: pa.RecordBatch) -> bytes:
+    """The canonical bytes of `records` (the columns of UNLOCATED_SCHEMA, and any others).
+
+    ``canonical(a) + canonical(b) == canonical(a and b in one batch)``.
+    """
+    key, value = records.column("key"), records.column("value")
+    headers = _header_bytes(records.column("headers"))
+    heads = np.empty(len(records), _HEAD)
+    heads["offset"] = records.column("offset")
+    heads["leader_epoch"] = records.column("leader_epoch").fill_null(-1)
+    heads["timestamp_ms"] = timestamps_ms(records.column("timestamp"))
+    heads["timestamp_type"] = pc.equal(records.column("timestamp_type"), LOG_APPEND_TIME).cast(pa.int8())
+    heads["key_length"] = lengths(key)
+    heads["value_length"] = lengths(value)
+    heads["headers_length"] = lengths(headers)
+    return whole_bytes(joined(of_fixed_size(heads), key, value, headers))
+
+
+def canonical_lengths(records: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """How many canonical bytes each of `records` takes; needs key, value and headers."""
+    headers = _header_bytes(records.column("headers"))
+    parts = (records.column("key"), records.column("value"), headers)
+    found = sum(pc.binary_length(part).fill_null(0).to_numpy().astype(np.int64) for part in parts)
+    return np.asarray(found, np.int64) + _HEAD.itemsize
+
+
+def timestamps_ms(timestamps: pa.Array) -> pa.Array:
+    """As records have them, -1 without one."""
+    return pc.divide(timestamps.cast(pa.int64()), _US_PER_MS).fill_null(-1)
+
+
+def _header_bytes(headers: pa.Array) -> pa.Array:
+    """One binary a row: the canonical bytes of its headers."""
+    key, value = pairs(headers)
+    heads = np.empty(len(key), _HEADER_HEAD)
+    heads["key_length"] = lengths(key)
+    heads["value_length"] = lengths(value)
+    return grouped(joined(of_fixed_size(heads), key, value), headers)

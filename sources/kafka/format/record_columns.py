@@ -1,0 +1,129 @@
+"""The records of some batches as an Arrow batch of `columns.UNLOCATED_SCHEMA`. numpy and Arrow, no object a record."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sources.decoding.spans import Flags, Ints, cut
+from sources.errors import CorruptRecord
+from sources.kafka.format.batch_header import Batch
+from sources.kafka.format.columns import CREATE_TIME, LOG_APPEND_TIME, UNLOCATED_SCHEMA
+from sources.kafka.format.record_format import MAX_VARINT_BYTES, Place, Records, Spans, read
+from sources.master import TIMESTAMP
+from sources.master_topic import HEADER
+from sources.offsets import Offset
+
+NO_RECORDS: Final = pa.RecordBatch.from_pylist([], UNLOCATED_SCHEMA)
+
+_MAX_TIMESTAMP_MS: Final = (2**63 - 1) // 1000  # the replica keeps times in microseconds
+_NO_TIMESTAMP: Final = -1
+_US_PER_MS: Final = 1000
+
+_OF_BATCH: Final = np.dtype(
+    [
+        ("base_offset", np.int64),
+        ("last_offset_delta", np.int64),
+        ("leader_epoch", np.int32),
+        ("base_timestamp_ms", np.int64),
+        ("max_timestamp_ms", np.int64),
+        ("has_log_append_time", np.bool_),
+    ]
+)
+Rows = npt.NDArray[Any]  # of _OF_BATCH
+
+_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_REPLACEMENT: Final = "\ufffd"
+
+
+def record_columns(batches: Sequence[Batch], bodies: Sequence[bytes | memoryview]) -> pa.RecordBatch:
+    """The records of `batches`, in log order. `bodies` are these, decompressed.
+
+    Raises CorruptRecord where a record contradicts itself or its batch, or has a time that no table can hold.
+    """
+    if not batches:
+        return NO_RECORDS
+    buffer = b"".join([*bodies, bytes(MAX_VARINT_BYTES)])
+    records = read(buffer, _places(batches, bodies))
+    batch = np.repeat(np.array([_of(batch) for batch in batches], _OF_BATCH), [batch.record_count for batch in batches])
+    _check_offsets(records.offset_deltas, batch)
+    columns = {
+        "offset": pa.array(batch["base_offset"] + records.offset_deltas),
+        "leader_epoch": pa.array(batch["leader_epoch"], mask=batch["leader_epoch"] < 0),
+        "timestamp": _timestamps(records.timestamp_deltas_ms, batch),
+        "timestamp_type": pc.if_else(pa.array(batch["has_log_append_time"]), LOG_APPEND_TIME, CREATE_TIME),
+        "key": _cut(buffer, records.keys),
+        "value": _cut(buffer, records.values),
+        "headers": _headers(buffer, records),
+    }
+    return pa.RecordBatch.from_arrays([columns[name] for name in UNLOCATED_SCHEMA.names], schema=UNLOCATED_SCHEMA)
+
+
+def texts(keys: pa.Array) -> pa.Array:
+    """Header keys as text. What is no UTF-8 becomes U+FFFD, as in Java: one for each half of a surrogate pair."""
+    try:
+        return keys.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([_text(key) for key in keys.to_pylist()], pa.string())
+
+
+def _text(key: bytes) -> str:
+    return _SURROGATE.sub(_REPLACEMENT.encode(), key).decode(errors="replace")
+
+
+def _places(batches: Sequence[Batch], bodies: Sequence[bytes | memoryview]) -> list[Place]:
+    places, at = [], 0
+    for batch, body in zip(batches, bodies, strict=True):
+        places.append(Place(batch.base_offset, at, at + len(body), batch.record_count))
+        at += len(body)
+    return places
+
+
+def _of(batch: Batch) -> tuple[int | bool, ...]:
+    """In the order of _OF_BATCH."""
+    times_ms = (batch.base_timestamp_ms, batch.max_timestamp_ms)
+    return batch.base_offset, batch.last_offset_delta, batch.leader_epoch, *times_ms, batch.has_log_append_time
+
+
+def _check_offsets(deltas: Ints, batch: Rows) -> None:
+    """Within its batch, and above that of the record before."""
+    is_first = np.append(True, batch["base_offset"][1:] != batch["base_offset"][:-1])
+    least = np.where(is_first, 0, np.roll(deltas, 1) + 1)
+    in_place = (least <= deltas) & (deltas <= batch["last_offset_delta"])
+    _check(in_place, "offset is not behind the one before, within its batch", batch["base_offset"] + deltas, batch)
+
+
+def _timestamps(deltas_ms: Ints, batch: Rows) -> pa.Array:
+    times_ms = np.where(batch["has_log_append_time"], batch["max_timestamp_ms"], batch["base_timestamp_ms"] + deltas_ms)
+    fits = (times_ms >= -_MAX_TIMESTAMP_MS) & (times_ms <= _MAX_TIMESTAMP_MS)
+    _check(fits, "timestamp does not fit into a table", times_ms, batch)
+    return pa.array(times_ms * _US_PER_MS, mask=times_ms == _NO_TIMESTAMP).cast(TIMESTAMP)
+
+
+def _check(holds: Flags, problem: str, found: Ints, batch: Rows) -> None:
+    if not holds.all():
+        row = int(np.argmin(holds))
+        raise CorruptRecord(
+            f"a record's {problem}",
+            offset=Offset(int(batch["base_offset"][row])),
+            found=found[row],
+            hint="The CRC of the batch is right: the producer, or the broker that rewrote it, wrote it like this.",
+        )
+
+
+def _cut(buffer: bytes, spans: Spans) -> pa.Array:
+    return cut(pa.binary(), pa.py_buffer(buffer), spans.starts, spans.ends, spans.is_present)
+
+
+def _headers(buffer: bytes, records: Records) -> pa.Array:
+    edges = np.append(0, np.cumsum(records.header_counts)).astype(np.int32)
+    pairs = pa.StructArray.from_arrays(
+        [texts(_cut(buffer, records.header_keys)), _cut(buffer, records.header_values)], fields=list(HEADER)
+    )
+    return pa.ListArray.from_arrays(pa.array(edges), pairs)

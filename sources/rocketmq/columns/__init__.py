@@ -1,0 +1,1 @@
+"""Records of a commit log: bytes <-> Arrow columns, many at a time."""

@@ -1,0 +1,255 @@
+"""Many commit-log records at once: bytes <-> an Arrow batch of RECORD_SCHEMA. numpy and Arrow, no Spark.
+
+`commitlog` says what a record is; this module gives the same answers a few hundred thousand times a second. A record
+costs one step of a loop, one CRC of its body, and otherwise only its share of work on columns; a field never becomes a
+Python object, except where a body is compressed. The input is looked at in place and never copied as a whole, and
+nothing that is returned refers to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sources.decoding.spans import Ints, cut
+from sources.decoding.undecodable import as_damage, placed, up_to_damage
+from sources.errors import CorruptRecord
+from sources.master import BLANK, MESSAGE, RECORD_SCHEMA, TIMESTAMP
+from sources.offsets import Offset
+from sources.rocketmq.columns.bodies import BodyColumns
+from sources.rocketmq.columns.hosts import host_column
+from sources.rocketmq.columns.properties import PropertyColumns
+from sources.rocketmq.columns.restore import encode
+from sources.rocketmq.columns.scan import Heads, SuspectRecord, hop, scan
+from sources.rocketmq.format import commitlog
+from sources.rocketmq.format.hosts import Host
+from sources.rocketmq.format.layout import BLANK as BLANK_MAGIC
+from sources.rocketmq.format.layout import BORN_HOST_IPV6, DEFAULT_LIMITS, HEAD, STORE_HOST_IPV6, V1, Buffer, Limits
+from sources.rocketmq.format.properties import DELAY, KEYS, SCHEDULE_TOPIC, TAGS, UNIQ_KEY, delay_ms, tags_code
+
+if TYPE_CHECKING:
+    from sources.rocketmq.columns.loops import Messages
+
+__all__ = ["Decoded", "decode", "encode"]
+
+_MAX_DATA_BYTES = 2**31 - 1  # Arrow's binary columns count bytes in 32 bits
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Whole records, one row each (RECORD_SCHEMA), in log order; `end` is the first byte that was not decoded.
+
+    `error` is what is wrong with the record at `end`; None where nothing is known to be.
+    """
+
+    records: pa.RecordBatch
+    end: Offset
+    error: CorruptRecord | None = None
+
+
+def decode(data: Buffer, start: Offset, stop: Offset, limits: Limits = DEFAULT_LIMITS) -> Decoded:
+    """As `decode_sound`, all or nothing: raises the error that is found."""
+    decoded = decode_sound(data, start, stop, limits)
+    if decoded.error is not None:
+        raise decoded.error
+    return decoded
+
+
+def decode_sound(data: Buffer, start: Offset, stop: Offset, limits: Limits = DEFAULT_LIMITS) -> Decoded:
+    """Every record that starts before `stop` and lies wholly in `data`, which begins with byte `start`, a boundary.
+
+    It ends before the first record in which anything is wrong, with the error that `commitlog.decode` raises for it;
+    or, where only this decoder fails over it, with one that says so (`sources.decoding.undecodable`).
+    Where the decompressed bodies pass `limits.max_decompressed_bytes` it ends earlier, after at least one record: go
+    on at `end` as usual. A body that cannot be decompressed, or only to more than `limits.max_body_bytes`, is null in
+    `body` and whole in `stored_body`: brokers store what producers send and check neither.
+
+    Raises ValueError for 2 GiB of data or more.
+    """
+    view = memoryview(data).cast("B")
+    if len(view) > _MAX_DATA_BYTES:
+        raise ValueError(f"{len(view)} bytes at once; at most {_MAX_DATA_BYTES} can be decoded")
+    try:
+        return _decode(view, start, stop, limits)
+    finally:
+        # So that a memory map can be closed while an error of ours is on its way up. The traceback of an error that is
+        # not ours may still hold parts of it.
+        with contextlib.suppress(BufferError):
+            view.release()
+
+
+def _decode(view: memoryview, start: Offset, stop: Offset, limits: Limits) -> Decoded:
+    heads = hop(view, start, stop, limits)
+    decoded, sound, damage = up_to_damage(
+        len(heads.starts), lambda count: _rows_of(view, start, heads.first(count), limits)
+    )
+    if damage is not None:
+        heads = replace(heads.first(sound), error=_error_at(view, int(heads.starts[sound]), start, limits, damage))
+    return replace(decoded, error=heads.error) if decoded.end == start + heads.end else decoded
+
+
+def _rows_of(view: memoryview, start: Offset, heads: Heads, limits: Limits) -> Decoded:
+    """Raises CorruptRecord, whatever is wrong, without saying where."""
+    with as_damage(start):
+        return _decode_rows(view, start, heads, limits)
+
+
+def _error_at(view: memoryview, at: int, start: Offset, limits: Limits, damage: CorruptRecord) -> CorruptRecord:
+    """What is wrong with the record at index `at`, over which this decoder fails with `damage`.
+
+    Raises what it raises over a sound record, too: then it is broken itself, and no record is to blame.
+    """
+    offset = Offset(start + at)
+    try:
+        commitlog.decode(view, at, offset, limits)
+    except CorruptRecord as error:
+        return error
+    sound = memoryview(commitlog.encode(_SOUND))
+    _decode_rows(sound, _SOUND.offset, hop(sound, _SOUND.offset, Offset(1), DEFAULT_LIMITS), DEFAULT_LIMITS)
+    return placed(damage, offset)
+
+
+_SOUND: Final = commitlog.Message(
+    magic=V1, body_crc=commitlog.body_crc(b"sound"), queue_id=0, flag=0, queue_offset=0, offset=Offset(0), sys_flag=0,
+    born_timestamp_ms=0, born_host=Host(bytes(4), 0), store_timestamp_ms=0, store_host=Host(bytes(4), 0),
+    reconsume_times=0, prepared_transaction_offset=0, body=b"sound", topic=SCHEDULE_TOPIC,
+    properties=b"DELAY\x011\x02KEYS\x01a b\x02TAGS\x01c\x02UNIQ_KEY\x01d\x02",
+)  # fmt: skip
+
+
+def _decode_rows(view: memoryview, start: Offset, heads: Heads, limits: Limits) -> Decoded:
+    at = np.flatnonzero(~heads.is_blank)
+    if not len(at):
+        return Decoded(_with_blanks(NO_ROWS, view, start, heads), Offset(start + heads.end))
+    messages = scan(view, heads.starts[at], heads.ends[at], start)
+    bodies = BodyColumns.of(view, messages, limits)
+    records = _records(view, start, messages, bodies)
+    if len(at) < len(heads.starts):
+        records = _with_blanks(records, view, start, heads)
+    if bodies.complete == len(at):
+        return Decoded(records, Offset(start + heads.end))
+    complete = int(at[bodies.complete])
+    return Decoded(records.slice(0, complete), Offset(start + int(heads.starts[complete])))
+
+
+# Of nulls, because pyarrow imports pandas for any list: 27 MiB of each process that plans a log.
+NO_ROWS = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in RECORD_SCHEMA], schema=RECORD_SCHEMA)
+
+
+_AS_STORED = (
+    "queue_id",
+    "queue_offset",
+    "magic",
+    "body_crc",
+    "flag",
+    "sys_flag",
+    "reconsume_times",
+    "prepared_transaction_offset",
+)
+
+
+def _records(view: memoryview, start: Offset, messages: Messages, bodies: BodyColumns) -> pa.RecordBatch:
+    """RECORD_SCHEMA of messages only."""
+    buffer, count = pa.py_buffer(view), len(messages.starts)
+    topics = _topics(buffer, messages)
+    blocks = cut(pa.binary(), buffer, messages.properties_starts, messages.properties_ends)
+    properties = PropertyColumns.of(blocks)
+    tags = properties.values_of(TAGS)
+    columns = {
+        "offset": pa.array(start + messages.starts),
+        "size": pa.array((messages.properties_ends - messages.starts).astype(np.int64)),
+        "kind": pa.repeat(MESSAGE, count),
+        "topic": topics,
+        "tags": tags,
+        "keys": _keys(properties.values_of(KEYS)),
+        "unique_key": properties.values_of(UNIQ_KEY),
+        "store_timestamp": _timestamps(messages.store_timestamp_ms),
+        "born_timestamp": _timestamps(messages.born_timestamp_ms),
+        "body": bodies.body,
+        "properties": properties.column(),
+        "born_host": _hosts(view, messages, "born_host", BORN_HOST_IPV6),
+        "store_host": _hosts(view, messages, "store_host", STORE_HOST_IPV6),
+        "tags_code": _tags_codes(tags, topics, properties.values_of(DELAY), messages.store_timestamp_ms),
+        "stored_properties": blocks,
+        "stored_body": bodies.stored_body,
+    }
+    for name in _AS_STORED:
+        columns[name] = pa.array(getattr(messages, name))
+    return pa.RecordBatch.from_arrays([columns[name] for name in RECORD_SCHEMA.names], schema=RECORD_SCHEMA)
+
+
+def _hosts(view: memoryview, messages: Messages, name: str, ipv6: int) -> pa.Array:
+    at, differs = getattr(messages, f"{name}_at"), getattr(messages, f"{name}_differs")
+    return host_column(view, at, messages.sys_flag & ipv6 != 0, differs)
+
+
+def _timestamps(times_ms: Ints) -> pa.Array:
+    return pa.array(times_ms * 1000).cast(TIMESTAMP)
+
+
+def _topics(buffer: pa.Buffer, messages: Messages) -> pa.Array:
+    try:
+        return cut(pa.binary(), buffer, messages.topic_starts, messages.topic_ends).cast(pa.string())
+    except pa.ArrowInvalid:
+        raise SuspectRecord from None
+
+
+def _keys(values: pa.Array) -> pa.Array:
+    """KEYS split at single spaces, empty parts dropped; null where it is."""
+    lists = pc.split_pattern(values, " ")
+    parts = lists.values
+    keep = pc.not_equal(parts, "").to_numpy(zero_copy_only=False)
+    if keep.all():
+        return lists
+    kept_before = np.concatenate(([0], np.cumsum(keep))).astype(np.int32)
+    offsets = kept_before[lists.offsets.to_numpy()]
+    return pa.ListArray.from_arrays(pa.array(offsets), parts.filter(pa.array(keep)), mask=values.is_null())
+
+
+def _tags_codes(tags: pa.Array, topics: pa.Array, delays: pa.Array, store_timestamp_ms: Ints) -> pa.Array:
+    """What the consume queue holds: hash of the tags; of a parked delay message its delivery time."""
+    codes = _per_distinct(tags, tags_code, 0)
+    if delays.null_count < len(delays):
+        parked = pc.if_else(pc.equal(topics, SCHEDULE_TOPIC), delays, pa.scalar(None, pa.string()))
+        delays_ms = _per_distinct(parked, lambda delay: _NO_DELAY if (ms := delay_ms(delay)) is None else ms, _NO_DELAY)
+        codes = np.where(delays_ms != _NO_DELAY, store_timestamp_ms + delays_ms, codes)
+    return pa.array(codes)
+
+
+_NO_DELAY = -1
+
+
+def _per_distinct(texts: pa.Array, number_of: Callable[[str], int], of_null: int) -> Ints:
+    """A number for each text, worked out once per distinct text."""
+    encoded = texts.dictionary_encode()
+    numbers = np.array([*map(number_of, encoded.dictionary.to_pylist()), of_null], np.int64)
+    rows: Ints = numbers[encoded.indices.fill_null(len(numbers) - 1).to_numpy()]
+    return rows
+
+
+def _with_blanks(messages: pa.RecordBatch, view: memoryview, start: Offset, heads: Heads) -> pa.RecordBatch:
+    """The rows of `messages`, and between them a row for each blank."""
+    is_blank, starts, ends = heads.is_blank, heads.starts, heads.ends
+    blank = pa.array(is_blank)
+    rows = messages.take(pa.array(np.cumsum(~is_blank) - 1, mask=is_blank))
+    rests = [_rest(view[at + HEAD.size : end]) for at, end in zip(starts[is_blank], ends[is_blank], strict=True)]
+    filled = {
+        "offset": pa.array(start + starts),
+        "size": pa.array((ends - starts).astype(np.int64)),
+        "kind": pc.if_else(blank, BLANK, MESSAGE),
+        "magic": pc.if_else(blank, pa.scalar(BLANK_MAGIC, pa.int32()), rows.column("magic")),
+        "stored_body": pc.replace_with_mask(rows.column("stored_body"), blank, pa.array(rests, pa.binary())),
+    }
+    columns = [filled.get(name, rows.column(name)) for name in RECORD_SCHEMA.names]
+    return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
+
+
+def _rest(rest: memoryview) -> bytes | None:
+    """What a blank holds after its head; None for nothing but zeros."""
+    return bytes(rest) if np.frombuffer(rest, np.uint8).any() else None

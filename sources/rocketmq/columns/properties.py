@@ -1,0 +1,95 @@
+"""Properties blocks to a map column, and the properties that have columns of their own. numpy and Arrow.
+
+The rules are those of `properties.decode`, over all blocks at once: one pass finds all pairs, and names and values are
+cut out of the concatenated blocks by their spans.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sources.decoding.spans import Bytes, Flags, Int32s, Ints, cut, read_only
+
+_FEW_NAMES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyColumns:
+    """The pairs of all blocks, in order: those of block k are [bounds[k], bounds[k + 1]), and `codes` says which of
+    `distinct_names` each has.
+    """
+
+    bounds: Int32s
+    codes: Int32s
+    distinct_names: pa.Array
+    values: pa.Array
+
+    @classmethod
+    def of(cls, blocks: pa.Array) -> PropertyColumns:
+        """The pairs of a binary array of blocks without nulls. Of a repeated name only the last one is kept."""
+        from sources.rocketmq.columns import loops
+
+        text, data, bounds = _text_of(as_text(blocks))
+        found = loops.pairs(text, bounds)
+        values = cut(pa.string(), data, found.middles + 1, found.ends)
+        codes, firsts, may_repeat = loops.name_codes(text, found, _FEW_NAMES)
+        if len(firsts) <= _FEW_NAMES:
+            names = cut(pa.string(), data, found.starts[firsts], found.middles[firsts])
+        else:
+            encoded = cut(pa.string(), data, found.starts, found.middles).dictionary_encode()
+            codes, names, may_repeat = encoded.indices.to_numpy(), encoded.dictionary, True
+        columns = cls(found.bounds, codes, names, values)
+        return columns._last_of_each_name() if may_repeat else columns
+
+    def column(self) -> pa.Array:
+        """map<string, string>, one a block; empty where there are no pairs."""
+        names = self.distinct_names.take(pa.array(self.codes))
+        return pa.MapArray.from_arrays(pa.array(self.bounds), names, self.values)
+
+    def values_of(self, name: str) -> pa.Array:
+        """The values of one property, one a block; null without it."""
+        from sources.rocketmq.columns.loops import pairs_of_name
+
+        code = pc.index(self.distinct_names, pa.scalar(name)).as_py()
+        if code < 0:
+            return pa.nulls(len(self.bounds) - 1, pa.string())
+        pairs = pairs_of_name(self.bounds, self.codes, code)
+        return self.values.take(pa.array(pairs, mask=pairs < 0))
+
+    def _last_of_each_name(self) -> PropertyColumns:
+        rows = np.repeat(np.arange(len(self.bounds) - 1), np.diff(self.bounds))
+        keep = _last_of_name(rows, self.codes)
+        kept_before = np.concatenate(([0], np.cumsum(keep))).astype(np.int32)
+        values = self.values.filter(pa.array(keep))
+        return PropertyColumns(kept_before[self.bounds], self.codes[keep], self.distinct_names, values)
+
+
+def as_text(blocks: pa.Array) -> pa.Array:
+    """Binary -> string. Bytes that are no UTF-8 become U+FFFD as in Java, which moves no separator: these are ASCII."""
+    try:
+        return blocks.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([block.decode("utf-8", "replace") for block in blocks.to_pylist()], pa.string())
+
+
+def _text_of(blocks: pa.Array) -> tuple[Bytes, pa.Buffer, Int32s]:
+    """The text of string blocks, as bytes and as their buffer, and where in it each block starts and the last ends."""
+    _, offsets, data = blocks.buffers()
+    bounds = read_only(offsets, np.int32)[blocks.offset : blocks.offset + len(blocks) + 1]
+    data = data or pa.py_buffer(b"")
+    return read_only(data)[: bounds[-1]], data, bounds
+
+
+def _last_of_name(rows: Ints, codes: Int32s) -> Flags:
+    """Which pairs no later pair of the same row overrides. `codes` says which name a pair has."""
+    # Stable: the pairs of one name stay in order of their rows, so that two of one row become neighbours.
+    narrow = codes.astype(np.uint16) if len(codes) and codes.max() < 1 << 16 else codes  # sorted by radix
+    order = np.argsort(narrow, kind="stable")
+    codes, rows = codes[order], rows[order]
+    keep = np.ones(len(order), np.bool_)
+    keep[order[:-1][(codes[1:] == codes[:-1]) & (rows[1:] == rows[:-1])]] = False
+    return keep

@@ -1,0 +1,194 @@
+"""Rows of a replica back to the master's bytes: the inverse of `columns.decode`, as fast. numpy and Arrow, no Spark.
+
+Rows of one form (version, and how long the two hosts are) have the same fixed fields: what stands before their bodies
+is one numpy array. Arrow joins the parts of each record, and the buffer of the joined column is the log. Rows that no
+decoder can have made are left to `restore_rows`, which names the first of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sources.decoding.spans import Ints
+from sources.master import TIMESTAMP
+from sources.rocketmq.columns.restore_rows import COLUMNS, encode_rows
+from sources.rocketmq.columns.scan import SuspectRecord
+from sources.rocketmq.format.hosts import Host
+from sources.rocketmq.format.layout import (
+    BLANK,
+    BORN_HOST_IPV6,
+    PROPERTIES_LENGTH,
+    STORE_HOST_IPV6,
+    TOPIC_LENGTH,
+    V1,
+    V2,
+)
+
+__all__ = ["COLUMNS", "encode"]
+
+Rows = npt.NDArray[Any]  # of a structured dtype
+
+_BLANKS = -1
+_LENGTH_FIELDS = {1: ">i1", 2: ">i2"}
+# layout.LEAD, layout.TAIL and the length of the body after it, field by field.
+LEAD_FIELDS = np.dtype(
+    [
+        ("size", ">i4"),
+        ("magic", ">i4"),
+        ("body_crc", ">i4"),
+        ("queue_id", ">i4"),
+        ("flag", ">i4"),
+        ("queue_offset", ">i8"),
+        ("offset", ">i8"),
+        ("sys_flag", ">i4"),
+        ("born_timestamp", ">i8"),
+    ]
+)
+TAIL_FIELDS = np.dtype([("reconsume_times", ">i4"), ("prepared_transaction_offset", ">i8"), ("body_length", ">i4")])
+
+
+def encode(records: pa.RecordBatch) -> bytes:
+    """The master's bytes of `records` (RECORD_SCHEMA, or at least COLUMNS of it), one after the other.
+
+    Raises CorruptRecord for a row that `decode` cannot have made: a field is missing or impossible, or the record it
+    gives has another size than the row says.
+    """
+    try:
+        return _values(_encoded(records))
+    except (SuspectRecord, pa.ArrowInvalid):
+        return b"".join(encode_rows(records))
+
+
+def _encoded(records: pa.RecordBatch) -> pa.Array:
+    """The bytes of each record. Raises SuspectRecord; ArrowInvalid where they are too many for one column."""
+    forms = _forms(records)
+    distinct = np.unique(forms).tolist()
+    if len(distinct) == 1:
+        return _of_form(records, distinct[0])
+    rows = [np.flatnonzero(forms == form) for form in distinct]
+    parts = [_of_form(records.take(pa.array(at)), form) for at, form in zip(rows, distinct, strict=True)]
+    return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(rows)))) if parts else pa.array([], "binary")
+
+
+def _forms(records: pa.RecordBatch) -> Ints:
+    """Of each row what says which fields it has: its magic, doubled up with the hosts' bits; _BLANKS of a blank."""
+    magics = _numbers(records, "magic")
+    flags = records.column("sys_flag").fill_null(0).to_numpy(zero_copy_only=False)
+    if not np.isin(magics, (V1, V2, BLANK)).all():
+        raise SuspectRecord
+    forms = (flags & (BORN_HOST_IPV6 | STORE_HOST_IPV6)) | (magics == V2)
+    return np.where(magics == BLANK, _BLANKS, forms).astype(np.int64)
+
+
+def _of_form(records: pa.RecordBatch, form: int) -> pa.Array:
+    if form == _BLANKS:
+        return pa.array(encode_rows(records), pa.binary())
+    bodies = _stored_bodies(records)
+    topics = records.column("topic").cast(pa.binary())
+    properties = records.column("stored_properties")
+    if any(part.null_count for part in (bodies, topics, properties)):
+        raise SuspectRecord
+    parts = (
+        _fixed_width(_fixed_fields(records, form, bodies)),
+        bodies,
+        _lengths(topics, TOPIC_LENGTH[V2 if form & 1 else V1].size),
+        topics,
+        _lengths(properties, PROPERTIES_LENGTH.size),
+        properties,
+    )
+    joined = pc.binary_join_element_wise(*parts, pa.scalar(b""))
+    if not np.array_equal(_sizes(joined), _numbers(records, "size")):
+        raise SuspectRecord
+    return joined
+
+
+def _fixed_fields(records: pa.RecordBatch, form: int, bodies: pa.Array) -> Rows:
+    """What stands before the bodies."""
+    born = _hosts(records.column("born_host"), ipv6=bool(form & BORN_HOST_IPV6))
+    store = _hosts(records.column("store_host"), ipv6=bool(form & STORE_HOST_IPV6))
+    rows = np.empty(
+        records.num_rows,
+        [("lead", LEAD_FIELDS), ("born", born.dtype), ("at", ">i8"), ("store", store.dtype), ("tail", TAIL_FIELDS)],
+    )
+    lead, tail = rows["lead"], rows["tail"]
+    for name in ("size", "magic", "body_crc", "queue_id", "flag", "queue_offset", "offset", "sys_flag"):
+        lead[name] = _numbers(records, name)
+    lead["born_timestamp"] = _times_ms(records, "born_timestamp")
+    rows["born"], rows["store"] = born, store
+    rows["at"] = _times_ms(records, "store_timestamp")
+    for name in ("reconsume_times", "prepared_transaction_offset"):
+        tail[name] = _numbers(records, name)
+    tail["body_length"] = _sizes(bodies)
+    return rows
+
+
+def _stored_bodies(records: pa.RecordBatch) -> pa.Array:
+    stored, body = records.column("stored_body"), records.column("body")
+    return body if stored.null_count == len(stored) else pc.coalesce(stored, body)
+
+
+def _hosts(texts: pa.Array, *, ipv6: bool) -> Rows:
+    """The 8 or 20 bytes of each host."""
+    encoded = texts.dictionary_encode()
+    if encoded.null_count:
+        raise SuspectRecord
+    try:
+        packed = [Host.parse(text, ipv6=ipv6).pack() for text in encoded.dictionary.to_pylist()]
+    except ValueError:
+        raise SuspectRecord from None
+    hosts: Rows = np.array(packed, np.dtype((np.void, len(packed[0]))))
+    rows: Rows = hosts[encoded.indices.to_numpy()]
+    return rows
+
+
+def _times_ms(records: pa.RecordBatch, name: str) -> Ints:
+    times_us = records.column(name).cast(TIMESTAMP).cast(pa.int64())
+    times_ms, rest_us = np.divmod(_values_of(times_us), 1000)
+    if rest_us.any():
+        raise SuspectRecord
+    return times_ms
+
+
+def _numbers(records: pa.RecordBatch, name: str) -> Ints:
+    return _values_of(records.column(name))
+
+
+def _values_of(numbers: pa.Array) -> Ints:
+    if numbers.null_count:
+        raise SuspectRecord
+    values: Ints = numbers.to_numpy()
+    return values
+
+
+def _sizes(values: pa.Array) -> Ints:
+    sizes: Ints = pc.binary_length(values).to_numpy()
+    return sizes
+
+
+def _lengths(values: pa.Array, width: int) -> pa.Array:
+    """The length of each value as a record says it, in `width` bytes."""
+    sizes, fields = _sizes(values), _LENGTH_FIELDS[width]
+    if len(sizes) and sizes.max() > np.iinfo(fields).max:
+        raise SuspectRecord
+    return _fixed_width(sizes.astype(fields))
+
+
+def _fixed_width(rows: Rows) -> pa.Array:
+    """Each row's bytes as a binary value."""
+    ends = np.arange(0, (len(rows) + 1) * rows.itemsize, rows.itemsize, dtype=np.int32)
+    return pa.Array.from_buffers(pa.binary(), len(rows), [None, pa.py_buffer(ends), pa.py_buffer(rows.view(np.uint8))])
+
+
+def _values(encoded: pa.Array) -> bytes:
+    """All of the bytes, one value after the other."""
+    _, ends, values = encoded.buffers()
+    if values is None:
+        return b""
+    start, end = np.frombuffer(ends, np.int32)[[encoded.offset, encoded.offset + len(encoded)]].tolist()
+    joined: bytes = values.slice(start, end - start).to_pybytes()
+    return joined

@@ -1,0 +1,92 @@
+"""Many records at once, first half: where each field of each record is, every check done. numpy, no Spark.
+
+Records are found by hopping from head to head, one step of a loop each. Everything after that, the check of the heads
+first, works on whole columns: the fields of fixed size are gathered by index, big-endian, and the spans of body, topic
+and properties follow from the lengths. The checks are those of `checks`, over columns; they only say *that* something
+is wrong. What is wrong, and in which record first, is left to `commitlog.decode`, so that both readers fail with the
+same words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sources.decoding.spans import Flags, Ints, read_only
+from sources.errors import CorruptRecord
+from sources.offsets import Offset
+from sources.rocketmq.format.checks import check_head
+from sources.rocketmq.format.layout import HEAD, Limits, read_head
+
+if TYPE_CHECKING:
+    from sources.rocketmq.columns.loops import Messages
+
+
+class SuspectRecord(Exception):
+    """Some record fails a check. Never leaves this package's decoders."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """The records that start in a range and are wholly there, [starts, ends). `end` is where the last one ends.
+
+    `error` is what is wrong with the head at `end`, if it is wrong: that comes after whatever is wrong before it.
+    """
+
+    starts: Ints
+    is_blank: Flags
+    end: int
+    error: CorruptRecord | None
+
+    @property
+    def ends(self) -> Ints:
+        return np.append(self.starts[1:], self.end)
+
+    def first(self, count: int) -> Heads:
+        """The first `count` of them."""
+        if count == len(self.starts):
+            return self
+        return Heads(self.starts[:count], self.is_blank[:count], int(self.starts[count]), None)
+
+
+def hop(view: memoryview, start: Offset, stop: Offset, limits: Limits) -> Heads:
+    """The records of `view`, which begins with byte `start` of the log, that start before `stop`."""
+    from sources.rocketmq.columns import loops
+
+    stop = Offset(min(stop, start + len(view) - HEAD.size + 1))
+    places, is_message = loops.hop(read_only(view), stop - start, limits.max_record_bytes)
+    count, error = len(is_message), None
+    for number in np.flatnonzero(~is_message).tolist():
+        at = int(places[number])
+        error = _head_error(*read_head(view, at), start + at, limits)
+        if error is not None:
+            count = number
+            break
+    if count and places[count] > len(view):
+        count -= 1
+    return Heads(places[:count], ~is_message[:count], int(places[count]), error)
+
+
+def _head_error(size: int, magic: int, offset: int, limits: Limits) -> CorruptRecord | None:
+    try:
+        check_head(size, magic, offset, limits)
+    except CorruptRecord as error:
+        return error
+    return None
+
+
+def scan(view: memoryview, starts: Ints, ends: Ints, offset: Offset) -> Messages:
+    """The message records of `view`, byte `offset` of the log, that lie at [starts, ends) and have checked heads.
+
+    Raises SuspectRecord where a record contradicts itself or its place.
+    """
+    from sources.rocketmq.columns.body_crcs import body_crcs
+    from sources.rocketmq.columns.loops import read
+
+    raw = read_only(view)
+    is_sound, messages = read(raw, starts, ends, offset)
+    if not is_sound or (body_crcs(raw, messages.body_starts, messages.body_ends) != messages.body_crc).any():
+        raise SuspectRecord
+    return messages

@@ -1,0 +1,51 @@
+"""Sockets that the master listens on, bound before anything is opened: a port that is taken is found out first."""
+
+from __future__ import annotations
+
+import socket
+from typing import Final
+
+from sources.access.address import Address
+from sources.errors import ConfigurationError
+
+VIP_PORT_BELOW: Final = 2
+"""A broker takes requests two ports below its own too, and slaves fetch topics there (`MixAll.brokerVIPChannel`)."""
+ATTEMPTS: Final = 20
+
+
+def address_of(listener: socket.socket) -> Address:
+    host, port = listener.getsockname()[:2]
+    return Address(host, port)
+
+
+def bound(host: str, port: int, key: str) -> socket.socket:
+    """A socket bound to `host` and `port`, for a service to listen on. Raises ConfigurationError."""
+    try:
+        family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(where)
+        except OSError:
+            listener.close()
+            raise
+    except OSError as error:
+        raise ConfigurationError(
+            f"the master cannot listen at {host}:{port}",
+            expected=f"a free {key}",
+            found=error.strerror or str(error),
+            hint=f"Stop what uses it, choose another {key}, or give 0 for a free one.",
+        ) from error
+    return listener
+
+
+def bound_with_vip(host: str, port: int, attempts: int = ATTEMPTS) -> tuple[socket.socket, socket.socket]:
+    """A socket as of `bound`, and one two ports below it. Raises ConfigurationError; port 0 takes two free ones."""
+    listener = bound(host, port, "port")
+    try:
+        return listener, bound(host, address_of(listener).port - VIP_PORT_BELOW, "port, and the one two below")
+    except ConfigurationError:
+        listener.close()
+        if port != 0 or attempts == 1:
+            raise
+    return bound_with_vip(host, port, attempts - 1)

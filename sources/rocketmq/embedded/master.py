@@ -1,0 +1,265 @@
+"""The embedded master: store, HA service and remoting service in one event loop.
+
+A small but real RocketMQ broker: real slaves replicate from it, real clients send to it. It is the master of the
+demonstration and of the tests; producers may wait for its slaves, and it has no consumers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import signal
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from sources.access.address import Address
+from sources.rocketmq.embedded.double_write import DoubleWrite, DoubleWriteSettings
+from sources.rocketmq.embedded.ha_service import HAService, HASettings
+from sources.rocketmq.embedded.listener import address_of, bound, bound_with_vip
+from sources.rocketmq.embedded.queries import Queries, Query
+from sources.rocketmq.embedded.registration import Identity, Registration
+from sources.rocketmq.embedded.remoting_service import Handler, RemotingService
+from sources.rocketmq.embedded.sending import Sending
+from sources.rocketmq.embedded.store import DEFAULT_FILE_SIZE_BYTES, CommitLogStore
+from sources.rocketmq.embedded.topics import TopicTable
+from sources.rocketmq.format.commitlog import Host
+from sources.rocketmq.wire.remoting import MASTER_ID, RequestCode
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+SEND_CODES: Final = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MasterSettings:
+    """How to run an embedded master. Port 0 takes a free one."""
+
+    store: Path
+    ha_port: int = 10912
+    port: int = 10911
+    host: str = "127.0.0.1"  # what to listen on, and the store host of every record
+    broker_name: str = "embedded"
+    cluster_name: str = "DefaultCluster"
+    file_size_bytes: int = DEFAULT_FILE_SIZE_BYTES  # of a new store; an existing one keeps its own
+    max_message_bytes: int | None = None  # None: 4 MiB, or less where a file cannot hold that
+    auto_create_topics: bool = True
+    sync_flush: bool = False  # answer only when the message is on disk
+    flush_interval_ms: int = 500  # else: how long a message may be in memory only
+    ha: HASettings = field(default_factory=HASettings)
+    double_write: DoubleWriteSettings = field(default_factory=DoubleWriteSettings)
+    name_server: Address | None = None  # where to register
+    register_every_s: float = 30.0  # registerNameServerPeriod
+
+
+class EmbeddedMaster:
+    """One master; `start` and `stop`, or `run_forever` for a process of its own."""
+
+    def __init__(self, settings: MasterSettings) -> None:
+        self.settings = settings
+        self._running = AsyncExitStack()
+        self._failed: asyncio.Future[None] | None = None  # done when the disk fails: nothing can be promised any more
+        self._address: Address | None = None
+        self._ha_address: Address | None = None
+
+    @property
+    def address(self) -> Address:
+        """Where it takes requests. Raises RuntimeError before the start."""
+        return _started(self._address)
+
+    @property
+    def ha_address(self) -> Address:
+        """Where it serves slaves. Raises RuntimeError before the start."""
+        return _started(self._ha_address)
+
+    async def start(self) -> None:
+        """Open the store and serve. Raises ConfigurationError (a port or the store is in use), LogError."""
+        async with AsyncExitStack() as opened:
+            await self._start(opened)
+            self._running = opened.pop_all()
+        log.info("master %s: clients at %s, slaves at %s", self.settings.broker_name, self.address, self.ha_address)
+
+    async def stop(self) -> None:
+        """Stop serving, flush, close. Idempotent. Raises OSError where the log could not be flushed."""
+        await self._running.aclose()
+
+    def run_forever(self, on_ready: Callable[[], None] = lambda: None) -> None:
+        """Run until SIGTERM or SIGINT, then stop cleanly; `on_ready` is called once it serves.
+
+        Raises what `start` raises, and OSError if the disk fails.
+        """
+        asyncio.run(self.run_until_signal(on_ready))
+
+    async def run_until_signal(self, on_ready: Callable[[], None] = lambda: None) -> None:
+        """`run_forever` for a caller that has an event loop, in the main thread."""
+        loop, asked_to_stop = asyncio.get_running_loop(), asyncio.Event()
+        for number in STOP_SIGNALS:
+            loop.add_signal_handler(number, asked_to_stop.set)
+        await self.start()
+        on_ready()
+        stop, failed = asyncio.ensure_future(asked_to_stop.wait()), _started(self._failed)
+        either: list[asyncio.Future[Any]] = [stop, failed]
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stop.cancel()
+            await self.stop()
+        if failed.done():
+            failed.result()
+        log.info("master %s has stopped", self.settings.broker_name)
+
+    async def _start(self, opened: AsyncExitStack) -> None:
+        """Everything that `opened` closes again, last first: who waits is answered, the name server told, then clients
+        go before slaves, and slaves before the store.
+        """
+        settings = self.settings
+        listeners = [opened.enter_context(listener) for listener in self._client_listeners()]
+        ha_listener = opened.enter_context(bound(settings.host, settings.ha_port, "ha_port"))
+        self._address, self._ha_address = address_of(listeners[0]), address_of(ha_listener)
+        self._failed = asyncio.get_running_loop().create_future()
+        store_host = Host(ipaddress.ip_address(self._address.host).packed, self._address.port)
+        store = CommitLogStore(
+            settings.store,
+            store_host,
+            file_size_bytes=settings.file_size_bytes,
+            max_message_bytes=settings.max_message_bytes,
+        )
+        opened.callback(store.close)
+        opened.push_async_callback(self._start_flushing(store))
+        topics = TopicTable(settings.store / "config" / "topics.json", auto_create=settings.auto_create_topics)
+        topics.add_missing(store.queues)
+        ha = HAService(store, settings.ha)
+        double_write = DoubleWrite(ha, settings.double_write)
+        sending = Sending(store, topics, double_write, store_host, settings.cluster_name)
+        remoting = RemotingService(
+            _handlers(sending, self._queries(store, ha, topics)), lambda: self._settle(store, ha)
+        )
+        opened.push_async_callback(ha.stop)
+        await ha.start(ha_listener)
+        opened.push_async_callback(remoting.stop)
+        await remoting.start(*listeners)
+        if registration := self._registration(topics):
+            opened.push_async_callback(registration.stop)
+            registration.start()
+        opened.callback(double_write.stop)
+
+    def _client_listeners(self) -> tuple[socket.socket, ...]:
+        """Slaves that have the address from a name server fetch their topics two ports below."""
+        settings = self.settings
+        if settings.name_server is None:
+            return (bound(settings.host, settings.port, "port"),)
+        return bound_with_vip(settings.host, settings.port)
+
+    def _registration(self, topics: TopicTable) -> Registration | None:
+        settings = self.settings
+        if settings.name_server is None:
+            return None
+        identity = Identity(
+            broker_name=settings.broker_name,
+            cluster_name=settings.cluster_name,
+            address=self.address,
+            ha_address=self.ha_address,
+        )
+        return Registration(settings.name_server, identity, topics.for_name_server, every_s=settings.register_every_s)
+
+    def _queries(self, store: CommitLogStore, ha: HAService, topics: TopicTable) -> Queries:
+        return Queries(
+            store=store,
+            ha=ha,
+            topics=topics,
+            config_directory=self.settings.store / "config",
+            config=self._config(store),
+            in_sync_gap_bytes=self.settings.double_write.fall_behind_max_bytes,
+            address=self.address,
+            ha_address=self.ha_address,
+            started_ms=time.time_ns() // 1_000_000,
+        )
+
+    def _config(self, store: CommitLogStore) -> dict[str, str]:
+        """What request 26 tells, in a broker's own words."""
+        settings, double_write = self.settings, self.settings.double_write
+        replicas = double_write.in_sync_replicas
+        return {
+            "autoCreateTopicEnable": str(settings.auto_create_topics).lower(),
+            "brokerClusterName": settings.cluster_name,
+            "brokerIP1": self.address.host,
+            "brokerId": MASTER_ID,
+            "brokerName": settings.broker_name,
+            "brokerRole": double_write.role,
+            "flushDiskType": "SYNC_FLUSH" if settings.sync_flush else "ASYNC_FLUSH",
+            "flushIntervalCommitLog": str(settings.flush_interval_ms),
+            "haHousekeepingInterval": str(round(settings.ha.housekeeping_s * 1000)),
+            "haListenPort": str(self.ha_address.port),
+            "haMaxGapNotInSync": str(double_write.fall_behind_max_bytes),  # as 5.x calls it
+            "haSendHeartbeatInterval": str(round(settings.ha.heartbeat_s * 1000)),
+            "haSlaveFallbehindMax": str(double_write.fall_behind_max_bytes),  # as 4.x does
+            "haTransferBatchSize": str(settings.ha.transfer_batch_bytes),
+            "listenPort": str(self.address.port),
+            "mappedFileSizeCommitLog": str(store.file_size_bytes),
+            "maxMessageSize": str(store.max_message_bytes),
+            "slaveTimeout": str(round(double_write.slave_timeout_s * 1000)),
+            "storePathCommitLog": str(settings.store / "commitlog"),
+            "storePathRootDir": str(settings.store),
+        } | ({} if replicas is None else {"inSyncReplicas": str(replicas)})
+
+    def _settle(self, store: CommitLogStore, ha: HAService) -> None:
+        """After a lot of requests, before their answers leave."""
+        if self.settings.sync_flush:
+            self._flush(store)
+        ha.wake()
+
+    def _flush(self, store: CommitLogStore) -> None:
+        try:
+            store.flush()
+        except OSError as error:
+            log.critical("the commit log cannot be flushed: %s", error)
+            failed = _started(self._failed)
+            failed.get_loop().call_soon_threadsafe(_fail, failed, error)
+            raise
+
+    def _start_flushing(self, store: CommitLogStore) -> Callable[[], Awaitable[None]]:
+        """Flush in the background; returns how to end that."""
+        stopping = asyncio.Event()
+        flushing = asyncio.create_task(self._flush_until(stopping, store))
+
+        async def stop() -> None:
+            stopping.set()
+            await flushing
+
+        return stop
+
+    async def _flush_until(self, stopping: asyncio.Event, store: CommitLogStore) -> None:
+        while not stopping.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.settings.flush_interval_ms / 1000):
+                    await stopping.wait()
+            await asyncio.to_thread(self._flush, store)
+
+
+def _handlers(sending: Sending, queries: Queries) -> dict[int, Handler]:
+    handlers: dict[int, Handler] = {code: _without_sender(query) for code, query in queries.table().items()}
+    return handlers | dict.fromkeys(SEND_CODES, sending.answer)
+
+
+def _without_sender(query: Query) -> Handler:
+    return lambda request, _sender: query(request)
+
+
+def _started(value: T | None) -> T:
+    if value is None:
+        raise RuntimeError("the master has not been started")
+    return value
+
+
+def _fail(failed: asyncio.Future[None], error: OSError) -> None:
+    if not failed.done():
+        failed.set_exception(error)
+        failed.exception()  # taken note of: it was logged, and a master that nobody runs to its end has no one to ask

@@ -1,0 +1,1 @@
+"""Records of a commit log: bytes <-> values, one at a time."""

@@ -1,0 +1,146 @@
+"""What must hold of a record, and the errors that say what does not. Each check raises CorruptRecord or nothing.
+
+Every reader of records, one at a time or many, words its errors here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sources.errors import ChecksumMismatch, CorruptRecord
+from sources.rocketmq.format.bodies import body_crc
+from sources.rocketmq.format.layout import BLANK, DEFAULT_LIMITS, HEAD, V1, V2, Limits, minimum_size
+
+MAX_TIMESTAMP_MS: Final = (2**63 - 1) // 1000  # the replica keeps times in microseconds
+
+_DAMAGED = "Compare with the broker's own file: either it is damaged too, or the bytes changed on their way here."
+
+
+_NO_BOUNDARY = (
+    "The offset is no record boundary, or the log is no plain commit log (DLedger's is not), or the file is damaged:"
+    " compare it with the broker's own."
+)
+
+
+def check_head(size: int, magic: int, offset: int, limits: Limits = DEFAULT_LIMITS) -> None:
+    """Raises CorruptRecord unless a record of this size and magic may start at `offset`."""
+    if magic not in (V1, V2, BLANK):
+        raise _no_record(size, magic, offset)
+    # A blank may be larger than the record it made way for: by less than the 8 bytes of its own head.
+    least, most = HEAD.size, limits.max_record_bytes + HEAD.size
+    if magic != BLANK:
+        least, most = minimum_size(magic, 0), limits.max_record_bytes
+    if size < least:
+        raise CorruptRecord(
+            "the record's size is below the least a record has",
+            offset=offset,
+            expected=f"at least {least} bytes",
+            found=f"{size} bytes",
+            hint=_DAMAGED,
+        )
+    if size > most:
+        raise CorruptRecord(
+            "the record is larger than this reader takes",
+            offset=offset,
+            expected=f"at most {most} bytes",
+            found=f"{size} bytes",
+            hint="Raise the limit on record bytes if the broker's maxMessageSize allows such records.",
+        )
+    if magic == BLANK and limits.files is not None:
+        _check_blank(size, limits.files.end_after(offset) - offset, offset)
+
+
+def _check_blank(size: int, left: int, offset: int) -> None:
+    if size != left:
+        raise CorruptRecord(
+            "the blank record does not end at the end of its file",
+            offset=offset,
+            expected=f"{left} bytes",
+            found=f"{size} bytes",
+            hint=_DAMAGED,
+        )
+
+
+def _no_record(size: int, magic: int, offset: int) -> CorruptRecord:
+    found, hint = f"magic 0x{magic & 0xFFFFFFFF:08X}", _NO_BOUNDARY
+    if size == 0 and magic == 0:
+        found, hint = "zeros, so nothing was written", "The log ends at or before this offset; ask for less."
+    expected = "magic 0xDAA320A7 (V1), 0xDAA320AB (V2) or 0xCBD43194 (blank)"
+    return CorruptRecord("no record starts here", offset=offset, expected=expected, found=found, hint=hint)
+
+
+def check_place(place: int, offset: int) -> None:
+    if place != offset:
+        raise CorruptRecord(
+            "the record is not in its place",
+            offset=offset,
+            expected=f"physical offset {offset}",
+            found=f"physical offset {place}",
+            hint="A file has the wrong name or stands in the wrong log, or the record is damaged.",
+        )
+
+
+def check_size(size: int, least: int, offset: int) -> None:
+    if size < least:
+        raise CorruptRecord(
+            "the record is too small for the hosts its sys_flag names",
+            offset=offset,
+            expected=f"at least {least} bytes",
+            found=f"{size} bytes",
+            hint=_DAMAGED,
+        )
+
+
+def check_room(name: str, size: int, left: int, offset: int) -> None:
+    if not 0 <= size <= left:
+        raise CorruptRecord(
+            f"the {name} does not fit into its record",
+            offset=offset,
+            expected=f"0 to {left} bytes",
+            found=f"{size} bytes",
+            hint=_DAMAGED,
+        )
+
+
+def check_sum(size: int, parts: int, offset: int) -> None:
+    if size != parts:
+        raise CorruptRecord(
+            "the record's size is not the sum of its parts",
+            offset=offset,
+            expected=f"{parts} bytes",
+            found=f"{size} bytes",
+            hint=_DAMAGED,
+        )
+
+
+def check_crc(body: bytes, crc: int, offset: int) -> None:
+    """Raises ChecksumMismatch."""
+    computed = body_crc(body)
+    if computed != crc:
+        raise ChecksumMismatch(
+            "the body does not have its CRC",
+            offset=offset,
+            expected=f"CRC-32 {crc} as stored",
+            found=f"CRC-32 {computed}",
+            hint=_DAMAGED,
+        )
+
+
+def check_time(time_ms: int, name: str, offset: int) -> None:
+    if not -MAX_TIMESTAMP_MS <= time_ms <= MAX_TIMESTAMP_MS:
+        raise CorruptRecord(
+            f"the {name} does not fit into a table",
+            offset=offset,
+            expected=f"at most {MAX_TIMESTAMP_MS} ms from 1970",
+            found=f"{time_ms} ms",
+            hint="The clock that wrote it was wrong, or the record is damaged; no replica can hold this record.",
+        )
+
+
+def checked_topic(topic: bytes, offset: int) -> str:
+    """The topic's text."""
+    try:
+        return topic.decode()
+    except UnicodeDecodeError as error:
+        problem = "the topic is no UTF-8"
+        raise CorruptRecord(problem, offset=offset, expected="UTF-8", found=repr(topic), hint=_DAMAGED) from error

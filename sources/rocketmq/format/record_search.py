@@ -1,0 +1,113 @@
+"""Where the next sound record starts, from any byte of a commit log on. Pure.
+
+A message is recognised by its stored physical offset being its own place, and must then pass every check of `decode`. A
+body may hold a copy of a record, even of this log: it carries the offset of another place. A blank has no offset of its
+own; it counts where it ends a file, or, where nobody knows how the log is cut into files, where the record after it is
+in its place or the bytes end.
+
+What is found depends on the log only, not on how much of it is looked at: where more bytes are needed to tell, the
+answer says so. So two readers who search from the same place go on at the same record.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from sources.errors import CorruptRecord
+from sources.offsets import Offset, OffsetRange
+from sources.rocketmq.format.commitlog import BLANK, DEFAULT_LIMITS, HEAD, Buffer, Limits, check_head, decode, read_head
+from sources.rocketmq.format.layout import LEAD
+
+_MAGIC = re.compile(rb"\xda\xa3\x20[\xa7\xab]|\xcb\xd4\x31\x94")
+_FIRST_WINDOW_BYTES: Final = 64 * 1024  # most searches end at the next record
+
+
+class Found(NamedTuple):
+    """No record starts before `offset`. If `is_final`, one starts there, or the bytes end; else more are needed."""
+
+    offset: Offset
+    is_final: bool
+
+
+def find_record(buffer: Buffer, start: Offset, limits: Limits = DEFAULT_LIMITS, *, is_end: bool) -> Found:
+    """The first record at or after byte `start` of the log, which `buffer` begins with.
+
+    `is_end` says that the log, or its file, ends with `buffer`: what is not all there is no record then.
+    """
+    with memoryview(buffer) as view:
+        for match in _MAGIC.finditer(view) if np.frombuffer(view, np.uint8).any() else ():
+            at = match.start() - 4
+            verdict = at >= 0 and _is_record(view, at, start, limits, is_end)
+            if verdict is not False:
+                return Found(Offset(start + at), verdict is True)
+        end = len(view) if is_end else max(0, len(view) - HEAD.size + 1)
+        return Found(Offset(start + end), is_end)
+
+
+def stretch(
+    find: Callable[[Offset, int], Found],
+    at: Offset,
+    *,
+    search_from: Offset,
+    stop: Offset | None,
+    limits: Limits,
+) -> Iterator[OffsetRange]:
+    """What lies between `at` and the first record at or after `search_from`, in pieces of at most a record's limit.
+
+    `find` searches so many bytes from an offset on. It ends at `stop`, or where the bytes end, if no record comes
+    before. A piece is given as soon as it is sure: what precedes it is not asked for again.
+    """
+    most = limits.max_record_bytes + HEAD.size + LEAD.size  # so much tells of any place whether a record starts there
+    size = min(_FIRST_WINDOW_BYTES, most)
+    while True:
+        found = find(search_from, size)
+        end = found.offset if stop is None else min(found.offset, stop)
+        is_last = found.is_final or end == stop
+        if is_last or end - at >= limits.max_record_bytes:
+            yield from OffsetRange(at, end).in_pieces(limits.max_record_bytes)
+            at = end
+        if is_last:
+            return
+        search_from, size = end, min(2 * size, most)
+
+
+def _is_record(view: memoryview, at: int, start: Offset, limits: Limits, is_end: bool) -> bool | None:
+    """Whether a record starts at index `at`, where a magic stands; None where too little is there to tell."""
+    too_little = False if is_end else None
+    offset = Offset(start + at)
+    if not _has_head(view, at, offset, limits):
+        return False
+    size, magic = read_head(view, at)
+    if magic == BLANK:
+        return _is_blank(view, at, size, start, limits, is_end)
+    if at + LEAD.size > len(view):
+        return too_little
+    if LEAD.unpack_from(view, at)[6] != offset:
+        return False
+    try:
+        return True if decode(view, at, offset, limits) else too_little
+    except CorruptRecord:
+        return False
+
+
+def _has_head(view: memoryview, at: int, offset: Offset, limits: Limits) -> bool:
+    try:
+        check_head(*read_head(view, at), offset, limits)
+    except CorruptRecord:
+        return False
+    return True
+
+
+def _is_blank(view: memoryview, at: int, size: int, start: Offset, limits: Limits, is_end: bool) -> bool | None:
+    end = at + size
+    if is_end and end >= len(view):
+        return end == len(view)
+    if limits.files is not None:
+        return True if end <= len(view) else None
+    if end + LEAD.size > len(view):
+        return False if is_end else None
+    return _has_head(view, end, Offset(start + end), limits) and bool(LEAD.unpack_from(view, end)[6] == start + end)

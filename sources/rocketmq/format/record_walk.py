@@ -1,0 +1,57 @@
+"""A log's bytes as chunks of records and, for whoever is to get past it, the damage between them. No I/O of its own.
+
+There is one way through a log, whether it comes from files or as a stream, and whether damage is to stop it or not:
+decode a window; hand over the sound records it begins with; where something is wrong with the next one, raise what, or
+hand over its bytes up to the next sound record and go on there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Final, Protocol
+
+from sources.master import Chunk, Damage
+from sources.offsets import Offset, OffsetRange
+from sources.rocketmq.columns.codec import Decoded
+
+SMALL_WINDOW_BYTES: Final = 64 * 1024
+"""What is decoded at once behind damage: more may be near, and for each a window is decoded anew."""
+
+
+class Source(Protocol):
+    """Where the bytes are. It is asked in log order: what lies below an offset it was asked for may go."""
+
+    def decode(self, at: Offset, stop: Offset, size: int) -> Decoded:
+        """The records from `at` on that start before `stop`, of about `size` bytes: at least one, or its error."""
+
+    def view(self, covered: OffsetRange) -> AbstractContextManager[memoryview]:
+        """The bytes of `covered`, for as long as the `with` lasts."""
+
+    def damage(self, at: Offset) -> Iterator[OffsetRange]:
+        """From the damaged record at `at` to the next sound one, in pieces of bounded size."""
+
+
+def walk(source: Source, at: Offset, stop: Offset, *, chunk_bytes: int, past_damage: bool) -> Iterator[Chunk | Damage]:
+    """The records that start in ``[at, stop)``, and the damage among them. It may end beyond `stop`.
+
+    Raises the error of the first damaged record unless `past_damage`.
+    """
+    window_bytes = chunk_bytes
+    while at < stop:
+        decoded = source.decode(at, stop, window_bytes)
+        if decoded.end > at:
+            covered = OffsetRange(at, decoded.end)
+            with source.view(covered) as raw:
+                yield Chunk(covered, decoded.records, raw)
+            at = decoded.end
+        window_bytes = min(2 * window_bytes, chunk_bytes)
+        if decoded.error is None:
+            continue
+        if not past_damage:
+            raise decoded.error
+        for covered in source.damage(at):
+            with source.view(covered) as raw:
+                yield Damage(covered, raw, decoded.error)
+            at = covered.end
+        window_bytes = min(SMALL_WINDOW_BYTES, chunk_bytes)

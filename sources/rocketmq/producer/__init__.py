@@ -1,0 +1,1 @@
+"""A producer and its workloads, for the demo and the tests."""

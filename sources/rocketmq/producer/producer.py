@@ -1,0 +1,267 @@
+"""A producer: sends messages to a broker, real or embedded, many at a time over one connection.
+
+Requests are pipelined: up to `window` of them are on their way before the first answer must be there. Answers are
+matched by their opaque, because a broker works on several requests at once and answers in any order.
+"""
+
+from __future__ import annotations
+
+import selectors
+import ssl
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from sources.access.address import Address
+from sources.errors import MasterSilent, MasterUnreachable, ProtocolViolation
+from sources.rocketmq.format import properties
+from sources.rocketmq.format.commitlog import BatchItem, encode_items
+from sources.rocketmq.wire.connection import NO_SECURITY, RemotingConnection
+from sources.rocketmq.wire.remoting import Command, RequestCode, ResponseCode, encode_command
+from sources.rocketmq.wire.security import RemotingSecurity
+from sources.rocketmq.wire.send_header import SendHeader, encode_send_header
+
+RECEIVE_BYTES: Final = 256 * 1024
+LOT_BYTES: Final = 64 * 1024
+"""Requests are handed to the socket in lots of about this size."""
+
+DEFAULT_WINDOW: Final = 128
+"""More does not make it faster, and a real broker refuses what has waited in its queue for 200 ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message to send. `body` is what the broker stores: compressed where `sys_flag` says so.
+
+    `queue_id` −1 lets the broker choose; the broker creates a topic that it does not know with `queues` queues.
+    """
+
+    topic: str
+    body: bytes
+    properties: dict[str, str] = field(default_factory=dict)
+    queue_id: int = -1
+    flag: int = 0
+    sys_flag: int = 0
+    queues: int = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Messages of one topic and queue that travel and are stored together; at least one."""
+
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SendResult:
+    """A broker's answer. Of a batch: the message ids joined by commas, the queue offset of the first message."""
+
+    code: int
+    remark: str | None
+    msg_id: str
+    queue_id: int
+    queue_offset: int
+
+    @property
+    def is_stored(self) -> bool:
+        """Codes 10 to 12 are stored too, with a warning about flush or replicas."""
+        return self.code in _STORED
+
+
+_STORED: Final = (
+    ResponseCode.SUCCESS,
+    ResponseCode.FLUSH_DISK_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT,
+)
+
+
+_NOT_NOW: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+"""A socket that is ready need not take or give bytes: TLS moves whole records, and messages of its own."""
+
+
+@dataclass(slots=True)
+class _Open:
+    """A request on its way: its code, and its answer once that has come."""
+
+    code: int
+    answer: Command | None = None
+
+
+class Producer(RemotingConnection):
+    """One connection to a broker's normal port. For one thread.
+
+    Raises MasterUnreachable where the connection cannot be made or breaks, MasterSilent without an answer in time,
+    AccessDenied, ProtocolViolation. Any other refusal is no exception but a SendResult with the broker's code.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        group: str = "logtwin",
+        window: int = DEFAULT_WINDOW,
+        connect_timeout_ms: int = 5000,
+        connect_attempts: int = 3,
+        answer_timeout_ms: int = 10_000,
+        security: RemotingSecurity = NO_SECURITY,
+    ) -> None:
+        if window < 1:
+            raise ValueError(f"a window of {window} requests")
+        super().__init__(
+            address, connect_timeout_ms=connect_timeout_ms, connect_attempts=connect_attempts, security=security
+        )
+        self._group = group
+        self._window = window
+        self._answer_timeout_s = answer_timeout_ms / 1000
+        self._unsent = bytearray()
+        self._open: dict[int, _Open] = {}  # by opaque, in the order of the requests
+        self._socket.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._socket, selectors.EVENT_READ)
+
+    def close(self) -> None:
+        self._selector.close()
+        super().close()
+
+    @property
+    def open_requests(self) -> int:
+        """How many requests lack their result."""
+        return len(self._open)
+
+    def send(self, item: Message | Batch) -> SendResult:
+        """Send one message or batch and wait for its answer."""
+        (result,) = self.send_all([item])
+        return result
+
+    def send_all(self, items: Iterable[Message | Batch]) -> Iterator[SendResult]:
+        """Send `items` as fast as they come; the results, in the order of the items.
+
+        Results come a window later than their items, so take them all. `flush` in between brings them up to date.
+        """
+        for item in items:
+            self.submit(item)
+            if self.open_requests >= self._window:
+                yield from self.results(at_most_open=self._window // 2)  # one by one would send one by one
+        yield from self.flush()
+
+    def submit(self, item: Message | Batch) -> None:
+        """Put a request on its way; its result comes from `results` or `flush`."""
+        request = self._ready(_request(item, self._group))
+        self._open[request.opaque] = _Open(request.code)
+        self._unsent += encode_command(request)
+        if len(self._unsent) >= LOT_BYTES:
+            self._push()
+
+    def flush(self) -> Iterator[SendResult]:
+        """The results of everything submitted, in order; waits for the last of them."""
+        return self.results(at_most_open=0)
+
+    def results(self, *, at_most_open: int) -> Iterator[SendResult]:
+        """The results that are there, in order; waits until no more than `at_most_open` requests lack theirs."""
+        while len(self._open) > at_most_open:
+            self._push()
+            opaque, sent = next(iter(self._open.items()))
+            while sent.answer is None:
+                self._await_answers()
+            del self._open[opaque]
+            yield _result(self._allowed(sent.code, sent.answer))
+
+    def _push(self) -> None:
+        """Send what is waiting. Answers are taken in meanwhile, so that neither side waits for the other to read."""
+        while self._unsent:
+            events = self._wait(selectors.EVENT_READ | selectors.EVENT_WRITE, "take")
+            if events & selectors.EVENT_READ:
+                self._receive()
+            if events & selectors.EVENT_WRITE:
+                self._send()
+
+    def _send(self) -> None:
+        try:
+            del self._unsent[: self._socket.send(self._unsent)]
+        except _NOT_NOW:
+            return
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _await_answers(self) -> None:
+        self._wait(selectors.EVENT_READ, "answer")
+        self._receive()
+
+    def _wait(self, events: int, what: str) -> int:
+        """Which of `events` the socket is ready for."""
+        self._selector.modify(self._socket, events)
+        ready = self._selector.select(self._answer_timeout_s)
+        if not ready:
+            raise self._silent(what)
+        return ready[0][1]
+
+    def _receive(self) -> None:
+        """Sort the answers that are there; the socket is readable. A TLS record is smaller, and so is taken whole."""
+        try:
+            data = self._socket.recv(RECEIVE_BYTES)
+        except _NOT_NOW:
+            return
+        except OSError as error:
+            raise self._failed(error) from error
+        if not data:
+            raise self._broken("closed by the broker")
+        for command in self._frames.feed(data):
+            if command.is_response and command.opaque in self._open:
+                self._open[command.opaque].answer = command
+
+    def _silent(self, what: str) -> MasterSilent:
+        return MasterSilent(
+            f"the broker at {self.address} does not {what} what is sent",
+            expected=f"that within {self._answer_timeout_s:g} s",
+            found=f"{len(self._open)} requests without an answer",
+            hint="See how busy the broker is; what was sent may be stored all the same.",
+        )
+
+    def _broken(self, cause: object) -> MasterUnreachable:
+        return MasterUnreachable(
+            f"the connection to the broker at {self.address} broke",
+            found=cause,
+            hint=f"{len(self._open)} requests had no answer yet; what was sent may be stored all the same. Does the "
+            "broker want TLS (tls = true)?",
+        )
+
+
+def _request(item: Message | Batch, group: str) -> Command:
+    is_batch = isinstance(item, Batch)
+    first = item.messages[0] if isinstance(item, Batch) else item
+    code = RequestCode.SEND_BATCH_MESSAGE if is_batch else RequestCode.SEND_MESSAGE_V2
+    header = SendHeader(
+        producer_group=group,
+        topic=first.topic,
+        default_topic_queue_nums=first.queues,
+        queue_id=first.queue_id,
+        sys_flag=first.sys_flag,
+        born_timestamp_ms=time.time_ns() // 1_000_000,
+        flag=first.flag,
+        properties="" if is_batch else properties.encode(first.properties).decode(),
+        batch=is_batch,
+    )
+    body = _batch_body(item) if isinstance(item, Batch) else item.body
+    return Command(code, ext_fields=encode_send_header(header, code), body=body, language="PYTHON")
+
+
+def _batch_body(batch: Batch) -> bytes:
+    return encode_items(
+        BatchItem(message.flag, message.body, properties.encode(message.properties)) for message in batch.messages
+    )
+
+
+def _result(answer: Command) -> SendResult:
+    fields = answer.ext_fields
+    try:
+        return SendResult(
+            code=answer.code,
+            remark=answer.remark,
+            msg_id=fields.get("msgId", ""),
+            queue_id=int(fields.get("queueId", -1)),
+            queue_offset=int(fields.get("queueOffset", -1)),
+        )
+    except ValueError as error:
+        raise ProtocolViolation("not an answer to a send request", expected="numbers", found=fields) from error

@@ -1,0 +1,195 @@
+"""A workload for a broker: messages made from a seed, sent as fast as the broker takes them, or at a rate."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from sources.access.address import Address
+from sources.rocketmq.producer.producer import DEFAULT_WINDOW, Batch, Message, Producer, SendResult
+from sources.rocketmq.producer.shop_messages import Mix, Shop
+from sources.rocketmq.wire.connection import NO_SECURITY
+from sources.rocketmq.wire.remoting import ResponseCode
+from sources.rocketmq.wire.security import RemotingSecurity
+
+PROGRESS_INTERVAL_S: Final = 0.5
+MAX_ATTEMPTS: Final = 20
+_BUSY_PAUSE_S: Final = 0.05
+_WORTH_SLEEPING_S: Final = 0.01
+"""Ahead of the rate by less than this, sending goes on: a sleep for each message would end the pipelining."""
+_ANSWER_TIMEOUT_MS: Final = 60_000
+"""A SYNC_MASTER answers once its slaves have it, or its slaveTimeout is over: 30 s in the demo."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What was sent, and what became of it."""
+
+    messages: int = 0  # stored by the broker
+    warned: dict[int, int] = field(default_factory=dict)  # those of them with a warning, by code: 10 to 12
+    bytes: int = 0  # of their bodies, as sent
+    seconds: float = 0.0
+    refused: dict[int, int] = field(default_factory=dict)  # messages, by the broker's code
+    first_refusal: str | None = None  # the broker's remark on the first of them
+
+    @property
+    def messages_per_s(self) -> float:
+        return self.messages / self.seconds if self.seconds else 0.0
+
+    @property
+    def megabytes_per_s(self) -> float:
+        return self.bytes / 1e6 / self.seconds if self.seconds else 0.0
+
+
+Progress = Callable[[Summary], None]
+
+
+def workload(seed: int, mix: Mix | None = None) -> Iterator[Message | Batch]:
+    """The endless sequence of `seed`."""
+    shop = Shop(seed, mix or Mix())
+    while True:
+        yield shop.next_item()
+
+
+def send_workload(
+    address: Address,
+    items: Iterable[Message | Batch],
+    *,
+    count: int | None = None,
+    duration_s: float | None = None,
+    rate_per_s: float | None = None,
+    on_progress: Progress | None = None,
+    window: int = DEFAULT_WINDOW,
+    security: RemotingSecurity = NO_SECURITY,
+) -> Summary:
+    """Send `items` to the broker at `address`, until they end, or exactly `count` messages, or for `duration_s`.
+
+    `rate_per_s` (messages) bounds the speed on average. `on_progress` is called about twice a second, and at the end.
+    What a broker is too busy for (code 2: not stored) is sent again, a few times, after what went out meanwhile; any
+    other refusal is counted, and the sending goes on. Raises what Producer raises.
+    """
+    with Producer(address, window=window, answer_timeout_ms=_ANSWER_TIMEOUT_MS, security=security) as producer:
+        sender = _Sender(producer, on_progress)
+        for item in _limited(items, count):
+            if duration_s is not None and sender.seconds >= duration_s:
+                break
+            if rate_per_s is not None:
+                sender.hold_back(rate_per_s)
+            sender.send(item)
+            if producer.open_requests >= window:
+                sender.settle(at_most_open=window // 2)
+        sender.finish()
+    return sender.summary()
+
+
+class _Sender:
+    """Sends items, and counts what comes back, which it does in the same order."""
+
+    def __init__(self, producer: Producer, on_progress: Progress | None) -> None:
+        self._producer = producer
+        self._on_progress = on_progress
+        self._started = self._reported = time.monotonic()
+        self._open: deque[_Sending] = deque()
+        self._busy: list[_Sending] = []
+        self._submitted_messages = self._messages = self._bytes = 0
+        self._warned: Counter[int] = Counter()
+        self._refused: Counter[int] = Counter()
+        self._first_refusal: str | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Since the start."""
+        return time.monotonic() - self._started
+
+    def send(self, item: Message | Batch) -> None:
+        self._submit(_Sending(item))
+        self._submitted_messages += _messages_in(item)
+
+    def settle(self, *, at_most_open: int) -> None:
+        """Wait until no more than so many requests lack their answer, and see to those that were refused as busy."""
+        for result in self._producer.results(at_most_open=at_most_open):
+            self._count(self._open.popleft(), result)
+        if self._busy:
+            time.sleep(_BUSY_PAUSE_S)
+            again, self._busy = self._busy, []
+            for sending in again:
+                self._submit(sending)
+        if time.monotonic() - self._reported >= PROGRESS_INTERVAL_S:
+            self._report()
+
+    def hold_back(self, rate_per_s: float) -> None:
+        """Where sending is ahead of the rate, see to what is under way and sleep the rest of the time."""
+        if self._submitted_messages / rate_per_s - self.seconds < _WORTH_SLEEPING_S:
+            return
+        self.settle(at_most_open=0)
+        time.sleep(max(self._submitted_messages / rate_per_s - self.seconds, 0))
+
+    def finish(self) -> None:
+        while self._open:
+            self.settle(at_most_open=0)
+        self._report()
+
+    def summary(self) -> Summary:
+        return Summary(
+            messages=self._messages,
+            warned=dict(self._warned),
+            bytes=self._bytes,
+            seconds=self.seconds,
+            refused=dict(self._refused),
+            first_refusal=self._first_refusal,
+        )
+
+    def _submit(self, sending: _Sending) -> None:
+        self._producer.submit(sending.item)
+        self._open.append(sending)
+
+    def _count(self, sending: _Sending, result: SendResult) -> None:
+        if result.is_stored:
+            self._messages += _messages_in(sending.item)
+            self._bytes += _body_bytes(sending.item)
+            if result.code != ResponseCode.SUCCESS:
+                self._warned[result.code] += _messages_in(sending.item)
+        elif result.code == ResponseCode.SYSTEM_BUSY and sending.attempts < MAX_ATTEMPTS:
+            self._busy.append(_Sending(sending.item, sending.attempts + 1))
+        else:
+            self._refused[result.code] += _messages_in(sending.item)
+            self._first_refusal = self._first_refusal or result.remark
+
+    def _report(self) -> None:
+        self._reported = time.monotonic()
+        if self._on_progress is not None:
+            self._on_progress(self.summary())
+
+
+@dataclass(frozen=True, slots=True)
+class _Sending:
+    """An item on its way, for the how-manieth time."""
+
+    item: Message | Batch
+    attempts: int = 1
+
+
+def _messages_in(item: Message | Batch) -> int:
+    return len(item.messages) if isinstance(item, Batch) else 1
+
+
+def _body_bytes(item: Message | Batch) -> int:
+    return sum(len(message.body) for message in item.messages) if isinstance(item, Batch) else len(item.body)
+
+
+def _limited(items: Iterable[Message | Batch], count: int | None) -> Iterator[Message | Batch]:
+    """`items` up to `count` messages; the last batch is cut to make it so."""
+    left = count
+    for item in items:
+        if left is None:
+            yield item
+            continue
+        if left <= 0:
+            return
+        if isinstance(item, Batch):
+            item = Batch(item.messages[:left])
+        yield item
+        left -= _messages_in(item)

@@ -1,0 +1,107 @@
+"""Connections to a master's HA port, up to the first report: with the handshake where the master's dialect has one."""
+
+from __future__ import annotations
+
+import socket
+import time
+from dataclasses import replace
+
+from sources.access.address import Address
+from sources.epochs import Epochs
+from sources.errors import MasterSilent, MasterUnreachable
+from sources.offsets import Offset, OffsetRange
+from sources.rocketmq.wire.auto_switch import Answer, AnswerParser, AutoSwitch
+from sources.rocketmq.wire.connection import connect
+from sources.rocketmq.wire.ha import Dialect, FrameParser
+
+
+def connect_slave(
+    master: Address, dialect: Dialect, *, timeout_ms: int, attempts: int = 1, receive_buffer_bytes: int | None = None
+) -> socket.socket:
+    """A connection whose next word is a report. The handshake may take `timeout_ms`, too; `dialect` heeds its answer.
+
+    Raises MasterUnreachable, MasterSilent, ProtocolViolation, and what heeding raises.
+    """
+    sock = connect(master, timeout_ms=timeout_ms, attempts=attempts, receive_buffer_bytes=receive_buffer_bytes)
+    if handshake := dialect.handshake():
+        try:
+            answer = _shake_hands(sock, handshake, master, timeout_ms / 1000)
+            dialect.heed(answer.maximum, _naming(answer.epochs, master))
+        except BaseException:
+            sock.close()
+            raise
+    return sock
+
+
+def confirmed_end(master: Address, held: OffsetRange, *, timeout_ms: int, dialect: AutoSwitch | None = None) -> Offset:
+    """The confirm offset of a master in controller mode that holds `held`: at least its start, at most its end.
+
+    It comes with the first frame, so the last byte is asked for, which promises nothing: a learner is not waited for.
+    Raises as `connect_slave`.
+    """
+    if held.is_empty:
+        return held.end
+    dialect = dialect or AutoSwitch()
+    heads = dialect.heads()
+    asked = Offset(max(held.end - 1, 1))
+    with connect_slave(master, dialect, timeout_ms=timeout_ms) as sock:
+        deadline_s = time.monotonic() + timeout_ms / 1000
+        parser = FrameParser(asked, heads=heads)
+        try:
+            sock.sendall(dialect.report(asked))
+            left = heads.size_bytes
+            while left:
+                data = _received(sock, left, master, deadline_s)
+                parser.feed(data)
+                left -= len(data)
+        except OSError as error:
+            raise _closed(master, error) from error
+    return Offset(min(max(heads.confirmed or 0, held.start), held.end))
+
+
+def epochs_of(master: Address, *, timeout_ms: int) -> tuple[Offset, Epochs]:
+    """Where the log of a master in controller mode ends, and its epochs. Raises as `connect_slave`."""
+    dialect = AutoSwitch()
+    connect_slave(master, dialect, timeout_ms=timeout_ms).close()
+    return dialect.maximum, dialect.epochs
+
+
+def _naming(epochs: Epochs, master: Address) -> Epochs:
+    """The last epoch is that of the master who lists them."""
+    return (*epochs[:-1], *(replace(epoch, master=str(master)) for epoch in epochs[-1:]))
+
+
+def _shake_hands(sock: socket.socket, handshake: bytes, master: Address, timeout_s: float) -> Answer:
+    deadline_s = time.monotonic() + timeout_s
+    parser = AnswerParser()
+    try:
+        sock.sendall(handshake)
+        while (answer := parser.feed(_received(sock, parser.wants, master, deadline_s))) is None:
+            pass
+    except OSError as error:
+        raise _closed(master, error) from error
+    return answer
+
+
+def _received(sock: socket.socket, most_bytes: int, master: Address, deadline_s: float) -> bytes:
+    try:
+        sock.settimeout(max(deadline_s - time.monotonic(), 0.001))
+        data = sock.recv(most_bytes)
+    except TimeoutError as error:
+        raise MasterSilent(
+            f"the master at {master} says nothing in time",
+            expected="an answer to the handshake of controller mode, and then to the first report",
+            found="none",
+            hint="Check that the address is the HA port of a master of 5.1.1 or later in controller mode.",
+        ) from error
+    if not data:
+        raise ConnectionResetError("end of stream")
+    return data
+
+
+def _closed(master: Address, cause: OSError) -> MasterUnreachable:
+    return MasterUnreachable(
+        f"the master at {master} closed the connection before its first frame",
+        found=cause,
+        hint="The master's log says why it closes.",
+    )

@@ -1,0 +1,341 @@
+"""Acknowledges to a master over one HA connection that stays open as long as the job runs.
+
+A thread owns the socket. The job leaves the committed offset in `acknowledge` and goes on; the thread reports it at
+once, repeats it every few seconds (a master closes what it has not heard from for 20 s), and connects anew, for ever,
+when the connection breaks. What holds at every moment:
+
+    reported <= acknowledged by the job <= committed in the replica
+
+and of one connection the reports never fall. Since a first report counts as a promise too, a new connection starts
+with the last acknowledged offset, after the job has proven that the master is the one that it read from, and after the
+master's own maximum was found not to lie below that offset: a master that lost its tail must not take the promise for
+bytes that it has written since. Nothing is reported below 1: a report of 0 promises nothing and asks for the last file.
+
+The master streams its log to whoever reports. Here nobody reads it beyond the first head (`session_checks`): the
+receive buffer is small, fills up, and stays so; brokers of 4.9.7 and 5.5.0 honour the reports of such a connection
+within 40 ms. Because a full buffer hides the end of the stream, a broken connection is noticed by poll(2) or, at the
+latest, by the heartbeat after the next.
+
+What stands still there holds the segment file that it was taken from: when that was to be deleted, both brokers kept it
+and all behind it for two minutes, and then unmapped it under the transfer (`destroyMapedFileIntervalForcibly`). So a
+connection is made anew after an hour, before the file that it stands in is old. The next one has been answered before
+it ends, because brokers of 4.x tell producers at once that no slave is available.
+
+To a master that counts connections, this one and those of the tasks that read would be two replicas: `turns` says what
+is done about it. A pause in which tasks read is no interruption to people: `connected_since` goes on, and only a
+connection that cannot be taken up again afterwards counts as a reconnect.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+from sources.access.address import Address
+from sources.errors import LogtwinError
+from sources.master import SessionState
+from sources.offsets import LogId, Offset
+from sources.rocketmq.broker_words import counted_for_s, dialect_of
+from sources.rocketmq.session.checks import FirstHeads, Promise
+from sources.rocketmq.session.graceful_close import say_goodbye
+from sources.rocketmq.session.ha_connection import connect_slave
+from sources.rocketmq.session.turns import Turns
+from sources.rocketmq.wire.ha import DEFAULT_MAX_FRAME_BYTES, Dialect
+
+RECEIVE_BUFFER_BYTES: Final = 4096
+_PEER_GONE: Final = select.POLLERR | select.POLLHUP | getattr(select, "POLLRDHUP", 0)  # POLLRDHUP is Linux's
+_FIRST_WAIT_S: Final = 0.1
+_GOODBYE_S: Final = 1.0
+_HAND_OVER_S: Final = 5.0  # an end that goes unconfirmed costs much more
+RENEW_AFTER_S: Final = 3600.0  # brokers count the age of files in hours
+
+_logger = logging.getLogger(__name__)
+
+
+class Master(Protocol):
+    """What a session asks a master for, at each connection anew. All may raise LogtwinError."""
+
+    def ha(self) -> Address:
+        """Where it listens for slaves."""
+
+    def maximum(self) -> Offset:
+        """Where its log ends."""
+
+    def config(self) -> Mapping[str, str]:
+        """Its configuration (26)."""
+
+
+class HASession:
+    """`sources.master.Session` over HA. Connects at the first acknowledgement above 0, in the background."""
+
+    def __init__(
+        self,
+        master: Master,
+        log_id: LogId,
+        *,
+        prove: Callable[[], None] | None = None,
+        heartbeat_interval_s: float = 5.0,
+        longest_wait_s: float = 5.0,
+        renew_after_s: float = RENEW_AFTER_S,
+        connect_timeout_ms: int = 5000,
+        silence_timeout_ms: int = 20_000,
+        max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES,
+    ) -> None:
+        self._master = master
+        self._log_id = log_id
+        self._prove = prove
+        self._heartbeat_interval_s = heartbeat_interval_s
+        self._longest_wait_s = longest_wait_s
+        self._renew_after_s = renew_after_s
+        self._before: socket.socket | None = None  # ends when the next connection is there; the thread's own
+        self._connect_timeout_ms = connect_timeout_ms
+        self._silence_timeout_s = silence_timeout_ms / 1000
+        self._max_frame_bytes = max_frame_bytes
+        self._address: Address | None = None
+        self._lock = threading.Lock()  # guards the facts below; held for assignments only
+        self._acknowledged: Offset | None = None
+        self._connected_since: datetime | None = None
+        self._connections = 0
+        self._last_error: str | None = None
+        self._thread: threading.Thread | None = None
+        self._closing = threading.Event()
+        self._turns = Turns(self._wake_up)
+        self._wake, self._woken = socket.socketpair()
+        self._wake.setblocking(False)
+        self._woken.setblocking(False)
+
+    @property
+    def acknowledged(self) -> Offset | None:
+        return self._acknowledged
+
+    @property
+    def state(self) -> SessionState:
+        with self._lock:
+            reconnects = max(self._connections - 1, 0)
+            return SessionState(self._acknowledged, self._connected_since, reconnects, self._last_error)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """As the contract says; where connections take turns, an acknowledgement given inside is reported afterwards.
+
+        Asks the master for its configuration, so that a change is heeded at the next batch. To one of 4.x, or with
+        `inSyncReplicas` up to 2, the session stays connected: one connection's word is enough there, and 4.x would
+        tell producers that no slave is available. Raises what asking raises; MasterUnreachable after `close`.
+        """
+        with self._turns.of_readers(counted_for_s(self._master.config())):
+            yield
+
+    def acknowledge(self, committed: Offset, mark: int | None = None) -> None:
+        """Raises ValueError where `committed` lies below an earlier one, or after `close`."""
+        with self._lock:
+            if self._closing.is_set():
+                raise ValueError(f"{self._log_id}: acknowledging {committed} to a closed session")
+            if self._acknowledged is not None and committed < self._acknowledged:
+                raise ValueError(f"{self._log_id}: acknowledging {committed} after {self._acknowledged}")
+            self._acknowledged = committed
+            if self._thread is None and committed > 0:
+                self._thread = threading.Thread(target=self._run, name=f"acknowledge {self._log_id}", daemon=True)
+                self._thread.start()
+        self._wake_up()
+
+    def close(self) -> None:
+        """Reports the last acknowledgement if the master can be reached at the first attempt, and ends the thread.
+
+        Takes at most the connect timeout and two seconds; a thread that hangs longer ends with the process.
+        """
+        with self._lock:
+            self._closing.set()
+            thread = self._thread
+        self._turns.close()
+        self._wake_up()
+        if thread is None:
+            self._end()
+        else:
+            thread.join(self._connect_timeout_ms / 1000 + 2 * _GOODBYE_S)
+
+    def _wake_up(self) -> None:
+        with contextlib.suppress(OSError):  # full: it is awake already; closed: it has ended
+            self._wake.send(b"\0")
+
+    def _end(self) -> None:
+        with self._lock:
+            self._connected_since = None
+        self._wake.close()
+        self._woken.close()
+
+    # What follows runs in the thread.
+
+    def _run(self) -> None:
+        wait_s = _FIRST_WAIT_S
+        while self._turns.await_own():
+            is_last_attempt = self._closing.is_set()
+            started = time.monotonic()
+            try:
+                is_done = self._connect_and_serve()
+            except (LogtwinError, OSError) as error:
+                self._note_failure(error)
+                is_done = is_last_attempt
+                if time.monotonic() - started > self._longest_wait_s:  # it was a connection, not an attempt at one
+                    wait_s = _FIRST_WAIT_S
+                self._closing.wait(wait_s)
+                wait_s = min(2 * wait_s, self._longest_wait_s)
+            if is_done:
+                break
+        self._leave_the_one_before(is_last=True)
+        self._end()
+
+    def _connect_and_serve(self) -> bool:
+        """Until the session is closed and everything is reported: True; or it is another connection's turn: False.
+
+        Raises what breaks the connection, and what disproves the master.
+        """
+        with contextlib.ExitStack() as without_successor:
+            without_successor.callback(self._turns.end, is_known=True)  # what never reported counts for nothing
+            without_successor.callback(self._leave_the_one_before, is_last=True)
+            if not self._has_proven():
+                return False
+            address, dialect = self._find(), dialect_of(self._master.config())
+            if not self._turns.begin():
+                return False
+            sock = connect_slave(
+                address,
+                dialect,
+                timeout_ms=self._connect_timeout_ms,
+                receive_buffer_bytes=RECEIVE_BUFFER_BYTES,
+            )
+            without_successor.pop_all()
+        is_known = False
+        try:
+            return self._serve(sock, dialect)
+        except (ConnectionResetError, BrokenPipeError):
+            is_known = True
+            raise
+        finally:
+            if sock is not self._before:
+                self._leave_the_one_before()
+                self._leave(sock, is_known=is_known)
+
+    def _leave(self, sock: socket.socket, *, is_known: bool) -> None:
+        within_s = _HAND_OVER_S if self._turns.are_readers else _GOODBYE_S
+        with sock:
+            self._turns.end(is_known=is_known or say_goodbye(sock, within_s=within_s))
+
+    def _leave_the_one_before(self, *, is_last: bool = False) -> None:
+        """If there is one still. The turn is its successor's, unless it `is_last`."""
+        before, self._before = self._before, None
+        if before is None:
+            return
+        if is_last:
+            self._leave(before, is_known=False)
+            return
+        with before:
+            say_goodbye(before, within_s=_GOODBYE_S)
+
+    def _has_proven(self) -> bool:
+        """Ask for the proof, which may take a connection of its own, and the turn for it; False if it is not ours."""
+        if self._prove is None:
+            return True
+        if self._before is not None:  # whose turn goes on
+            self._prove()
+            return True
+        if not self._turns.begin():
+            return False
+        is_known = False
+        try:
+            self._prove()
+            is_known = True
+        finally:
+            self._turns.end(is_known=is_known)
+        return True
+
+    def _find(self) -> Address:
+        address = self._master.ha()
+        if self._address is not None and address != self._address:
+            _logger.info("%s: the master is at %s now, no longer at %s", self._log_id, address, self._address)
+        self._address = address
+        return address
+
+    def _serve(self, sock: socket.socket, dialect: Dialect) -> bool:
+        promise = Promise(self._master.maximum)
+        heads = FirstHeads(
+            sock, dialect, silence_timeout_s=self._silence_timeout_s, max_frame_bytes=self._max_frame_bytes
+        )
+        poller = select.poll()
+        poller.register(self._woken, select.POLLIN)
+        heartbeat_at = time.monotonic()
+        renew_at = heartbeat_at + self._renew_after_s
+        while True:
+            is_closing = self._closing.is_set()  # looked at before the offset, which no longer changes once it is set
+            offset = self._acknowledged or Offset(0)
+            if promise.is_new(offset) or time.monotonic() >= heartbeat_at:
+                report = dialect.report(promise.checked(offset))
+                if not self._turns.begin():
+                    return False
+                self._note_connected()
+                sock.sendall(report)
+                heads.reported(offset)
+                heartbeat_at = time.monotonic() + self._heartbeat_interval_s
+            if is_closing:
+                if _is_gone(sock):  # whoever had left before the last report was sent has not got it
+                    raise _loss(sock)
+                return True
+            if self._turns.are_readers:
+                return False
+            if time.monotonic() >= renew_at:
+                self._leave_the_one_before()
+                self._before = None if self._turns.are_taken else sock
+                return False
+            poller.register(sock, _PEER_GONE if heads.are_over else _PEER_GONE | select.POLLIN)
+            wake_at = min(heartbeat_at, renew_at)
+            self._heed(poller.poll(max(wake_at - time.monotonic(), 0) * 1000), sock, heads)
+
+    def _heed(self, events: list[tuple[int, int]], sock: socket.socket, heads: FirstHeads) -> None:
+        """Swallows what woke the thread up, and looks at what the master said or did."""
+        with contextlib.suppress(BlockingIOError):
+            while self._woken.recv(4096):
+                pass
+        happened = dict(events).get(sock.fileno(), 0)
+        if happened & select.POLLIN:
+            heads.take()
+            self._leave_the_one_before()  # only now is it certain that the master knows of this one
+        elif happened:
+            raise _loss(sock)
+        heads.check_silence()
+
+    def _note_connected(self) -> None:
+        with self._lock:
+            if self._connected_since is None:
+                self._connected_since = datetime.now(UTC)
+                self._connections += 1
+
+    def _note_failure(self, error: LogtwinError | OSError) -> None:
+        with self._lock:
+            is_news = self._connected_since is not None or self._last_error != str(error)
+            self._connected_since = None
+            self._last_error = str(error)
+        level = logging.WARNING if is_news else logging.DEBUG
+        _logger.log(
+            level, "%s: acknowledging to %s failed, trying on: %s", self._log_id, self._address or "its master", error
+        )
+
+
+def _is_gone(sock: socket.socket) -> bool:
+    """Whether the other side has left, as far as is known here."""
+    poller = select.poll()
+    poller.register(sock, _PEER_GONE)
+    return bool(poller.poll(0))
+
+
+def _loss(sock: socket.socket) -> OSError:
+    """How a connection went whose other side is gone: a ConnectionResetError where that side ended it."""
+    code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    return OSError(code, os.strerror(code)) if code else ConnectionResetError("the master closed the connection")

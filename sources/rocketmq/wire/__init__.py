@@ -1,0 +1,1 @@
+"""RocketMQ's protocols: HA and remoting frames, signatures, connections."""

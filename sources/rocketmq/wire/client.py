@@ -1,0 +1,169 @@
+"""Remoting requests to a broker or a name server, one at a time.
+
+Every wait has a limit. What connects and does not answer is MasterSilent, worth another attempt later.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+from tenacity import RetryCallState, Retrying, retry_if_result, stop_after_delay, wait_exponential
+
+from sources.access.address import Address
+from sources.errors import MasterSilent, MasterUnreachable, ProtocolViolation
+from sources.offsets import Offset, OffsetRange
+from sources.rocketmq.broker_words import log_bounds
+from sources.rocketmq.wire.connection import NO_SECURITY, RemotingConnection
+from sources.rocketmq.wire.remoting import (
+    DEFAULT_MAX_FRAME_BYTES,
+    Command,
+    RequestCode,
+    ResponseCode,
+    accepted,
+    code_name,
+    encode_command,
+    loads,
+)
+from sources.rocketmq.wire.security import RemotingSecurity
+
+RECEIVE_BYTES: Final = 64 * 1024
+
+
+class RemotingClient(RemotingConnection):
+    """Requests are answered one at a time. What the broker sends on its own account (flag bit 0 unset) and late answers
+    to requests that were given up are ignored.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        connect_timeout_ms: int = 5000,
+        connect_attempts: int = 3,
+        call_timeout_ms: int = 5000,
+        max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES,
+        security: RemotingSecurity = NO_SECURITY,
+    ) -> None:
+        super().__init__(
+            address,
+            connect_timeout_ms=connect_timeout_ms,
+            connect_attempts=connect_attempts,
+            max_frame_bytes=max_frame_bytes,
+            security=security,
+        )
+        self._call_timeout_s = call_timeout_ms / 1000
+
+    def call(self, request: Command) -> Command:
+        """The broker's answer to `request`, which gets its opaque here.
+
+        Raises MasterRefused with code and remark where the answer's code is not 0, MasterSilent without an answer in
+        time, MasterUnreachable where the connection breaks, AccessDenied, ProtocolViolation.
+        """
+        answer = self.exchange(request)
+        return self._accepted(request.code, answer)
+
+    def exchange(self, request: Command) -> Command:
+        """As `call`, whatever the answer's code is, as long as it does not say that we may not ask."""
+        request = self._ready(request)
+        return self._allowed(request.code, self._answer(request))
+
+    def _answer(self, request: Command) -> Command:
+        deadline = time.monotonic() + self._call_timeout_s
+        try:
+            self._socket.settimeout(self._call_timeout_s)
+            self._socket.sendall(encode_command(request))
+            return self._await_answer(request.opaque, deadline)
+        except TimeoutError as error:
+            raise MasterSilent(
+                f"the broker at {self.address} did not answer request {code_name(RequestCode, request.code)}",
+                expected=f"an answer within {self._call_timeout_s:g} s",
+                found="none",
+                hint="Check that the address is the broker's normal (listen) port, and how busy the broker is.",
+            ) from error
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _await_answer(self, opaque: int, deadline: float) -> Command:
+        while True:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError
+            self._socket.settimeout(left_s)
+            data = self._socket.recv(RECEIVE_BYTES)
+            if not data:
+                raise self._broken("closed by the broker")
+            for command in self._frames.feed(data):
+                if command.is_response and command.opaque == opaque:
+                    return command
+
+    def _accepted(self, request_code: int, answer: Command) -> Command:
+        return accepted(request_code, answer, f"the broker at {self.address}")
+
+    def _broken(self, cause: object) -> MasterUnreachable:
+        return MasterUnreachable(
+            f"the connection to the broker at {self.address} broke",
+            found=cause,
+            hint="Check that the address is the broker's normal (listen) port, whether it wants TLS (tls = true), and "
+            "the broker's own log.",
+        )
+
+    def runtime_info(self) -> dict[str, str]:
+        """What the broker says of itself (28): names to values, all text.
+
+        A 4.9.7 broker answers with a system error until its statistics have their first sample, about a second after
+        it has booted: such an answer is asked for again, for as long as a call may take.
+        """
+        asking = Retrying(
+            stop=stop_after_delay(self._call_timeout_s),
+            wait=wait_exponential(multiplier=0.1, max=1.0),
+            retry=retry_if_result(lambda answer: answer.code == ResponseCode.SYSTEM_ERROR),
+            retry_error_callback=_last_result,
+        )
+        request = Command(RequestCode.GET_BROKER_RUNTIME_INFO)
+        body = loads(self._accepted(request.code, asking(self.exchange, request)).body)
+        table = body.get("table") if isinstance(body, dict) else None
+        if not isinstance(table, dict):
+            raise ProtocolViolation(
+                f"the runtime info of the broker at {self.address} is none",
+                expected='a JSON object "table"',
+                found=body,
+            )
+        return {str(name): str(value) for name, value in table.items()}
+
+    def commit_log_bounds(self) -> OffsetRange:
+        """What the broker's commit log holds (28)."""
+        return log_bounds(self.runtime_info())
+
+    def ha_status(self) -> dict[str, Any] | None:
+        """The slaves as the master counts them (907); None where the broker does not know the request (4.x)."""
+        answer = self.exchange(Command(RequestCode.GET_BROKER_HA_STATUS))
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            return None
+        status = loads(self._accepted(RequestCode.GET_BROKER_HA_STATUS, answer).body)
+        if not isinstance(status, dict):
+            raise ProtocolViolation(f"the HA status of the broker at {self.address} is none", found=status)
+        return status
+
+    def highest_slave_offset(self) -> Offset | None:
+        """The highest offset acknowledged by a slave connected now; None without a slave, and from a 4.x broker."""
+        slaves = (self.ha_status() or {}).get("haConnectionInfo") or []
+        try:
+            return max((Offset(int(slave["slaveAckOffset"])) for slave in slaves), default=None)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ProtocolViolation(
+                f"the HA status of the broker at {self.address} has a slave without offset",
+                expected="a number slaveAckOffset",
+                found=slaves,
+            ) from error
+
+    def broker_config(self) -> dict[str, str]:
+        """The broker's configuration (26), from its properties text."""
+        text = self.call(Command(RequestCode.GET_BROKER_CONFIG)).body.decode("utf-8", "replace")
+        pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
+        return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _last_result(state: RetryCallState) -> Any:
+    """What the last attempt gave, where all of them were unwanted."""
+    return None if state.outcome is None else state.outcome.result()

@@ -1,0 +1,153 @@
+"""Sockets to a broker or a name server, and who speaks on them: TLS, signatures, refusals.
+
+What cannot be connected is MasterUnreachable, worth another attempt later. What does not let us in is final:
+AccessDenied where the broker says so, ConfigurationError where TLS does. What must hold: a secret is in a request, and
+in nothing that is raised or shown.
+"""
+
+from __future__ import annotations
+
+import itertools
+import socket
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from types import TracebackType
+from typing import Final, Self
+
+from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+
+from sources.access.address import Address
+from sources.access.tls import Tls, is_refusal, no_tls, tls_context
+from sources.errors import LogtwinError, MasterUnreachable
+from sources.rocketmq.wire.denials import denied, is_denial
+from sources.rocketmq.wire.remoting import DEFAULT_MAX_FRAME_BYTES, Command, FrameBuffer
+from sources.rocketmq.wire.security import RemotingSecurity
+from sources.rocketmq.wire.signing import signed
+
+NO_SECURITY: Final = RemotingSecurity()
+
+
+def connect(
+    address: Address, *, timeout_ms: int, attempts: int = 1, receive_buffer_bytes: int | None = None
+) -> socket.socket:
+    """A TCP connection, without Nagle's delay. Waits 0.1 s after the first failure, twice as long after each next one.
+
+    Raises MasterUnreachable once `attempts` have failed.
+    """
+    retrying = Retrying(
+        stop=stop_after_attempt(attempts),
+        wait=wait_exponential(multiplier=0.1, max=2.0),
+        retry=retry_if_exception_type(OSError),
+    )
+    try:
+        return retrying(_connect_once, address, timeout_ms / 1000, receive_buffer_bytes)
+    except RetryError as error:
+        cause = error.last_attempt.exception()
+        raise MasterUnreachable(
+            f"cannot connect to {address}, {attempts} attempt{'s' if attempts > 1 else ''}",
+            found=str(cause) or type(cause).__name__,
+            hint="Check that the broker runs, that the address and port are right, and that nothing blocks the way.",
+        ) from cause
+
+
+def _connect_once(address: Address, timeout_s: float, receive_buffer_bytes: int | None) -> socket.socket:
+    """To the first address of the name that answers."""
+    cause: OSError | None = None
+    for family, kind, protocol, _, where in socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM):
+        connection = socket.socket(family, kind, protocol)
+        try:
+            connection.settimeout(timeout_s)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if receive_buffer_bytes is not None:  # only before connecting does it bound what the peer may send
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+            connection.connect(where)
+        except OSError as error:
+            connection.close()
+            cause = error
+        else:
+            return connection
+    raise cause or OSError(f"{address.host} has no address")
+
+
+def connect_securely(address: Address, tls: Tls | None, *, timeout_ms: int, attempts: int = 1) -> socket.socket:
+    """As `connect`, and with TLS where that is asked for; its handshake takes as long again at the most.
+
+    Raises ConfigurationError for a certificate that is not trusted and for TLS that cannot be.
+    """
+    context = None if tls is None else tls_context(tls)
+    connection = connect(address, timeout_ms=timeout_ms, attempts=attempts)
+    if context is None:
+        return connection
+    try:
+        return context.wrap_socket(connection, server_hostname=address.host)
+    except OSError as error:
+        connection.close()
+        if is_refusal(error):
+            raise no_tls(error, address) from error
+        raise MasterUnreachable(
+            f"no TLS with {address}",
+            found=str(error) or type(error).__name__,
+            hint="Does it speak TLS (tls.server.mode)? A broker that ends breaks off, too.",
+        ) from error
+
+
+class Connection(ABC):
+    """What is open until it is closed; a context manager."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Idempotent."""
+
+
+class RemotingConnection(Connection):
+    """To a broker's normal port, or to a name server. All such connections are of this class, so that each signs and
+    speaks TLS where that is asked for, and each tells a refusal for want of rights from any other.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        connect_timeout_ms: int = 5000,
+        connect_attempts: int = 3,
+        max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES,
+        security: RemotingSecurity = NO_SECURITY,
+    ) -> None:
+        self.address = address
+        self._security = security
+        self._credentials = security.reveal()
+        self._frames = FrameBuffer(max_frame_bytes)
+        self._opaques = itertools.count(1)
+        self._socket = connect_securely(address, security.tls, timeout_ms=connect_timeout_ms, attempts=connect_attempts)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _ready(self, request: Command) -> Command:
+        """`request` as it is sent: with an opaque of its own, and signed."""
+        request = replace(request, opaque=next(self._opaques))
+        return request if self._credentials is None else signed(request, self._credentials)
+
+    def _allowed(self, request_code: int, answer: Command) -> Command:
+        """`answer`, without what it repeats of our secrets. Raises AccessDenied."""
+        if answer.remark is not None:
+            answer = replace(answer, remark=self._security.hidden(answer.remark, self._credentials))
+        if is_denial(answer):
+            raise denied(request_code, answer, f"the broker at {self.address}", self._security.access_key)
+        return answer
+
+    def _failed(self, error: OSError) -> LogtwinError:
+        """Our error for one of the socket: of TLS 1.3 one hears only now that our certificate was not wanted."""
+        return no_tls(error, self.address) if is_refusal(error) else self._broken(error)
+
+    @abstractmethod
+    def _broken(self, cause: object) -> MasterUnreachable:
+        """The error of a connection that ended."""

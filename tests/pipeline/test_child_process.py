@@ -1,0 +1,73 @@
+"""A program beside ours: it ends with us, however we end, and its start harms nothing that we have open."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import psutil
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.system.child_process import child_process
+from tests.patience import PATIENCE_S, wait_until
+
+_STARTER = "import sys\nfrom pipeline.system.child_process import child_process\n"
+_STARTER += (
+    "with child_process(['sleep', '600']) as process:\n    print(process.pid, flush=True)\n    sys.stdin.read()\n"
+)
+
+
+def is_running(pid: int) -> bool:
+    return bool(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+
+
+def test_it_ends_with_the_block() -> None:
+    with child_process(["sleep", "600"]) as process:
+        wait_until(lambda: psutil.Process(process.pid).name() == "sleep", "the program in the place of ours")
+    assert not is_running(process.pid)
+
+
+def test_its_output_and_exit_code_are_its_own() -> None:
+    with child_process(["sh", "-c", "echo said; exit 7"], stdout=subprocess.PIPE, text=True) as process:
+        assert process.communicate(timeout=PATIENCE_S)[0] == "said\n"
+    assert process.returncode == 7
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there the kernel can be asked for it")
+def test_it_ends_when_we_are_killed() -> None:
+    command = [sys.executable, "-c", _STARTER]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as starter:
+        assert starter.stdout is not None
+        pid = int(starter.stdout.readline())
+        wait_until(lambda: psutil.Process(pid).name() == "sleep", "the program")
+        starter.kill()
+        starter.wait(PATIENCE_S)
+    wait_until(lambda: not is_running(pid), "its end")
+
+
+@pytest.mark.spark
+def test_its_start_leaves_the_connections_of_our_threads_to_the_jvm_alone(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    jvm: Any = spark._jvm
+    has_asked, may_ask_again = threading.Event(), threading.Event()
+
+    def ask_twice() -> None:
+        jvm.System.currentTimeMillis()
+        has_asked.set()
+        may_ask_again.wait(PATIENCE_S)
+        jvm.System.currentTimeMillis()
+
+    with caplog.at_level(logging.INFO):
+        thread = threading.Thread(target=ask_twice)
+        thread.start()
+        assert has_asked.wait(PATIENCE_S)
+        with child_process(["true"]) as process:
+            process.wait(PATIENCE_S)
+        may_ask_again.set()
+        thread.join(PATIENCE_S)
+    assert "Exception while sending command" not in caplog.text

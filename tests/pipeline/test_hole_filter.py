@@ -1,0 +1,70 @@
+"""Bounds of a backfill as an operator writes them."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.operate.hole_filter import Wanted
+from sources.errors import ConfigurationError
+from sources.offsets import Offset, OffsetRange
+
+NOON_US = 1_769_860_800_000_000  # 2026-01-31T12:00:00Z
+HOUR_US = 3_600_000_000
+
+
+def test_offsets() -> None:
+    wanted = Wanted.parse("100", "200")
+    assert wanted.offsets == OffsetRange(Offset(100), Offset(200))
+    assert not wanted.needs_times
+    assert wanted.may_lie_between(1, 2)
+
+
+def test_no_bounds() -> None:
+    assert Wanted.parse(None, None).offsets == OffsetRange(Offset(0), Offset(2**63 - 1))
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-01-31T12:00:00Z", "2026-01-31 12:00", "2026-01-31T13:00:00+01:00", "2026-01-31T12:00:00.000"]
+)
+def test_times_are_instants_and_without_a_zone_utc(text: str) -> None:
+    wanted = Wanted.parse(text, None)
+    assert wanted.needs_times
+    assert wanted.offsets == OffsetRange(Offset(0), Offset(2**63 - 1))
+    assert wanted.may_lie_between(None, NOON_US)
+    assert not wanted.may_lie_between(None, NOON_US - 1)
+
+
+@pytest.mark.parametrize(
+    ("after_us", "before_us", "lies_within"),
+    [
+        (None, None, True),
+        (NOON_US - HOUR_US, NOON_US - 1, False),
+        (NOON_US - HOUR_US, NOON_US, True),
+        (NOON_US, NOON_US + HOUR_US, True),
+        (NOON_US + HOUR_US - 1, NOON_US + 2 * HOUR_US, True),
+        (NOON_US + HOUR_US, None, False),
+        (None, NOON_US - 1, False),
+    ],
+)
+def test_a_hole_in_time(after_us: int | None, before_us: int | None, lies_within: bool) -> None:
+    wanted = Wanted.parse("2026-01-31T12:00Z", "2026-01-31T13:00Z")
+    assert wanted.may_lie_between(after_us, before_us) == lies_within
+
+
+def test_an_offset_and_a_time() -> None:
+    wanted = Wanted.parse("100", "2026-01-31")
+    assert wanted.offsets.start == 100
+    assert not wanted.may_lie_between(NOON_US, None)
+
+
+@pytest.mark.parametrize(("start", "end"), [("-5", None), (None, "noon"), ("", None), ("2026-13-01", None)])
+def test_what_is_neither_is_refused(start: str | None, end: str | None) -> None:
+    with pytest.raises(ConfigurationError, match="an offset, or a time") as caught:
+        Wanted.parse(start, end)
+    assert caught.value.found == (end if start is None else start)
+
+
+@pytest.mark.parametrize(("start", "end"), [("5", "4"), ("2026-02-01", "2026-01-01")])
+def test_backwards_is_refused(start: str, end: str) -> None:
+    with pytest.raises(ConfigurationError, match="before"):
+        Wanted.parse(start, end)

@@ -1,0 +1,264 @@
+"""Verbs and jobs of one replica at a master that counts connections: one at a time, and nobody else hindered."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from pipeline.monitoring import single_connection
+from pipeline.monitoring.progress import Phase
+from pipeline.monitoring.run_state import FRESH_S, RunFile, RunState, forgotten_at, process_space
+from pipeline.monitoring.single_connection import alone_at, check_alone
+from sinks.state.fence import this_writer
+from sinks.state.log_state import Writer
+from sources.errors import AlreadyRunning, NotAlone
+from sources.offsets import LogId
+from tests.patience import eventually
+from tests.pipeline.test_run_state import GONE_PID
+from tests.sinks.memory_master import MemoryMaster
+
+LOG = LogId("rocketmq", "broker-a")
+COUNTED_S = 0.3
+
+
+class Counting(MemoryMaster):
+    def counted_for_s(self) -> float | None:
+        return COUNTED_S
+
+
+MASTER = Counting((100,), log_id=LOG)
+
+
+def word(
+    *, phase: Phase = Phase.RUNNING, age_s: float = 0.0, pid: int | None = None, space: str | None = None, **facts: str
+) -> RunState:
+    """Of somebody on another host, unless `space` says otherwise."""
+    writer = replace(this_writer(), run="another", host="host-1")
+    return RunState(
+        writer=writer if pid is None else replace(writer, pid=pid),
+        process_space="elsewhere" if space is None else space,
+        updated_at=datetime.now(UTC) - timedelta(seconds=age_s),
+        phase=phase,
+        facts=facts,
+    )
+
+
+def job_file(lake: Path) -> RunFile:
+    return RunFile(str(lake), str(LOG))
+
+
+def verb_file(lake: Path, run: str = "another") -> RunFile:
+    return RunFile(str(lake), f"_reading/{LOG}/{run}")
+
+
+def words(lake: Path) -> list[str]:
+    return [path.name for path in (lake / "_runs").rglob("*.json")]
+
+
+def reading(lake: Path, *, verb: str = "verify", take_over: bool = False) -> ExitStack:
+    """Entered already; to be closed."""
+    stack = ExitStack()
+    stack.enter_context(alone_at(str(lake), MASTER, verb, take_over=take_over))
+    return stack
+
+
+@contextmanager
+def job_of(lake: Path, before: RunState | None = None) -> Iterator[Writer]:
+    """A job that has announced itself and may connect."""
+    writer = this_writer()
+    job_file(lake).write(replace(word(space=process_space()), writer=writer))
+    check_alone(str(lake), LOG, writer.run, COUNTED_S, before)
+    yield writer
+
+
+def test_a_master_that_counts_nothing_hears_and_leaves_nothing(tmp_path: Path) -> None:
+    job_file(tmp_path).write(word())
+    with alone_at(str(tmp_path), MemoryMaster((100,), log_id=LOG), "verify"):
+        assert words(tmp_path) == ["broker-a.json"]
+
+
+def test_a_verb_says_that_it_reads_and_takes_it_back(tmp_path: Path) -> None:
+    with reading(tmp_path):
+        (path,) = (tmp_path / "_runs" / "_reading" / "rocketmq" / "broker-a").iterdir()
+        said = verb_file(tmp_path, path.stem).read()
+        assert said is not None
+        assert (said.facts, said.phase, said.writer.pid) == ({"verb": "verify"}, Phase.RUNNING, os.getpid())
+    assert words(tmp_path) == []
+
+
+def test_a_long_verb_renews_its_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(single_connection, "PUBLISH_EVERY_S", 0.01)
+
+    def said_at() -> datetime:
+        (path,) = (tmp_path / "_runs" / "_reading" / "rocketmq" / "broker-a").glob("[!.]*")
+        said = verb_file(tmp_path, path.stem).read()
+        assert said is not None
+        return said.updated_at
+
+    with reading(tmp_path):
+        first = said_at()
+        assert eventually(lambda: said_at() > first)
+
+
+def test_a_verb_beside_a_live_job_is_refused_and_leaves_no_word(tmp_path: Path) -> None:
+    job_file(tmp_path).write(word())
+    with pytest.raises(AlreadyRunning, match=r"rocketmq/broker-a.*counts connections") as caught:
+        reading(tmp_path)
+    assert "host-1" in str(caught.value.found)
+    assert "--path" in str(caught.value.hint)
+    assert words(tmp_path) == ["broker-a.json"]
+
+
+def test_a_verb_that_takes_over_does_not_ask_for_the_job(tmp_path: Path) -> None:
+    job_file(tmp_path).write(word())
+    reading(tmp_path, verb="repair", take_over=True).close()
+
+
+def test_of_two_verbs_one_is_refused(tmp_path: Path) -> None:
+    with reading(tmp_path, verb="backfill"), pytest.raises(AlreadyRunning, match="logtwin backfill has one"):
+        reading(tmp_path)
+    reading(tmp_path).close()
+
+
+def test_a_job_waits_for_the_verb_that_it_names(tmp_path: Path) -> None:
+    with reading(tmp_path):
+        with pytest.raises(NotAlone, match="rocketmq/broker-a") as caught, job_of(tmp_path):
+            pass
+        assert caught.value.is_transient
+        assert "logtwin verify" in str(caught.value.found)
+        assert f"process {os.getpid()} on" in str(caught.value.found)
+    with job_of(tmp_path):
+        pass
+
+
+def test_of_a_verb_and_a_job_that_begin_at_once_not_both_go_on(tmp_path: Path) -> None:
+    """Each has written its word before it reads; whoever comes to read second finds the other's."""
+    for number in range(20):
+        lake = tmp_path / str(number)
+        went_on: list[str] = []
+        both = threading.Barrier(2)
+
+        def verb(lake: Path = lake, went_on: list[str] = went_on, both: threading.Barrier = both) -> None:
+            both.wait()
+            with reading(lake):
+                went_on.append("verb")
+                eventually(lambda: len(went_on) == 2, 0.05)
+
+        def job(lake: Path = lake, went_on: list[str] = went_on, both: threading.Barrier = both) -> None:
+            both.wait()
+            with job_of(lake):
+                went_on.append("job")
+
+        threads = [threading.Thread(target=_quietly, args=(one,)) for one in (verb, job)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(went_on) < 2
+
+
+def _quietly(act: Callable[[], None]) -> None:
+    with suppress(AlreadyRunning, NotAlone):
+        act()
+
+
+@pytest.mark.parametrize(
+    ("said", "forgotten_after_s"),
+    [
+        (word(phase=Phase.DONE), 0),
+        (word(phase=Phase.STOPPED), 0),
+        (word(phase=Phase.FAILED), 20),  # its tasks may linger
+        (word(phase=Phase.RUNNING), FRESH_S + 20),  # killed at some time before it was to speak again
+        (word(space=process_space(), pid=GONE_PID), 0),  # the system has ended its connections
+        (word(space=process_space()), FRESH_S + 20),
+    ],
+)
+def test_when_a_run_is_counted_no_more(said: RunState, forgotten_after_s: float) -> None:
+    assert forgotten_at(said, 20.0) - said.updated_at == timedelta(seconds=forgotten_after_s)
+
+
+def test_after_a_verb_that_failed_its_connections_are_waited_out(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), reading(tmp_path):
+        raise ZeroDivisionError
+    failed_at = time.monotonic()
+    with pytest.raises(NotAlone, match="another one of this replica"), job_of(tmp_path):
+        pass
+    job_file(tmp_path).remove()
+    reading(tmp_path, verb="backfill").close()
+    assert time.monotonic() - failed_at > COUNTED_S - 0.1
+    assert words(tmp_path) == []  # what is past is tidied away
+
+
+def test_a_verb_waits_for_a_job_that_was_killed_elsewhere(tmp_path: Path) -> None:
+    job_file(tmp_path).write(word(age_s=FRESH_S + 0.1))
+    began = time.monotonic()
+    reading(tmp_path).close()
+    assert COUNTED_S - 0.2 < time.monotonic() - began < 5
+
+
+def test_a_verb_that_was_killed_here_is_in_nobodys_way(tmp_path: Path) -> None:
+    verb_file(tmp_path).write(word(space=process_space(), pid=GONE_PID, verb="verify"))
+    with job_of(tmp_path):
+        assert words(tmp_path) == ["broker-a.json"]
+
+
+def test_a_job_waits_for_the_one_before_it_that_was_killed_elsewhere(tmp_path: Path) -> None:
+    killed = word(age_s=FRESH_S)
+    with pytest.raises(NotAlone, match="another one") as caught, job_of(tmp_path, killed):
+        pass
+    assert "the job before" in str(caught.value.found)
+    time.sleep(COUNTED_S)
+    with job_of(tmp_path, killed):
+        pass
+
+
+def test_a_job_that_nobody_can_see_does_not_connect(tmp_path: Path) -> None:
+    for said in (None, word()):
+        if said is not None:
+            job_file(tmp_path).write(said)
+        with pytest.raises(NotAlone, match="nobody can see"):
+            check_alone(str(tmp_path), LOG, "mine", COUNTED_S, None)
+
+
+def test_a_verb_that_nobody_can_see_does_not_connect(tmp_path: Path) -> None:
+    (tmp_path / "_runs").write_text("a file where a folder should be")
+    with pytest.raises(NotAlone, match="nobody can tell"):
+        reading(tmp_path)
+
+
+def test_files_below_a_folder_are_those_that_were_written(tmp_path: Path) -> None:
+    assert RunFile.below(str(tmp_path), "_reading/none") == []
+    verb_file(tmp_path).write(word())
+    verb_file(tmp_path, "other").write(word())
+    (tmp_path / "_runs" / "_reading" / "rocketmq" / "broker-a" / ".half").write_text("{")
+    found = RunFile.below(tmp_path.as_uri(), f"_reading/{LOG}")
+    assert len(found) == 2
+    found[0].remove()
+    found[0].remove()
+    assert len(RunFile.below(str(tmp_path), f"_reading/{LOG}")) == 1
+
+
+def test_what_was_said_before_a_start_is_known_to_it(tmp_path: Path) -> None:
+    """Unless it takes the log over from a run that lives."""
+    from tests.pipeline.test_run_state import Job, ended, publisher
+
+    job_file(tmp_path).write(word(age_s=FRESH_S + 1))
+    job = Job()
+    mine = publisher(tmp_path, job)
+    mine.enter(take_over=False)
+    assert mine.before is not None
+    assert mine.before.writer.run == "another"
+    ended(job, mine)
+    job_file(tmp_path).write(word())
+    other = publisher(tmp_path, job := Job())
+    other.enter(take_over=True)
+    assert other.before is None
+    ended(job, other)

@@ -1,0 +1,116 @@
+"""Rows that follow commits: of several applications in one commit, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from sinks.books.follow_up_table import FollowingTable
+from sinks.delta.data_file import DataFile
+from sinks.delta.files import FileWriter, new_name
+from sinks.delta.kernel import KernelConflict, KernelTable
+from sinks.tables import LEDGER, LEDGER_SCHEMA
+from sources.errors import ReplicaError
+from sources.offsets import Offset
+from tests.sinks.test_position import ROW
+
+pytestmark = pytest.mark.spark
+
+
+class Following:
+    """The ledger, with a row for each application that is asked for; `asked` tells for which."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.path = LEDGER.path(str(folder))
+        self.table = FollowingTable(spark, LEDGER, self.path)
+        self.table.ensure()
+        self.asked: list[set[str]] = []
+
+    def append(self, **owed: int) -> set[str]:
+        return self.table.append_each(owed, self.files)
+
+    def files(self, wanted: Collection[str]) -> Sequence[DataFile]:
+        self.asked.append(set(wanted))
+        rows = [{"log_id": app, "epoch": 0, **ROW.as_dict()} for app in sorted(wanted)]
+        with FileWriter(LEDGER, self.path, new_name(Offset(0))) as writer:
+            writer.write(pa.RecordBatch.from_pylist(rows, schema=LEDGER_SCHEMA.remove_metadata()))
+            return [writer.finish()]
+
+    @property
+    def rows(self) -> list[str]:
+        return sorted(DeltaTable(self.path).to_pyarrow_table(columns=["log_id"])["log_id"].to_pylist())
+
+    @property
+    def version(self) -> int:
+        return int(DeltaTable(self.path).version())
+
+
+@pytest.fixture
+def following(spark: SparkSession, tmp_path: Path) -> Following:
+    return Following(spark, tmp_path)
+
+
+def test_what_several_owe_is_one_commit_and_each_has_its_version(following: Following) -> None:
+    assert following.append(a=5, b=7) == {"a", "b"}
+    assert (following.rows, following.version) == (["a", "b"], 1)
+    assert following.table.versions(["a", "b", "c"]) == {"a": 5, "b": 7, "c": 0}
+
+
+def test_who_is_that_far_already_is_left_out(following: Following) -> None:
+    following.append(a=5, b=7)
+    assert following.append(a=5, b=8, c=1) == {"b", "c"}
+    assert (following.rows, following.asked[-1]) == (["a", "b", "b", "c"], {"b", "c"})
+    assert following.append(a=4, b=8) == set()
+    assert (following.version, len(following.asked)) == (2, 2)
+
+
+def test_nothing_owed_is_nothing(following: Following) -> None:
+    assert following.append() == set()
+    assert (following.version, following.asked) == (0, [])
+
+
+def test_one_who_comes_in_between_is_not_added_a_second_time(
+    spark: SparkSession, following: Following, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernel compares no application of several, but their domains; what another run has brought is left out then."""
+    other = Following(spark, tmp_path)
+    existing = KernelTable.existing
+
+    def look_before_the_other(self: KernelTable, log: object = None, *, to_commit: bool = False) -> object:
+        found = existing(self, log, to_commit=to_commit)
+        if self is following.table._table and not other.asked:
+            other.append(a=5)
+        return found
+
+    monkeypatch.setattr(KernelTable, "existing", look_before_the_other)
+    assert following.append(a=5, b=7) == {"b"}
+    assert following.rows == ["a", "b"]
+    assert following.asked == [{"a", "b"}, {"b"}]
+
+
+def test_whoever_appends_alone_is_compared_too(
+    spark: SparkSession, following: Following, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two that bring the same, one as one of several: `append` writes no domain, and a version from before the
+    group neither."""
+    following.append(a=5)
+    other = Following(spark, tmp_path)
+    assert not other.table.append("a", 5, lambda: other.files(["a"]))
+    assert other.table.append("a", 6, lambda: other.files(["a"]))
+    assert following.append(a=6, b=1) == {"b"}
+    assert following.rows == ["a", "a", "b"]
+
+
+def test_a_table_that_only_refuses_is_an_error(following: Following, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise KernelConflict("always")
+
+    monkeypatch.setattr(KernelTable, "commit", refuse)
+    with pytest.raises(ReplicaError, match="cannot be written"):
+        following.append(a=5)
+    assert following.asked == [{"a"}]

@@ -1,0 +1,402 @@
+"""What producers are told about slaves: a running master, slaves that say what the test tells them to."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sources.rocketmq.embedded.double_write import DoubleWriteSettings
+from sources.rocketmq.embedded.ha_service import HASettings
+from sources.rocketmq.embedded.master import EmbeddedMaster
+from tests.sources.rocketmq.embedded.conversation import Conversation, batch_item, conversation, request, send_fields
+from tests.sources.rocketmq.embedded.embedded import running_master, settings_for
+from tests.sources.rocketmq.embedded.scripted_slave import (
+    end_of,
+    following_slave,
+    scripted_slave,
+    slaves_of,
+    wait_for_slaves,
+)
+from tests.sources.rocketmq.embedded.stores import messages_of
+
+PUT_OK, SLAVE_NOT_AVAILABLE, FLUSH_SLAVE_TIMEOUT = 0, 11, 12
+NEVER_S = 3600.0
+SHORT_S = 0.2
+
+
+@contextmanager
+def sync_master(
+    store: Path, *, role: str = "SYNC_MASTER", sync_flush: bool = False, **settings: Any
+) -> Iterator[EmbeddedMaster]:
+    """A master whose producers wait for ever, unless the test says otherwise."""
+    double_write = DoubleWriteSettings(**{"role": role, "slave_timeout_s": NEVER_S, **settings})
+    with running_master(settings_for(store), double_write=double_write, sync_flush=sync_flush) as master:
+        yield master
+
+
+def say(talk: Conversation, properties: str = "", *, opaque: int = 7, body: bytes = b"x") -> None:
+    """Send a message, and leave the answer for later."""
+    talk.say(request(310, send_fields("T1", 0, f"UNIQ_KEY\x01k\x02{properties}"), body, opaque=opaque))
+
+
+def is_waiting(talk: Conversation) -> bool:
+    """Whether what was sent before is not answered yet: another request overtakes it. Only while something waits."""
+    return bool(talk.ask(26, opaque=1)[0]["opaque"] == 1)
+
+
+def status(talk: Conversation, properties: str = "") -> int:
+    say(talk, properties)
+    return answer(talk)
+
+
+def answer(talk: Conversation) -> int:
+    """The code of the answer to what was sent before; of a stored message its place is always told."""
+    header, _ = talk.hear()
+    assert header["opaque"] == 7
+    assert header["extFields"]["queueId"] == "0"
+    return int(header["code"])
+
+
+def test_without_a_slave_it_is_not_available(tmp_path: Path) -> None:
+    """HA-03, MS-04, MS-05: told at once, and the message is stored."""
+    with sync_master(tmp_path) as master, conversation(master.address) as talk:
+        assert status(talk) == SLAVE_NOT_AVAILABLE
+        end = end_of(master)
+    assert [message.body for message in messages_of(tmp_path, end)] == [b"x"]
+
+
+def test_an_acknowledgement_of_exactly_the_end_is_enough(tmp_path: Path) -> None:
+    """HA-07, HA-26, MS-06, MS-09: one byte less is not, and the answer comes with the report."""
+    with sync_master(tmp_path) as master, conversation(master.address) as talk, scripted_slave(master) as slave:
+        slave.report(0)
+        wait_for_slaves(master, 0)
+        say(talk)
+        end = end_of(master)
+        slave.report(end - 1)
+        wait_for_slaves(master, end - 1)
+        assert is_waiting(talk)
+        slave.report(end)
+        assert answer(talk) == PUT_OK
+
+
+def test_slaves_are_sent_the_message_before_its_producer_has_an_answer(tmp_path: Path) -> None:
+    """MS-08: the transfer starts at once on the put, not at the end of the wait."""
+    with sync_master(tmp_path) as master, following_slave(master), conversation(master.address) as talk:
+        wait_for_slaves(master, 0)
+        assert [status(talk) for _ in range(20)] == [PUT_OK] * 20
+
+
+def test_a_mute_slave_is_waited_for_so_long_and_no_longer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """HA-28, MS-05, MS-07: then it is FLUSH_SLAVE_TIMEOUT, an error with topic, tags and client, and stored."""
+    with (
+        sync_master(tmp_path, slave_timeout_s=SHORT_S) as master,
+        scripted_slave(master) as slave,
+        conversation(master.address) as talk,
+    ):
+        slave.report(0)
+        wait_for_slaves(master, 0)
+        started = time.monotonic()
+        assert status(talk, "TAGS\x01tagA\x02") == FLUSH_SLAVE_TIMEOUT
+        assert SHORT_S <= time.monotonic() - started < 10
+        end, client = end_of(master), "{}:{}".format(*talk.connection.getsockname())
+    assert [message.body for message in messages_of(tmp_path, end)] == [b"x"]
+    (line,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert f"topic T1, tags tagA, client {client}" in line.getMessage()
+
+
+def test_what_timed_out_reaches_the_slave_all_the_same(tmp_path: Path) -> None:
+    """MS-05."""
+    with sync_master(tmp_path) as master, conversation(master.address) as talk:
+        assert status(talk) == SLAVE_NOT_AVAILABLE
+        end = end_of(master)
+        with following_slave(master):
+            wait_for_slaves(master, end)
+
+
+@pytest.mark.parametrize(
+    ("role", "properties", "expected"),
+    [
+        ("ASYNC_MASTER", "", PUT_OK),
+        ("ASYNC_MASTER", "WAIT\x01true\x02", PUT_OK),
+        ("SYNC_MASTER", "WAIT\x01false\x02", PUT_OK),
+        ("SYNC_MASTER", "a\x01b\x02WAIT\x01False", PUT_OK),
+        ("SYNC_MASTER", "WAIT\x01true\x02WAIT\x01false\x02", PUT_OK),  # the last one wins
+        ("SYNC_MASTER", "WAIT\x01no\x02", PUT_OK),  # as Boolean.parseBoolean
+        ("SYNC_MASTER", "WAIT\x01true\x02", SLAVE_NOT_AVAILABLE),
+        ("SYNC_MASTER", "WAIT\x01TRUE\x02", SLAVE_NOT_AVAILABLE),
+        ("SYNC_MASTER", "WAIT\x01\x02", SLAVE_NOT_AVAILABLE),  # a pair without a value is none
+        ("SYNC_MASTER", "NO_WAIT\x01false\x02", SLAVE_NOT_AVAILABLE),
+    ],
+)
+def test_only_who_asks_a_sync_master_waits(tmp_path: Path, role: str, properties: str, expected: int) -> None:
+    """MS-01, MS-02."""
+    with sync_master(tmp_path, role=role) as master, conversation(master.address) as talk:
+        assert status(talk, properties) == expected
+
+
+@pytest.mark.parametrize(
+    ("more_than_behind", "available"), [(1, True), (0, False), (-1, False)], ids=["below", "at", "above"]
+)
+def test_a_slave_that_is_too_far_behind_is_not_available(
+    tmp_path: Path, more_than_behind: int, available: bool
+) -> None:
+    """HA-04, HA-05, MS-03: strictly less than the limit, counted to the end of this message, from 0 at first."""
+    with sync_master(tmp_path, role="ASYNC_MASTER") as master, conversation(master.address) as talk:
+        assert status(talk) == PUT_OK
+        size = end_of(master)
+    limit = 2 * size + more_than_behind
+    with (
+        sync_master(tmp_path, fall_behind_max_bytes=limit, slave_timeout_s=SHORT_S) as master,
+        conversation(master.address) as talk,
+        scripted_slave(master),
+    ):
+        wait_for_slaves(master, 0)  # connected, and it has said nothing
+        assert status(talk) == (FLUSH_SLAVE_TIMEOUT if available else SLAVE_NOT_AVAILABLE)
+        assert end_of(master) == 2 * size
+
+
+def test_the_fastest_slave_decides(tmp_path: Path) -> None:
+    """HA-08, MS-10: the other one is mute, and too far behind."""
+    with (
+        sync_master(tmp_path, fall_behind_max_bytes=600) as master,
+        scripted_slave(master) as mute,
+        following_slave(master),
+        conversation(master.address) as talk,
+    ):
+        mute.report(0)
+        wait_for_slaves(master, 0, 0)
+        assert [status(talk) for _ in range(10)] == [PUT_OK] * 10
+        assert end_of(master) > 1200
+
+
+def test_a_slave_that_has_gone_does_not_count(tmp_path: Path) -> None:
+    """HA-09: mended. Its acknowledgement goes with it; a slave that is far behind is not available for its sake."""
+    with sync_master(tmp_path, fall_behind_max_bytes=600) as master, conversation(master.address) as talk:
+        with following_slave(master):
+            wait_for_slaves(master, 0)
+            assert [status(talk) for _ in range(10)] == [PUT_OK] * 10
+        wait_for_slaves(master)
+        assert status(talk) == SLAVE_NOT_AVAILABLE
+        with scripted_slave(master) as behind:
+            behind.report(0)
+            wait_for_slaves(master, 0)
+            assert status(talk) == SLAVE_NOT_AVAILABLE
+
+
+def test_a_slave_that_says_less_than_before_counts_for_less(tmp_path: Path) -> None:
+    """HA-06, HA-09: mended. Lower reports answer nobody; afterwards it is judged by what it says now."""
+    with (
+        sync_master(tmp_path, fall_behind_max_bytes=200) as master,
+        conversation(master.address) as talk,
+        scripted_slave(master) as slave,
+    ):
+        slave.report(0)
+        wait_for_slaves(master, 0)
+        say(talk)
+        end = end_of(master)
+        for offset in (end - 1, 50, end - 1):
+            slave.report(offset)
+            wait_for_slaves(master, offset)
+        assert is_waiting(talk)
+        slave.report(end)
+        assert answer(talk) == PUT_OK
+        slave.report(50)
+        wait_for_slaves(master, 50)
+        assert status(talk) == SLAVE_NOT_AVAILABLE
+
+
+def test_a_lie_answers_nobody_and_ends_the_connection(tmp_path: Path) -> None:
+    with sync_master(tmp_path) as master, conversation(master.address) as talk, scripted_slave(master) as liar:
+        liar.report(0)
+        wait_for_slaves(master, 0)
+        say(talk)
+        liar.report(end_of(master) + 1)
+        assert liar.is_dropped()
+        wait_for_slaves(master)
+        assert is_waiting(talk)
+        with following_slave(master):
+            assert answer(talk) == PUT_OK
+
+
+def test_a_lie_at_the_very_start_does_not_become_true_when_the_log_has_grown(tmp_path: Path) -> None:
+    with (
+        sync_master(tmp_path, slave_timeout_s=SHORT_S) as master,
+        conversation(master.address) as talk,
+        scripted_slave(master) as liar,
+    ):
+        assert status(talk, "WAIT\x01false\x02") == PUT_OK
+        lie = end_of(master) + 10
+        liar.report(lie)
+        wait_for_slaves(master, 0)
+        assert status(talk) == FLUSH_SLAVE_TIMEOUT  # it covers the lie now
+        assert end_of(master) > lie
+        liar.report(lie)
+        assert liar.is_dropped()
+        assert slaves_of(master) == []
+
+
+def test_of_a_batch_the_end_of_the_last_message_counts(tmp_path: Path) -> None:
+    with sync_master(tmp_path) as master, conversation(master.address) as talk, scripted_slave(master) as slave:
+        slave.report(0)
+        wait_for_slaves(master, 0)
+        talk.say(request(320, send_fields("T1", 0, m="true"), batch_item(b"a") + batch_item(b"bb"), opaque=7))
+        end = end_of(master)
+        slave.report(end - 1)
+        wait_for_slaves(master, end - 1)
+        assert is_waiting(talk)
+        slave.report(end)
+        assert answer(talk) == PUT_OK
+    assert [message.body for message in messages_of(tmp_path, end)] == [b"a", b"bb"]
+
+
+def test_later_answers_come_in_binary_too(tmp_path: Path) -> None:
+    with sync_master(tmp_path) as master, conversation(master.address) as talk:
+        pairs = send_fields("T1", 0).items()
+        ext = b"".join(
+            struct.pack(">h", len(k)) + k.encode() + struct.pack(">i", len(v)) + v.encode() for k, v in pairs
+        )
+        header = struct.pack(">hbhiii", 310, 3, 0, 4711, 0, 0) + struct.pack(">i", len(ext)) + ext
+        talk.say(struct.pack(">iI", 4 + len(header) + 1, len(header) | 1 << 24) + header + b"x")
+        code, _language, _version, opaque, flag, _remark = struct.unpack_from(">hbhiii", talk.hear_raw(), 8)
+        assert (code, opaque, flag) == (SLAVE_NOT_AVAILABLE, 4711, 1)
+
+
+@pytest.mark.parametrize(("in_sync_replicas", "slaves", "expected"), [
+    (1, 0, PUT_OK),
+    (2, 0, FLUSH_SLAVE_TIMEOUT),
+    (2, 1, PUT_OK),
+    (3, 1, FLUSH_SLAVE_TIMEOUT),
+    (3, 2, PUT_OK),
+])  # fmt: skip
+def test_with_in_sync_replicas_so_many_must_have_it(
+    tmp_path: Path, in_sync_replicas: int, slaves: int, expected: int
+) -> None:
+    """As in 5.x: the master is one of them, and without any slave it is FLUSH_SLAVE_TIMEOUT after the wait."""
+    timeout_s = SHORT_S if expected == FLUSH_SLAVE_TIMEOUT else NEVER_S
+    with (
+        sync_master(tmp_path, in_sync_replicas=in_sync_replicas, slave_timeout_s=timeout_s) as master,
+        conversation(master.address) as talk,
+        ExitStack() as following,
+    ):
+        for _ in range(slaves):
+            following.enter_context(following_slave(master))
+        wait_for_slaves(master, *[0] * slaves)
+        started = time.monotonic()
+        assert status(talk) == expected
+        assert (time.monotonic() - started >= SHORT_S) == (expected == FLUSH_SLAVE_TIMEOUT)
+
+
+def test_with_in_sync_replicas_one_slave_is_not_counted_twice(tmp_path: Path) -> None:
+    with (
+        sync_master(tmp_path, in_sync_replicas=3, fall_behind_max_bytes=1) as master,
+        conversation(master.address) as talk,
+        scripted_slave(master) as one,
+        scripted_slave(master) as other,
+    ):
+        for slave in (one, other):
+            slave.report(0)
+        wait_for_slaves(master, 0, 0)
+        say(talk)
+        end = end_of(master)
+        for _ in range(3):
+            one.report(end)
+        wait_for_slaves(master, 0, end)
+        assert is_waiting(talk)
+        other.report(end)
+        assert answer(talk) == PUT_OK
+
+
+def test_a_producer_that_goes_is_not_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its message stays, and who waits beside it is served."""
+    with (
+        sync_master(tmp_path, slave_timeout_s=2.0) as master,
+        conversation(master.address) as stays,
+        scripted_slave(master) as slave,
+    ):
+        slave.report(0)
+        wait_for_slaves(master, 0)
+        with conversation(master.address) as goes:
+            say(goes)
+            assert is_waiting(goes)
+        say(stays)
+        slave.report(end_of(master))
+        assert answer(stays) == PUT_OK
+        end = end_of(master)
+    assert len(messages_of(tmp_path, end)) == 2
+    assert "not acknowledged" not in caplog.text
+
+
+def test_with_synchronous_flush_a_later_answer_means_durable_too(tmp_path: Path) -> None:
+    with (
+        sync_master(tmp_path, sync_flush=True) as master,
+        following_slave(master),
+        conversation(master.address) as talk,
+    ):
+        wait_for_slaves(master, 0)
+        assert status(talk) == PUT_OK
+        assert int(talk.ask(906)[0]["extFields"]["masterFlushOffset"]) == end_of(master) > 0
+
+
+def test_what_could_not_be_flushed_is_not_acknowledged_to_its_producer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither at once nor later, whatever slaves say."""
+
+    def fails(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with (
+        sync_master(tmp_path, sync_flush=True) as master,
+        following_slave(master),
+        conversation(master.address) as talk,
+    ):
+        wait_for_slaves(master, 0)
+        with monkeypatch.context() as broken:
+            broken.setattr(os, "fdatasync", fails)
+            say(talk)
+            assert talk.is_closed()
+
+
+def test_the_settings_are_told_as_a_broker_tells_them(tmp_path: Path) -> None:
+    with (
+        sync_master(tmp_path, in_sync_replicas=2, slave_timeout_s=1.5, fall_behind_max_bytes=12345) as master,
+        conversation(master.address) as talk,
+    ):
+        told = config(talk)
+    assert told | {
+        "brokerRole": "SYNC_MASTER", "slaveTimeout": "1500", "haSlaveFallbehindMax": "12345",
+        "haMaxGapNotInSync": "12345", "inSyncReplicas": "2", "flushDiskType": "ASYNC_FLUSH",
+    } == told  # fmt: skip
+    settings = settings_for(tmp_path)
+    with (
+        running_master(settings, sync_flush=True, ha=HASettings(transfer_batch_bytes=1000)) as master,
+        conversation(master.address) as talk,
+    ):
+        told = config(talk)
+    assert (told["brokerRole"], told["flushDiskType"]) == ("ASYNC_MASTER", "SYNC_FLUSH")
+    assert (told["slaveTimeout"], told["haTransferBatchSize"]) == ("3000", "1000")
+    assert "inSyncReplicas" not in told
+
+
+def config(talk: Conversation) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in talk.ask(26)[1].decode().splitlines())
+
+
+@pytest.mark.parametrize(("more_than_behind", "in_sync"), [(1, True), (0, False)])
+def test_in_sync_is_judged_by_the_configured_gap(tmp_path: Path, more_than_behind: int, in_sync: bool) -> None:
+    with sync_master(tmp_path, role="ASYNC_MASTER") as master, conversation(master.address) as talk:
+        assert status(talk) == PUT_OK
+        size = end_of(master)
+    with sync_master(tmp_path, fall_behind_max_bytes=size + more_than_behind) as master, scripted_slave(master):
+        wait_for_slaves(master, 0)
+        (slave,) = slaves_of(master)
+        assert (slave["diff"], slave["inSync"]) == (size, in_sync)

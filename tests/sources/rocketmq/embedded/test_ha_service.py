@@ -1,0 +1,538 @@
+"""The HA service over real sockets: what a slave that says this or that gets. Frames are taken apart by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from sources.offsets import Offset
+from sources.rocketmq.embedded.ha_service import HAService, HASettings, Slave
+from tests.patience import soon
+
+FILE_BYTES = 1000
+PATIENCE_S = 60.0
+NEVER_S = 3600.0
+SHORT_S = 0.1
+
+
+class MemoryLog:
+    """A log of random bytes from `start` on, in files of 1000 bytes."""
+
+    def __init__(self, size: int, start: int = 0) -> None:
+        self.start = start
+        self.data = random.Random(size).randbytes(size)
+
+    @property
+    def max_offset(self) -> Offset:
+        return Offset(self.start + len(self.data))
+
+    @property
+    def last_file_start(self) -> Offset:
+        return Offset(self.max_offset - self.max_offset % FILE_BYTES)
+
+    def read(self, offset: int, size_bytes: int) -> bytes:
+        if not self.start <= offset < self.max_offset:
+            return b""
+        end = min(offset + size_bytes, offset - offset % FILE_BYTES + FILE_BYTES)
+        return self.data[offset - self.start : end - self.start]
+
+
+@dataclass
+class Client:
+    """A slave made of a socket."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    def report(self, *offsets: int) -> None:
+        self.writer.write(b"".join(struct.pack(">q", offset) for offset in offsets))
+
+    async def frame(self) -> tuple[int, bytes]:
+        async with asyncio.timeout(PATIENCE_S):
+            offset, size = struct.unpack(">qi", await self.reader.readexactly(12))
+            return offset, await self.reader.readexactly(size)
+
+    async def up_to(self, end: int) -> list[tuple[int, bytes]]:
+        """Frames with data until one ends at `end`."""
+        frames = [await self.frame()]
+        while frames[-1][0] + len(frames[-1][1]) < end:
+            frames.append(await self.frame())
+        return frames
+
+    async def gets_nothing(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                return not await self.reader.read(1)
+        except TimeoutError:
+            return True
+
+    async def is_closed(self) -> bool:
+        """Whether the master ends the connection; waits for it."""
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while await self.reader.read(65536):
+                    pass
+        except ConnectionError:
+            return True
+        except TimeoutError:
+            return False
+        return True
+
+
+@dataclass
+class Serving:
+    """A service, its log, and the way to it."""
+
+    log: MemoryLog
+    service: HAService
+    port: int
+
+    async def connect(self, *, receive_buffer_bytes: int | None = None) -> Client:
+        connection = socket.socket()
+        if receive_buffer_bytes:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        connection.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", self.port))
+        return Client(*await asyncio.open_connection(sock=connection, limit=1024))
+
+    async def slave(self, count: int = 1) -> Slave:
+        """The newest slave, once there are `count`."""
+        await soon(lambda: len(self.service.slaves) == count)
+        return self.service.slaves[-1]
+
+    def append(self, data: bytes) -> None:
+        self.log.data += data
+        self.service.wake()
+
+
+@asynccontextmanager
+async def serving(log: MemoryLog, **settings: Any) -> AsyncIterator[Serving]:
+    service = HAService(log, HASettings(**{"heartbeat_s": NEVER_S, "housekeeping_s": NEVER_S, **settings}))
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    await service.start(listener)
+    try:
+        yield Serving(log, service, port)
+    finally:
+        await service.stop()
+
+
+def scenario(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    def run() -> None:
+        asyncio.run(test())
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
+
+
+@scenario
+async def test_nothing_is_sent_before_the_first_report() -> None:
+    async with serving(MemoryLog(500), heartbeat_s=0.02) as master:
+        client = await master.connect()
+        assert await client.gets_nothing(0.2)
+        client.report(1)
+        assert await client.frame() == (1, master.log.data[1:])
+
+
+@pytest.mark.parametrize(
+    ("report", "start"),
+    [(0, 3000), (1, 1), (17, 17), (999, 999), (1000, 1000), (2000, 2000), (3499, 3499)],
+)
+def test_the_first_report_asks_for_the_start(report: int, start: int) -> None:
+    """HA-02."""
+
+    async def run() -> None:
+        async with serving(MemoryLog(3500)) as master:
+            client = await master.connect()
+            client.report(report)
+            frames = await client.up_to(3500)
+            assert frames[0][0] == start
+            assert b"".join(body for _, body in frames) == master.log.data[start:]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("report", "why"), [(3501, "above"), (999, "below"), (-2, "negative")])
+def test_a_start_outside_the_log_gets_heartbeats_only(report: int, why: str) -> None:
+    async def run() -> None:
+        async with serving(MemoryLog(2500, start=1000), heartbeat_s=0.02) as master:
+            client = await master.connect()
+            client.report(report)
+            assert [await client.frame() for _ in range(3)] == [(report, b"")] * 3
+            master.append(b"x")  # wakes it, and is not for it
+            assert await client.frame() == (report, b"")
+            assert (await master.slave()).acknowledged == (999 if why == "below" else 0)
+
+    asyncio.run(run())
+
+
+@scenario
+async def test_minus_one_says_nothing_yet() -> None:
+    async with serving(MemoryLog(1500), heartbeat_s=0.02) as master:
+        client = await master.connect()
+        client.report(-1)
+        assert await client.gets_nothing(0.1)
+        client.report(0)
+        assert await client.frame() == (1000, master.log.data[1000:])
+
+
+@scenario
+async def test_frames_are_small_join_up_and_never_cross_a_file() -> None:
+    async with serving(MemoryLog(5432), transfer_batch_bytes=300) as master:
+        client = await master.connect()
+        client.report(1)
+        frames = await client.up_to(5432)
+        at = 1
+        for offset, body in frames:
+            assert offset == at
+            assert 0 < len(body) <= 300
+            assert offset // FILE_BYTES == (offset + len(body) - 1) // FILE_BYTES
+            at += len(body)
+        assert b"".join(body for _, body in frames) == master.log.data[1:]
+
+
+@scenario
+async def test_new_data_leaves_at_once() -> None:
+    """HA-67: no heartbeat and no polling is due for an hour: only the wake can send it."""
+    async with serving(MemoryLog(500)) as master:
+        client = await master.connect()
+        client.report(500)
+        await soon(lambda: bool(master.service.slaves and master.service.slaves[0].requested))
+        for n in range(5):
+            master.append(bytes((n,)) * 10)
+            assert await client.frame() == (500 + 10 * n, bytes((n,)) * 10)
+
+
+@scenario
+async def test_an_idle_master_sends_heartbeats_at_the_interval() -> None:
+    async with serving(MemoryLog(500), heartbeat_s=SHORT_S) as master:
+        client = await master.connect()
+        client.report(1)
+        assert (await client.frame())[0] == 1
+        clock = asyncio.get_running_loop().time
+        started = clock()
+        assert [await client.frame() for _ in range(3)] == [(500, b"")] * 3
+        assert clock() - started >= 3 * SHORT_S * 0.9
+
+
+@scenario
+async def test_wakes_without_data_do_not_put_the_heartbeat_off() -> None:
+    async with serving(MemoryLog(500), heartbeat_s=SHORT_S) as master:
+        client = await master.connect()
+        client.report(600)
+        heartbeat = asyncio.create_task(client.frame())
+        while not heartbeat.done():
+            master.service.wake()
+            await asyncio.sleep(SHORT_S / 10)
+        assert heartbeat.result() == (600, b"")
+
+
+@scenario
+async def test_each_slave_has_its_own_acknowledged_offset() -> None:
+    """HA-09."""
+    async with serving(MemoryLog(2000)) as master:
+        clients = [await master.connect() for _ in range(3)]
+        for client, start in zip(clients, (1, 700, 2000), strict=True):
+            client.report(start)
+        await soon(lambda: {slave.acknowledged for slave in master.service.slaves} == {1, 700, 2000})
+        clients[1].report(1500)
+        await soon(lambda: {slave.acknowledged for slave in master.service.slaves} == {1, 1500, 2000})
+        assert {slave.requested for slave in master.service.slaves} == {1, 700, 2000}
+        clients[0].writer.close()
+        await soon(lambda: {slave.acknowledged for slave in master.service.slaves} == {1500, 2000})
+
+
+@scenario
+async def test_a_slaves_place_is_told() -> None:
+    async with serving(MemoryLog(2000)) as master:
+        client = await master.connect()
+        slave = await master.slave()
+        assert (slave.requested, slave.next_transfer, slave.acknowledged, slave.transferred_bytes) == (None, None, 0, 0)
+        client.report(500)
+        await client.up_to(2000)
+        await soon(lambda: slave.next_transfer == 2000)
+        assert (slave.requested, slave.transferred_bytes) == (500, 1500)
+        assert slave.address == "{}:{}".format(*client.writer.get_extra_info("sockname"))
+
+
+def test_a_slave_is_said_when_it_comes_and_when_it_goes(caplog: pytest.LogCaptureFixture) -> None:
+    """HA-18: and counted from the moment it is said, before it has said anything itself."""
+    caplog.set_level(logging.INFO)
+
+    async def run() -> None:
+        async with serving(MemoryLog(500)) as master:
+            client = await master.connect()
+            slave = await master.slave()
+            assert f"{slave} connected" in caplog.messages
+            client.writer.close()
+            await soon(lambda: not master.service.slaves)
+            assert f"{slave} gone: it closed the connection" in caplog.messages
+
+    asyncio.run(run())
+
+
+@scenario
+async def test_of_the_reports_of_one_read_the_last_one_counts() -> None:
+    async with serving(MemoryLog(2000)) as master:
+        client = await master.connect()
+        client.report(1)
+        slave = await master.slave()
+        await soon(lambda: slave.acknowledged == 1)
+        client.report(9999, 400, 300)  # a lie that is never looked at, and a step back
+        await soon(lambda: slave.acknowledged == 300)
+        assert slave.requested == 1
+
+
+@scenario
+async def test_reports_may_come_in_pieces() -> None:
+    async with serving(MemoryLog(2000)) as master:
+        client = await master.connect()
+        slave = await master.slave()
+        stream = struct.pack(">qqq", 1, 0x1F4, 0x7D0)
+        for at in range(len(stream)):
+            client.writer.write(stream[at : at + 1])
+            await client.writer.drain()
+            await asyncio.sleep(0.001)
+        await soon(lambda: slave.acknowledged == 0x7D0)
+        assert slave.requested == 1
+
+
+@scenario
+async def test_a_later_report_above_the_end_ends_the_connection_and_does_not_count() -> None:
+    async with serving(MemoryLog(2000)) as master:
+        liar, honest = await master.connect(), await master.connect()
+        liar.report(1)
+        await liar.up_to(2000)
+        honest.report(2000)
+        slave = await master.slave(2)
+        slave = next(slave for slave in master.service.slaves if slave.requested == 1)
+        liar.report(2001)
+        assert await liar.is_closed()
+        await master.slave(1)
+        assert slave.acknowledged == 1
+        master.append(b"more")
+        assert await honest.frame() == (2000, b"more")
+
+
+@scenario
+async def test_a_first_report_above_the_end_does_not_count_either() -> None:
+    async with serving(MemoryLog(2000), heartbeat_s=0.02) as master:
+        client = await master.connect()
+        client.report(99_999_999)
+        assert await client.frame() == (99_999_999, b"")
+        assert (await master.slave()).acknowledged == 0
+        client.report(99_999_999)
+        assert await client.is_closed()
+
+
+@scenario
+async def test_the_end_itself_is_no_lie() -> None:
+    async with serving(MemoryLog(2000)) as master:
+        client = await master.connect()
+        client.report(1)
+        await client.up_to(2000)
+        client.report(2000)
+        slave = await master.slave()
+        await soon(lambda: slave.acknowledged == 2000)
+
+
+@scenario
+async def test_a_silent_slave_is_dropped_and_one_that_reports_is_not() -> None:
+    """HA-57."""
+    async with serving(MemoryLog(2000), housekeeping_s=0.3) as master:
+        silent, alive, mute = [await master.connect() for _ in range(3)]
+        silent.report(1)
+
+        async def keep_reporting() -> None:
+            while True:
+                alive.report(2000)
+                await asyncio.sleep(0.05)
+
+        reporting = asyncio.create_task(keep_reporting())
+        assert await silent.is_closed()
+        assert await mute.is_closed()  # never reported at all
+        await soon(lambda: len(master.service.slaves) == 1)
+        master.append(b"still here")
+        assert await alive.frame() == (2000, b"still here")
+        reporting.cancel()
+
+
+@scenario
+async def test_a_slave_that_does_not_read_holds_back_itself_alone() -> None:
+    size = 32 * 1024 * 1024
+    log = MemoryLog(1000)
+    log.data = bytes(size)
+    async with serving(log, transfer_batch_bytes=1000) as master:
+        stuck = await master.connect(receive_buffer_bytes=4096)
+        stuck.report(1)
+        stuck_slave = await master.slave()
+        reader = await master.connect()
+        reader.report(size - 500_000)
+        frames = await reader.up_to(size)
+        assert sum(len(body) for _, body in frames) == 500_000
+        assert stuck_slave.transferred_bytes < size // 2
+
+
+@scenario
+async def test_stopping_ends_every_connection() -> None:
+    """HA-14, HA-17."""
+    async with serving(MemoryLog(2000)) as master:
+        clients = [await master.connect() for _ in range(3)]
+        clients[0].report(1)
+        await master.slave(3)
+        async with asyncio.timeout(1):
+            await master.service.stop()
+        assert [await client.is_closed() for client in clients] == [True] * 3
+        assert master.service.slaves == ()
+        await master.service.stop()
+        again = socket.create_server(("127.0.0.1", master.port))  # the port is free at once
+        again.close()
+
+
+@scenario
+async def test_slaves_of_different_speed_get_the_same_bytes_while_the_log_grows() -> None:
+    async with serving(MemoryLog(3210), transfer_batch_bytes=256) as master:
+        end = 60_000
+        chance = random.Random(7)
+
+        async def follow(start: int, pause_s: float) -> bytes:
+            client = await master.connect(receive_buffer_bytes=2048)
+            client.report(start)
+            got, at = bytearray(), start
+            while at < end:
+                offset, body = await client.frame()
+                assert offset == at
+                got += body
+                at += len(body)
+                client.report(at)
+                await asyncio.sleep(pause_s)
+            return bytes(got)
+
+        followers: list[Awaitable[bytes]] = [
+            asyncio.create_task(follow(start, pause_s)) for start, pause_s in ((1, 0), (1, 0.002), (2500, 0.0005))
+        ]
+        while master.log.max_offset < end:
+            master.append(chance.randbytes(min(chance.randrange(1, 900), end - master.log.max_offset)))
+            await asyncio.sleep(0)
+        copies = await asyncio.gather(*followers)
+        assert copies == [master.log.data[1:], master.log.data[1:], master.log.data[2500:]]
+
+
+class FailingLog(MemoryLog):
+    """A log whose byte 700 cannot be read."""
+
+    def read(self, offset: int, size_bytes: int) -> bytes:
+        if offset <= 700 < offset + size_bytes:
+            raise ValueError("byte 700 cannot be read")
+        return super().read(offset, size_bytes)
+
+
+def test_a_failure_ends_one_connection_and_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    """HA-19, HA-21."""
+
+    async def run() -> None:
+        async with serving(FailingLog(2000), transfer_batch_bytes=100) as master:
+            unlucky, lucky = await master.connect(), await master.connect()
+            unlucky.report(1)
+            assert await unlucky.is_closed()
+            lucky.report(1000)
+            assert b"".join(body for _, body in await lucky.up_to(2000)) == master.log.data[1000:]
+
+    asyncio.run(run())
+    assert "byte 700 cannot be read" in caplog.text
+
+
+@scenario
+async def test_a_connection_that_cannot_be_set_up_ends_alone() -> None:
+    """HA-19: its socket is closed, and the next slave is served."""
+    async with serving(MemoryLog(500)) as master:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("sources.rocketmq.embedded.ha_service.Slave", _fails)
+            unlucky = await master.connect()
+            assert await unlucky.is_closed()
+        lucky = await master.connect()
+        lucky.report(1)
+        assert await lucky.frame() == (1, master.log.data[1:])
+        assert len(master.service.slaves) == 1
+
+
+def _fails(address: str) -> Slave:
+    raise ValueError(f"no slave can be made of {address}")
+
+
+def test_what_cannot_be_set_up_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    """HA-19."""
+    test_a_connection_that_cannot_be_set_up_ends_alone()
+    assert "no slave can be made of 127.0.0.1" in caplog.text
+
+
+@scenario
+async def test_slaves_that_break_off_leave_nothing_behind() -> None:
+    """HA-14, HA-19: with a reset, at any moment, before or after a report."""
+    async with serving(MemoryLog(5000)) as master:
+        for n in range(60):
+            client = await master.connect()
+            if n % 3:
+                client.report(1)
+            if n % 3 == 2:
+                await client.frame()
+            client.writer.transport.abort()
+        await soon(lambda: master.service.slaves == ())
+        steady = await master.connect()
+        steady.report(4000)
+        assert await steady.frame() == (4000, master.log.data[4000:])
+
+
+@scenario
+async def test_a_stop_is_quick_whatever_slaves_do() -> None:
+    """HA-17: within a second, with slaves that are idle, that do not read, and that have only just come."""
+    async with serving(MemoryLog(4 * 1024 * 1024)) as master:
+        idle, stuck = await master.connect(), await master.connect(receive_buffer_bytes=4096)
+        stuck.report(1)
+        await master.slave(2)
+        late = await master.connect()
+        started = asyncio.get_running_loop().time()
+        await master.service.stop()
+        assert asyncio.get_running_loop().time() - started < 1
+        assert [await client.is_closed() for client in (idle, stuck, late)] == [True] * 3
+
+
+@scenario
+async def test_what_enough_slaves_hold_is_known() -> None:
+    """HA-05, HA-08, HA-09: of the slaves connected now; nothing without them."""
+    async with serving(MemoryLog(2000)) as master:
+        assert [master.service.acknowledged_by(count) for count in (1, 2)] == [0, 0]
+        clients = [await master.connect() for _ in range(3)]
+        await master.slave(3)
+        for client, offset in zip(clients, (1500, 500, 1000), strict=True):
+            client.report(offset)
+        await soon(lambda: {slave.acknowledged for slave in master.service.slaves} == {500, 1000, 1500})
+        assert [master.service.acknowledged_by(count) for count in (1, 2, 3, 4)] == [1500, 1000, 500, 0]
+        clients[0].writer.close()
+        await master.slave(2)
+        assert [master.service.acknowledged_by(count) for count in (1, 2, 3)] == [1000, 500, 0]
+
+
+@scenario
+async def test_only_an_acknowledgement_of_more_is_news() -> None:
+    """HA-06, HA-07: equal and lower reports, heartbeats and lies wake nobody."""
+    async with serving(MemoryLog(2000)) as master:
+        heard: list[int] = []
+        master.service.when_acknowledged(lambda: heard.append(master.service.acknowledged_by(1)))
+        client = await master.connect()
+        slave = await master.slave()
+        for offset in (100, 100, 50, 120):
+            client.report(offset)
+            await soon(lambda offset=offset: slave.acknowledged == offset)  # type: ignore[misc]
+        client.report(2001)
+        assert await client.is_closed()
+        assert heard == [100, 120]

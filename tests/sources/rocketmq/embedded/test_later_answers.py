@@ -1,0 +1,199 @@
+"""Requests that are answered later than others of their connection: a service with handlers that wait for the test."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from sources.rocketmq.embedded.remoting_service import RemotingService
+from sources.rocketmq.format.commitlog import Host
+from sources.rocketmq.wire.remoting import Command
+from tests.patience import soon
+from tests.sources.rocketmq.embedded.conversation import request, split
+
+NOW, LATER = 1, 2
+PATIENCE_S = 60.0
+
+
+@dataclass
+class Service:
+    """A service: 1 is answered at once, 2 once `answer` is called with its opaque. `events` says what happened."""
+
+    events: list[str] = field(default_factory=list)
+    waiting: dict[int, asyncio.Future[str]] = field(default_factory=dict)
+    port: int = 0
+
+    def now(self, request: Command, _sender: Host) -> Command:
+        return request.response(0)
+
+    async def later(self, request: Command, _sender: Host) -> Command:
+        self.events.append(f"waits {request.opaque}")
+        self.waiting[request.opaque] = answer = asyncio.get_running_loop().create_future()
+        try:
+            return request.response(0, remark=await answer)
+        except asyncio.CancelledError:
+            self.events.append(f"cancelled {request.opaque}")
+            raise
+
+    def answer(self, *opaques: int) -> None:
+        for opaque in opaques:
+            self.waiting[opaque].set_result(f"answer {opaque}")
+
+
+class Client:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    def ask(self, code: int, opaque: int, flag: int = 0) -> None:
+        self.writer.write(request(code, opaque=opaque, flag=flag))
+
+    async def hear(self) -> dict[str, Any]:
+        async with asyncio.timeout(PATIENCE_S):
+            head = await self.reader.readexactly(4)
+            return split(head + await self.reader.readexactly(int.from_bytes(head, "big")))[0]
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[tuple[Service, RemotingService, Client]]:
+    service = Service()
+    listener = socket.create_server(("127.0.0.1", 0))
+    remoting = RemotingService({NOW: service.now, LATER: service.later}, lambda: service.events.append("settled"))
+    service.port = listener.getsockname()[1]
+    await remoting.start(listener)
+    client = Client(*await asyncio.open_connection("127.0.0.1", service.port))
+    try:
+        yield service, remoting, client
+    finally:
+        client.writer.close()
+        await remoting.stop()
+
+
+def test_an_answer_that_is_known_overtakes_one_that_is_not() -> None:
+    async def run() -> None:
+        async with serving() as (service, _, client):
+            client.ask(LATER, 1)
+            client.ask(LATER, 2)
+            client.ask(NOW, 3)
+            assert (await client.hear())["opaque"] == 3
+            await soon(lambda: set(service.waiting) == {1, 2})
+            service.answer(2)
+            assert await client.hear() == header_of_answer(2)
+            service.answer(1)
+            assert (await client.hear())["opaque"] == 1
+
+    asyncio.run(run())
+
+
+def header_of_answer(opaque: int) -> dict[str, Any]:
+    """The header of an answer to request 2, as the specification has it (6.1)."""
+    return {
+        "code": 0, "flag": 1, "language": "PYTHON", "opaque": opaque, "remark": f"answer {opaque}",
+        "serializeTypeCurrentRPC": "JSON", "version": 0,
+    }  # fmt: skip
+
+
+def test_answers_that_become_known_together_all_leave() -> None:
+    async def run() -> None:
+        async with serving() as (service, _, client):
+            for opaque in range(100):
+                client.ask(LATER, opaque)
+            await soon(lambda: len(service.waiting) == 100)
+            service.answer(*range(100))
+            assert [(await client.hear())["opaque"] for _ in range(100)] == list(range(100))
+
+    asyncio.run(run())
+
+
+def test_a_request_is_settled_before_it_waits() -> None:
+    """So no later answer can leave before the log is on disk, where that is asked for."""
+
+    async def run() -> None:
+        async with serving() as (service, _, client):
+            client.ask(LATER, 1)
+            await soon(lambda: 1 in service.waiting)
+            assert service.events == ["settled", "waits 1"]
+
+    asyncio.run(run())
+
+
+def test_when_a_client_goes_nobody_waits_for_it() -> None:
+    async def run() -> None:
+        async with serving() as (service, _, client):
+            other = Client(*await asyncio.open_connection("127.0.0.1", service.port))
+            client.ask(LATER, 1)
+            other.ask(LATER, 2)
+            await soon(lambda: len(service.waiting) == 2)
+            client.writer.close()
+            await soon(lambda: "cancelled 1" in service.events)
+            service.answer(2)
+            assert (await other.hear())["opaque"] == 2
+            assert "cancelled 2" not in service.events
+            other.writer.close()
+
+    asyncio.run(run())
+
+
+def test_a_failure_is_told_and_the_others_are_served(caplog: pytest.LogCaptureFixture) -> None:
+    """HA-31: an exception ends one wait, and later requests are served."""
+
+    async def run() -> None:
+        async with serving() as (service, _, client):
+            client.ask(LATER, 1)
+            client.ask(LATER, 2)
+            await soon(lambda: len(service.waiting) == 2)
+            service.waiting[1].set_exception(ValueError("something broke"))
+            header = await client.hear()
+            assert (header["opaque"], header["code"], "something broke" in header["remark"]) == (1, 1, True)
+            service.answer(2)
+            assert (await client.hear())["code"] == 0
+
+    asyncio.run(run())
+    assert "request 2 of 127.0.0.1" in caplog.text
+
+
+def test_one_way_requests_have_no_later_answer() -> None:
+    async def run() -> None:
+        async with serving() as (service, _, client):
+            client.ask(LATER, 1, flag=2)
+            await soon(lambda: 1 in service.waiting)
+            service.answer(1)
+            for opaque in (2, 3):
+                client.ask(NOW, opaque)
+                assert (await client.hear())["opaque"] == opaque
+
+    asyncio.run(run())
+
+
+def test_at_a_stop_answers_that_become_known_still_leave() -> None:
+    async def run() -> None:
+        async with serving() as (service, remoting, client):
+            client.ask(LATER, 1)
+            client.ask(LATER, 2)
+            await soon(lambda: len(service.waiting) == 2)
+            stopping = asyncio.create_task(remoting.stop())
+            await asyncio.sleep(0)
+            service.answer(1, 2)
+            assert [(await client.hear())["opaque"] for _ in range(2)] == [1, 2]
+            assert await client.reader.read() == b""
+            await stopping
+
+    asyncio.run(run())
+
+
+def test_a_stop_does_not_wait_for_ever() -> None:
+    async def run() -> None:
+        async with serving() as (service, remoting, client):
+            client.ask(LATER, 1)
+            await soon(lambda: 1 in service.waiting)
+            async with asyncio.timeout(PATIENCE_S):
+                await remoting.stop()
+            assert "cancelled 1" in service.events
+            assert await client.reader.read() == b""
+
+    asyncio.run(run())

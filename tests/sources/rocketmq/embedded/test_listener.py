@@ -1,0 +1,66 @@
+"""Sockets to listen on: free ones, taken ones, and pairs."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from sources.errors import ConfigurationError
+from sources.rocketmq.embedded.listener import address_of, bound, bound_with_vip
+
+
+def test_a_port_may_be_bound_again_at_once() -> None:
+    """HA-15: also while connections of before are still being closed."""
+    with bound("127.0.0.1", 0, "port") as listener:
+        listener.listen()
+        address = address_of(listener)
+        client = socket.create_connection((address.host, address.port))
+        served, _ = listener.accept()
+        served.close()  # the side that closes first keeps the port in TIME_WAIT
+        client.close()
+    bound("127.0.0.1", address.port, "port").close()
+
+
+def test_on_all_interfaces_every_address_of_the_machine_reaches_it() -> None:
+    """HA-15."""
+    with bound("0.0.0.0", 0, "ha_port") as listener:  # noqa: S104 - what is tested
+        listener.listen()
+        for host in ("127.0.0.1", "127.0.0.2"):
+            socket.create_connection((host, address_of(listener).port)).close()
+
+
+def test_the_second_port_is_two_below() -> None:
+    listener, vip = bound_with_vip("127.0.0.1", 0)
+    with listener, vip:
+        assert address_of(listener).port - address_of(vip).port == 2
+
+
+def test_a_second_port_that_is_taken_is_a_clear_error() -> None:
+    """HA-16: mended."""
+    listener, vip = bound_with_vip("127.0.0.1", 0)
+    port = address_of(listener).port
+    listener.close()
+    with vip:
+        vip.listen()
+        with pytest.raises(ConfigurationError, match=f"cannot listen at 127.0.0.1:{port - 2}.*one two below"):
+            bound_with_vip("127.0.0.1", port)
+    listener, vip = bound_with_vip("127.0.0.1", port)  # and nothing was left bound
+    listener.close()
+    vip.close()
+
+
+def test_free_ports_are_looked_for_until_both_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts: list[int] = []
+
+    def taken_twice(host: str, port: int, key: str) -> socket.socket:
+        if port != 0:
+            attempts.append(port)
+            if len(attempts) <= 2:
+                raise ConfigurationError("taken")
+        return bound(host, port, key)
+
+    monkeypatch.setattr("sources.rocketmq.embedded.listener.bound", taken_twice)
+    listener, vip = bound_with_vip("127.0.0.1", 0)
+    with listener, vip:
+        assert len(attempts) == 3

@@ -1,0 +1,285 @@
+"""The master as a whole, and as a process: started, stopped, killed, started again."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sources.access.address import Address
+from sources.errors import ConfigurationError, CorruptRecord, MasterUnreachable
+from sources.offsets import Offset
+from sources.rocketmq.embedded.master import EmbeddedMaster, MasterSettings
+from sources.rocketmq.producer.producer import Message, Producer
+from sources.rocketmq.producer.workload import send_workload, workload
+from sources.rocketmq.wire.client import RemotingClient
+from sources.rocketmq.wire.ha import FrameParser, encode_report
+from sources.rocketmq.wire.remoting import Command, RequestCode
+from tests.sources.rocketmq.embedded.embedded import running_master, settings_for
+from tests.sources.rocketmq.embedded.stores import log_bytes, messages_of
+
+PROCESS = """
+import logging, sys
+from pathlib import Path
+from sources.rocketmq.embedded.master import EmbeddedMaster, MasterSettings
+logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+EmbeddedMaster(MasterSettings(store=Path(sys.argv[1]), port=0, ha_port=0, file_size_bytes=1 << 20)).run_forever()
+"""
+
+
+@contextmanager
+def master_process(store: Path) -> Iterator[tuple[subprocess.Popen[str], Address]]:
+    command = [sys.executable, "-u", "-c", PROCESS, str(store)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            assert process.stdout is not None
+            said = []
+            for line in process.stdout:
+                said.append(line)
+                if "clients at " in line:
+                    yield process, Address.parse(line.split("clients at ")[1].split(",")[0])
+                    return
+            pytest.fail("".join(said))
+        finally:
+            process.kill()
+
+
+def end_of(address: Address) -> int:
+    with RemotingClient(address) as client:
+        return client.commit_log_bounds().end
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+    with master_process(tmp_path) as (process, address):
+        send_workload(address, workload(1), count=100)
+        end = end_of(address)
+        with socket.create_connection((address.host, address.port)):  # a client that stays does not keep it alive
+            process.send_signal(number)
+            output, _ = process.communicate(timeout=60)
+        assert process.returncode == 0
+        assert "has stopped" in output
+        assert "Traceback" not in output
+    with running_master(settings_for(tmp_path)) as master:
+        assert end_of(master.address) == end
+
+
+def test_nothing_that_was_answered_is_lost_when_the_process_is_killed(tmp_path: Path) -> None:
+    with master_process(tmp_path) as (process, address):
+        sent = threading.Event()
+
+        def kill() -> None:
+            sent.wait(20)
+            process.kill()
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        answered: list[str] = []
+        with Producer(address, window=32) as producer, pytest.raises(MasterUnreachable, match="broke"):
+            for result in producer.send_all(Message("T1", bytes(n % 5000)) for n in range(10**6)):
+                answered.append(result.msg_id)
+                if len(answered) == 500:
+                    sent.set()
+        killer.join()
+    with running_master(settings_for(tmp_path)) as master:
+        end = end_of(master.address)
+    offsets = {message.offset for message in messages_of(tmp_path, end)}
+    assert len(answered) >= 500
+    assert {int(msg_id[16:], 16) for msg_id in answered} <= offsets
+
+
+def test_slaves_get_every_byte_that_clients_send(tmp_path: Path) -> None:
+    """Three slaves, from the first byte, from a file start, and late; files of 1 MiB, some 4 of them."""
+    with running_master(settings_for(tmp_path)) as master:
+        items = workload(2)
+        send_workload(master.address, items, count=1500)
+        copies: dict[int, bytes] = {}
+        total = threading.Event()
+        ends: list[int] = []
+
+        def follow(start: int) -> None:
+            copies[start] = follow_log(master.ha_address, start, total, ends)
+
+        slaves = [threading.Thread(target=follow, args=(start,)) for start in (1, 1024 * 1024, 777)]
+        for slave in slaves:
+            slave.start()
+        send_workload(master.address, items, count=1500)
+        ends.append(end_of(master.address))
+        total.set()
+        for slave in slaves:
+            slave.join(20)
+        end = ends[0]
+    log = log_bytes(tmp_path)[:end]
+    assert end > 3 * 1024 * 1024
+    assert copies == {start: log[start:] for start in (1, 1024 * 1024, 777)}
+
+
+def follow_log(address: Address, start: int, total: threading.Event, ends: list[int]) -> bytes:
+    """What a slave gets from `start` to the end, which is known once `total` is set."""
+    got = bytearray()
+    with socket.create_connection((address.host, address.port), timeout=20) as connection:
+        connection.sendall(encode_report(Offset(start)))
+        frames = FrameParser(Offset(start))
+        while not (total.is_set() and start + len(got) >= ends[0]):
+            connection.settimeout(0.2)
+            try:
+                data = connection.recv(65536)
+            except TimeoutError:
+                continue
+            got += b"".join(frame.body for frame in frames.feed(data))
+            connection.sendall(encode_report(Offset(start + len(got))))
+    return bytes(got)
+
+
+def test_a_port_in_use_is_a_clear_error(tmp_path: Path) -> None:
+    """HA-12, HA-16."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for key in ("port", "ha_port"):
+            settings = replace(settings_for(tmp_path), **{key: port})
+            with pytest.raises(ConfigurationError, match=f"cannot listen at 127.0.0.1:{port}.*a free {key}"):
+                asyncio.run(EmbeddedMaster(settings).start())
+    with running_master(settings_for(tmp_path)) as master:  # nothing was left open or locked
+        assert end_of(master.address) == 0
+
+
+def test_an_unknown_host_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="cannot listen at no-such-host"):
+        asyncio.run(EmbeddedMaster(replace(settings_for(tmp_path), host="no-such-host.invalid")).start())
+
+
+def test_two_masters_cannot_share_a_store(tmp_path: Path) -> None:
+    with running_master(settings_for(tmp_path)), pytest.raises(ConfigurationError, match="in use"):
+        asyncio.run(EmbeddedMaster(settings_for(tmp_path)).start())
+
+
+def test_a_damaged_log_is_a_clear_error_and_the_ports_are_free_again(tmp_path: Path) -> None:
+    with running_master(settings_for(tmp_path)) as master:
+        send_workload(master.address, workload(3), count=50)
+        settings = replace(settings_for(tmp_path), port=master.address.port, ha_port=master.ha_address.port)
+    file = tmp_path / "commitlog" / "00000000000000000000"
+    data = bytearray(file.read_bytes())
+    data[1000] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(CorruptRecord, match=str(tmp_path / "commitlog")):
+        asyncio.run(EmbeddedMaster(settings).start())
+    data[1000] ^= 1
+    file.write_bytes(data)
+    with running_master(settings) as master:
+        assert end_of(master.address) > 0
+
+
+def test_it_serves_in_one_order_and_ends_in_the_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """HA-12, HA-13, MS-21: the log is open before anybody is served; HA-22: each service says its start and its end."""
+    caplog.set_level(logging.INFO)
+    with running_master(settings_for(tmp_path)) as master:
+        slaves, clients = master.ha_address.port, master.address.port
+    assert [message for message in caplog.messages if "serving" in message or "the log holds" in message] == [
+        f"the log holds 0 to 0 in files of {1024 * 1024} bytes",
+        f"serving slaves on port {slaves}",
+        f"serving clients on port {clients}",
+        "no longer serving clients",
+        "no longer serving slaves",
+    ]
+
+
+def test_it_starts_again_on_the_same_ports_at_once(tmp_path: Path) -> None:
+    """HA-15."""
+    with running_master(settings_for(tmp_path)) as master:
+        settings = replace(settings_for(tmp_path), port=master.address.port, ha_port=master.ha_address.port)
+        assert send_workload(master.address, workload(4), count=10).messages == 10
+    with running_master(settings) as master:
+        assert send_workload(master.address, workload(5), count=10).messages == 10
+
+
+def test_with_synchronous_flush_an_answer_means_durable(tmp_path: Path) -> None:
+    with running_master(settings_for(tmp_path), sync_flush=True, flush_interval_ms=3_600_000) as master:
+        with Producer(master.address) as producer:
+            producer.send(Message("T1", b"x"))
+        assert flushed(master.address) == end_of(master.address) > 0
+
+
+def test_in_the_background_it_is_flushed_at_the_interval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    has_flushed = threading.Event()
+    sync = os.fdatasync
+
+    def noticed(descriptor: int) -> None:
+        sync(descriptor)
+        has_flushed.set()
+
+    monkeypatch.setattr(os, "fdatasync", noticed)
+    with running_master(settings_for(tmp_path), flush_interval_ms=50) as master, Producer(master.address) as producer:
+        producer.send(Message("T1", b"x"))
+        assert has_flushed.wait(10)
+
+
+def flushed(address: Address) -> int:
+    with RemotingClient(address) as client:
+        return int(client.call(Command(RequestCode.EXCHANGE_BROKER_HA_INFO)).ext_fields["masterFlushOffset"])
+
+
+def test_a_disk_that_fails_stops_the_master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fsync could not write may be lost, and a second attempt would not say so."""
+
+    def fails(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    async def run() -> None:
+        master = EmbeddedMaster(replace(settings_for(tmp_path), flush_interval_ms=10))
+        running = asyncio.create_task(master.run_until_signal())
+        while not has_address(master):
+            await asyncio.sleep(0.001)
+        monkeypatch.setattr(os, "fdatasync", fails)
+        async with asyncio.timeout(20):
+            with pytest.raises(OSError, match="Input/output error"):
+                await asyncio.gather(running, asyncio.to_thread(_send_one, master.address))
+
+    asyncio.run(run())
+
+
+def has_address(master: EmbeddedMaster) -> bool:
+    try:
+        return bool(master.address)
+    except RuntimeError:
+        return False
+
+
+def _send_one(address: Address) -> None:
+    with Producer(address) as producer:
+        producer.send(Message("T1", b"x"))
+
+
+def test_it_has_no_address_before_it_is_started(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="not been started"):
+        _ = EmbeddedMaster(MasterSettings(store=tmp_path)).address
+
+
+def test_stopping_twice_is_no_harm(tmp_path: Path) -> None:
+    async def run() -> None:
+        master = EmbeddedMaster(settings_for(tmp_path))
+        await master.start()
+        await master.stop()
+        await master.stop()
+
+    asyncio.run(run())
+
+
+def test_it_serves_ipv6_too(tmp_path: Path) -> None:
+    with running_master(settings_for(tmp_path), host="::1") as master:
+        assert send_workload(master.address, workload(6), count=5).messages == 5
+        end = end_of(master.address)
+    messages = messages_of(tmp_path, end)
+    assert {message.sys_flag & 0x30 for message in messages} == {0x30}
+    assert {message.store_host.ip for message in messages} == {bytes(15) + b"\x01"}
