@@ -13,6 +13,7 @@ from pipeline.backfill import BackfillResult
 from pipeline.coverage import LogCoverage
 from pipeline.incidents import Listed
 from pipeline.maintain import Step
+from pipeline.status import LogStatus, PartitionStatus
 from pipeline.tables import Column, Relation
 from pipeline.typed_status import LogPlace, TypedStatus
 from pipeline.typed_verbs import Verdict as TypedVerdict
@@ -89,6 +90,7 @@ def verification() -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("verb", "said"),
     [
+        ("status", {field.name for kind in (LogStatus, PartitionStatus) for field in fields(kind)}),
         ("coverage", keys(coverage())),
         ("verify", keys(verification()) | {field.name for field in fields(Jump)}),
         ("backfill", keys(BackfillResult(log_id=str(LOG), holes=(RANGE,), filled=(), remaining=()).as_json())),
