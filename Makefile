@@ -74,7 +74,7 @@ docs: $(VENV)/.docs ## the site of the documents, into build/site; fails on a br
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet && echo build/site/index.html
 
 $(VENV)/.docs: $(STAMP)
-	@$(BIN)/python -m pip install --quiet '.[docs]' && touch $@
+	@$(BIN)/python -m pip install --quiet --editable '.[docs]' && touch $@
 
 ##@ Test it
 
