@@ -74,11 +74,11 @@ def test_a_broken_link_is_found(tmp_path: Path) -> None:
 
 
 def test_the_index_lists_each_decision_by_its_title() -> None:
-    index = (DECISIONS / "README.md").read_text()
+    index = " ".join((DECISIONS / "README.md").read_text().split())
     for record in sorted(DECISIONS.glob("0*.md")):
         number, _, title = record.read_text().splitlines()[0].removeprefix("# ").partition(": ")
         assert record.name.startswith(f"{number}-")
-        assert f"* [{number}]({record.name}): {title}\n" in index
+        assert f"* [{number}]({record.name}): {title} " in index
 
 
 @pytest.mark.parametrize("record", sorted(DECISIONS.glob("0*.md")), ids=lambda record: record.stem)
