@@ -8,11 +8,21 @@ AIRFLOW := .venv-airflow
 WORKERS ?= 2
 MASTER ?= rocketmq
 WAREHOUSE ?= local
-CODE := sources sinks pipeline tests bench airflow_dags
+CODE := sources sinks pipeline tests bench airflow_dags conf
 export LOGTWIN_CACHE ?= $(CURDIR)/.cache
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
+	@awk -F ':.*## ' '/^##@ /{printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ Try it
+
+run: setup ## the demo: a master, messages, a live replica, queries, the proof (MASTER=dister or kafka; WAREHOUSE=s3; ARGS="--duration-s 20 --keep")
+	@$(BIN)/logtwin demo --master $(MASTER) $(if $(filter local,$(WAREHOUSE)),,--warehouse $(WAREHOUSE)) $(ARGS)
+
+clean: ## remove what runs left: tables, checkpoints, the demo's master
+	rm -rf warehouse master-store tour spark-warehouse metastore_db dist build
+
+##@ Set up
 
 setup: $(STAMP) ## make the environment in .venv (fast when nothing changed)
 
@@ -48,8 +58,7 @@ azurite-setup: ## install Azure's emulator, for the tests of a warehouse there (
 	$${limit:+$$limit 180} npm install --prefix .azurite --no-save --no-audit --no-fund --loglevel http azurite@3.35.0 > .azurite/setup.log 2>&1 \
 	  && touch .azurite/.installed || { echo "no Azurite: the tests on Azure's emulator will be skipped" >&2; tail -n 5 .azurite/setup.log >&2; }
 
-run: setup ## the demo: a master, messages, a live replica, queries, the proof (MASTER=dister or kafka; WAREHOUSE=s3; ARGS="--duration-s 20 --keep")
-	@$(BIN)/logtwin demo --master $(MASTER) $(if $(filter local,$(WAREHOUSE)),,--warehouse $(WAREHOUSE)) $(ARGS)
+##@ Change it
 
 lint: setup ## format, lint, types, import contracts
 	$(BIN)/ruff format --check $(CODE)
@@ -57,9 +66,17 @@ lint: setup ## format, lint, types, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: setup ## write the format, fix what can be fixed
+fix: setup ## write the format, fix what can be fixed
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix $(CODE)
+
+docs: $(VENV)/.docs ## the site of the documents, into build/site; fails on a broken link
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet && echo build/site/index.html
+
+$(VENV)/.docs: $(STAMP)
+	@$(BIN)/python -m pip install --quiet --editable '.[docs]' && touch $@
+
+##@ Test it
 
 test: lint airflow-setup browser-setup azurite-setup ## everything that must hold: lint, then unit, Spark, real-broker and Airflow tests
 	$(BIN)/mypy --python-executable $(AIRFLOW)/bin/python --cache-dir .mypy_cache/airflow airflow_dags
@@ -68,9 +85,11 @@ test: lint airflow-setup browser-setup azurite-setup ## everything that must hol
 unit: setup ## the pure tests only, in seconds
 	$(BIN)/python -m pytest -m "not spark and not peer and not airflow and not browser and not soak" $(ARGS)
 
-soak: setup ## long runs: a large log, random kills, an hour of fuzzing, many random cases; figures belong into docs/soak.md
+soak: setup ## long runs: a large log, random kills, an hour of fuzzing, many random cases; figures belong into bench/results/long-runs.md
 	JAVA_TOOL_OPTIONS= $(BIN)/python -m pytest -m soak -s --timeout 7200 $(ARGS)
 	LOGTWIN_HYPOTHESIS=exhaustive $(BIN)/python -m pytest -q -m "not spark and not peer and not airflow and not browser and not soak" --timeout 7200
+
+##@ Measure it
 
 bench: setup ## the figures that have goals, into bench/results (hours; ARGS="--only catch_up --rounds 1")
 	$(BIN)/python -m bench $(ARGS)
@@ -84,10 +103,9 @@ bench-more: setup ## further figures, as ratios against something in the same ru
 	$(BIN)/python -m bench.verify
 	$(BIN)/python -m bench.layout
 
+##@ Ship it
+
 wheel: setup ## dist/logtwin-*.whl, for spark-submit --py-files
 	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . && ls dist/*.whl
 
-clean: ## remove what runs left: tables, checkpoints, the demo's master
-	rm -rf warehouse master-store tour spark-warehouse metastore_db dist build
-
-.PHONY: help setup airflow-setup browser-setup run lint format test unit soak bench bench-quick bench-more wheel clean
+.PHONY: help run clean setup airflow-setup browser-setup azurite-setup lint fix docs test unit soak bench bench-quick bench-more wheel

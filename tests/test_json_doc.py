@@ -11,6 +11,7 @@ import pytest
 
 from pipeline.inspect.coverage import LogCoverage
 from pipeline.inspect.incidents import Listed
+from pipeline.inspect.status import LogStatus, PartitionStatus
 from pipeline.inspect.tables import Column, Relation
 from pipeline.inspect.typed_status import LogPlace, TypedStatus
 from pipeline.operate.backfill import BackfillResult
@@ -89,6 +90,7 @@ def verification() -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("verb", "said"),
     [
+        ("status", {field.name for kind in (LogStatus, PartitionStatus) for field in fields(kind)}),
         ("coverage", keys(coverage())),
         ("verify", keys(verification()) | {field.name for field in fields(Jump)}),
         ("backfill", keys(BackfillResult(log_id=str(LOG), holes=(RANGE,), filled=(), remaining=()).as_json())),

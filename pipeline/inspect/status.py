@@ -55,7 +55,7 @@ class PartitionStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogStatus:
-    """One log, or one topic; README documents every field as the JSON has it.
+    """One log, or one topic; docs/json.md documents every field as the JSON has it.
 
     Offsets and times are None where nobody could be asked or nothing is there yet. Times are ISO 8601, UTC. The lag is
     in what offsets count: bytes, ids, or Kafka's offsets, and None in the two others. Offsets of a topic are sums over

@@ -233,7 +233,7 @@ def submitted(
 
 
 def _properties(to: Cluster) -> dict[str, str]:
-    of_delta = ("spark.sql.extensions", "spark.sql.catalog.spark_catalog")  # the README gives them, and no others
+    of_delta = ("spark.sql.extensions", "spark.sql.catalog.spark_catalog")  # docs/first-job.md has no others
     return {
         **{name: NEEDED[name] for name in of_delta},
         "spark.driver.host": DRIVER,

@@ -238,7 +238,7 @@ print("records:", spark.read.format("logtwin").option("path", r"{path}").load().
 
 
 def test_a_plain_session_of_a_python_that_is_not_on_the_path(fixture_550: Fixture, tmp_path: Path) -> None:
-    """As README has it: a script, run by the environment's Python, with another one on the PATH."""
+    """As docs/first-job.md has it: a script, run by the environment's Python, with another one on the PATH."""
     other = tmp_path / "python3"
     other.write_text("#!/bin/sh\nexit 1\n")
     other.chmod(0o755)

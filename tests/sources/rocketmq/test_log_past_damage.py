@@ -18,8 +18,8 @@ from sources.registry import open_log
 from sources.rocketmq.broker_words import files
 from sources.rocketmq.format.layout import Files
 from sources.rocketmq.log import RocketMQLog
-from tests.sources.rocketmq.embedded.embedded import running_master, settings_for
 from tests.sources.rocketmq.damaged_logs import damage, offsets
+from tests.sources.rocketmq.embedded.embedded import running_master, settings_for
 from tests.sources.rocketmq.log_reading import ALL, LOG_ID, over_ha, owned, pieces, truth_between
 from tests.sources.rocketmq.scripted_master import holding, serve_log
 from tests.truth import Fixture

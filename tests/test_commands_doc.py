@@ -1,0 +1,107 @@
+"""The commands and configurations that the documents show are ones that there are: verbs, options, targets, keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from pipeline.cli.app import app
+from pipeline.config.configuration import load
+from sources.errors import ConfigurationError
+
+PROJECT = Path(__file__).parents[1]
+PAGES = sorted(
+    [
+        *(page for page in PROJECT.glob("*.md") if page.name != "CHANGELOG.md"),
+        *(PROJECT / "docs").rglob("*.md"),
+        *(PROJECT / "airflow_dags").glob("*.md"),
+    ]
+)
+_BLOCK = re.compile(r"^ *```(\w+)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+_SPAN = re.compile(r"`([^`]+)`")
+_COMMAND = re.compile(r"^(?:[$#] )?(?:\S+/)?logtwin (.*)$", re.MULTILINE)
+_TARGET = re.compile(r"^(?:[$#] )?make ([a-z][a-z-]*)", re.MULTILINE)
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(PROJECT))
+
+
+def blocks(page: Path, *languages: str) -> list[str]:
+    return [text for language, text in _BLOCK.findall(page.read_text()) if language in languages]
+
+
+def told(page: Path) -> Iterator[str]:
+    """What a page shows as commands: lines of its blocks, and code in its text."""
+    yield from blocks(page, "console", "sh")
+    for span in _SPAN.findall(_BLOCK.sub("", page.read_text())):
+        yield " ".join(span.split())
+
+
+@cache
+def root() -> Any:
+    """The tree of commands, of the click that Typer brings."""
+    return typer.main.get_command(app)
+
+
+def unknown(line: str) -> list[str]:
+    """What of the words after `logtwin` does not exist: a verb, or an option of it."""
+    words = line.split()
+    command, options = root(), known(root())
+    while words and hasattr(command, "commands") and not words[0].startswith("-"):
+        found = command.commands.get(words[0])
+        if found is None:
+            return [f"logtwin {line}: no verb {words[0]}"]
+        command, options, words = found, options | known(found), words[1:]
+    said = re.findall(r"(?<![\w-])--[a-z][a-z-]*", " ".join(words))
+    return [f"logtwin {line}: no option {option}" for option in said if option not in options]
+
+
+def known(command: Any) -> set[str]:
+    return {"--help"} | {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_each_verb_and_option_exists(page: Path) -> None:
+    lines = [line for text in told(page) for line in _COMMAND.findall(text)]
+    assert [found for line in lines for found in unknown(line)] == []
+
+
+def test_what_does_not_exist_is_found() -> None:
+    assert unknown("replicate --config F --for-ever") == [
+        "logtwin replicate --config F --for-ever: no option --for-ever"
+    ]
+    assert unknown("mend") == ["logtwin mend: no verb mend"]
+    assert unknown("tables show NAME") == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_each_target_of_make_exists(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (PROJECT / "Makefile").read_text(), re.MULTILINE))
+    assert {target for text in told(page) for target in _TARGET.findall(text)} <= targets
+
+
+CONFIGURATIONS = [
+    pytest.param(text, id=f"{name_of(page)}-{number}")
+    for page in PAGES
+    for number, text in enumerate(blocks(page, "toml"), 1)
+]
+
+
+@pytest.mark.parametrize("text", CONFIGURATIONS)
+def test_each_configuration_is_one(text: str, tmp_path: Path) -> None:
+    """Or a part of one: what a part leaves to the reader is given here."""
+    if text.startswith("format"):
+        text = f'[[tables]]\nname = "orders"\nfrom = ["orders"]\n{text}'
+    file = tmp_path / "job.toml"
+    file.write_text(text.replace("…", "x"))
+    try:
+        load(file)
+    except ConfigurationError as error:
+        pytest.fail(str(error))

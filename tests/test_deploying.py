@@ -1,0 +1,88 @@
+"""What conf/ has for systemd and containers, and for this project's own hooks, fits the code."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sources import errors
+from sources.errors import LogtwinError
+
+PROJECT = Path(__file__).parents[1]
+UNIT = PROJECT / "conf" / "systemd" / "logtwin.service"
+DOCKERFILE = PROJECT / "conf" / "Dockerfile"
+
+
+def settings(name: str) -> list[str]:
+    return re.findall(rf"^{name}=(.*)$", UNIT.read_text(), re.MULTILINE)
+
+
+def kinds(of: type[LogtwinError] = LogtwinError) -> Iterator[type[LogtwinError]]:
+    for kind in of.__subclasses__():
+        yield kind
+        yield from kinds(kind)
+
+
+def test_a_job_whose_error_may_pass_is_started_again_and_what_stays_down_cannot() -> None:
+    [stay_down] = settings("RestartPreventExitStatus")
+    codes = {int(code) for code in stay_down.split()}
+    ours = [kind for kind in kinds() if kind.__module__ == errors.__name__]
+    assert codes == {2, 4, 5}
+    assert codes <= {kind.exit_code for kind in ours}
+    assert not codes & {kind.exit_code for kind in ours if kind.is_transient}
+
+
+def test_the_jvm_is_not_told_to_end() -> None:
+    assert settings("KillMode") == ["mixed"]
+
+
+def test_the_unit_is_a_unit(tmp_path: Path) -> None:
+    verify = shutil.which("systemd-analyze")
+    if verify is None:
+        pytest.skip("no systemd-analyze")
+    unit = tmp_path / UNIT.name
+    unit.write_text(UNIT.read_text().replace("/opt/logtwin/bin/logtwin", "/bin/true"))
+    done = subprocess.run([verify, "verify", str(unit)], capture_output=True, text=True, timeout=60, check=False)
+    if "Failed to" in done.stderr and str(unit) not in done.stderr:
+        pytest.skip(f"systemd-analyze cannot work here: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    assert UNIT.name not in done.stderr, done.stderr
+
+
+def test_the_image_has_what_the_wheel_is_made_of() -> None:
+    """The folders of `packages.find` in pyproject.toml, and the files that it names."""
+    copied = set(re.findall(r"^COPY (?!--from)(.*) \S+$", DOCKERFILE.read_text(), re.MULTILINE))
+    assert {name for line in copied for name in line.split()} == {
+        "pyproject.toml", "README.md", "LICENSE", "NOTICE", "sources", "sinks", "pipeline",
+    }  # fmt: skip
+
+
+def test_the_dockerfile_passes_its_linter() -> None:
+    linter = shutil.which("hadolint", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    if linter is None:
+        pytest.skip("no hadolint")
+    done = subprocess.run([linter, str(DOCKERFILE)], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_each_page_of_the_site_is_in_its_menu() -> None:
+    """As `make docs` checks it, but for the records of decisions, without MkDocs."""
+    text = (PROJECT / "mkdocs.yml").read_text()
+    menu = set(re.findall(r"^ +- (\S+\.md)$", text, re.MULTILINE))
+    for page in (PROJECT / "docs").glob("*.md"):
+        assert page.name in menu
+
+
+@pytest.mark.parametrize("form", ["bug", "feature"])
+def test_the_forms_of_issues_can_be_read(form: str) -> None:
+    found = yaml.safe_load((PROJECT / ".github" / "ISSUE_TEMPLATE" / f"{form}.yml").read_text())
+    assert {"name", "description", "body"} <= set(found)
+    assert all({"type", "attributes"} <= set(part) for part in found["body"])

@@ -1,0 +1,104 @@
+"""Each link of the documents leads to a file of the project and, where it names one, to a heading in it."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[1]
+DOCS = PROJECT / "docs"
+DECISIONS = DOCS / "decisions"
+PAGES = sorted(
+    [
+        *PROJECT.glob("*.md"),
+        *DOCS.rglob("*.md"),
+        *(PROJECT / "airflow_dags").glob("*.md"),
+        *(PROJECT / "bench" / "results").glob("[a-z]*.md"),
+    ]
+)
+
+OTHERS = ("conf/plain_acl.yml",)  # RocketMQ's
+
+_PATH = re.compile(r"`((?:sources|sinks|pipeline|tests|bench|conf|airflow_dags)/[\w./-]*)`")
+_FENCED = re.compile(r"^( *)(```+).*?^\1\2 *$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
+
+
+@cache
+def prose(page: Path) -> str:
+    """The text of a page without its blocks of code."""
+    return _FENCED.sub("", page.read_text())
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """What a link may name of a page: its headings, as GitHub and MkDocs spell them."""
+    return frozenset(anchor(heading) for heading in _HEADING.findall(prose(page)))
+
+
+def anchor(heading: str) -> str:
+    shown = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)  # of a link its text
+    return re.sub(r"[^\w\- ]", "", shown.lower()).strip().replace(" ", "-")
+
+
+def links(page: Path) -> list[str]:
+    return [link for link in _LINK.findall(prose(page)) if "://" not in link]
+
+
+def broken(page: Path, link: str) -> str | None:
+    """What is wrong with a link of a page."""
+    path, _, heading = link.partition("#")
+    target = (page.parent / path).resolve() if path else page
+    if not target.is_relative_to(PROJECT):
+        return f"{link}: out of the project"
+    if not target.is_file():
+        return f"{link}: no such file"
+    return f"{link}: no such heading" if heading and heading not in anchors(target) else None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
+def test_each_link_leads_somewhere(page: Path) -> None:
+    assert [found for link in links(page) if (found := broken(page, link))] == []
+
+
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
+    page = PROJECT / "README.md"
+    assert broken(page, "docs/nowhere.md") == "docs/nowhere.md: no such file"
+    assert broken(page, "docs/kafka.md#nowhere") == "docs/kafka.md#nowhere: no such heading"
+    assert broken(page, f"{tmp_path}/x.md") == f"{tmp_path}/x.md: out of the project"
+    assert broken(page, "docs/security.md#who-may-ask-a-server-of-logtwin-sql") is None
+
+
+def test_the_index_lists_each_decision_by_its_title() -> None:
+    index = " ".join((DECISIONS / "README.md").read_text().split())
+    for record in sorted(DECISIONS.glob("0*.md")):
+        number, _, title = record.read_text().splitlines()[0].removeprefix("# ").partition(": ")
+        assert record.name.startswith(f"{number}-")
+        assert f"* [{number}]({record.name}): {title} " in index
+
+
+@pytest.mark.parametrize("record", sorted(DECISIONS.glob("0*.md")), ids=lambda record: record.stem)
+def test_a_decision_is_short_and_has_three_parts(record: Path) -> None:
+    text = record.read_text()
+    assert _HEADING.findall(text)[1:] == ["Context", "Decision", "Consequence"]
+    assert len(text.splitlines()) <= 32
+
+
+def test_the_readme_is_a_screen_and_a_half_and_architecture_is_no_diary() -> None:
+    assert len((PROJECT / "README.md").read_text().splitlines()) <= 110
+    assert len((PROJECT / "ARCHITECTURE.md").read_text().splitlines()) <= 250
+
+
+def test_the_files_that_documents_name_are_there() -> None:
+    """In code, as `sinks/delta/kernel.py`. Short names are the reader's to find, and those in `OTHERS` are not ours."""
+    named = {
+        (str(page.relative_to(PROJECT)), path)
+        for page in PAGES
+        if page.name != "CHANGELOG.md"
+        for path in _PATH.findall(page.read_text())
+    }
+    assert sorted(one for one in named if one[1] not in OTHERS and not (PROJECT / one[1]).exists()) == []
