@@ -55,19 +55,29 @@ class LogGroup:
         available_now: bool,
         on_step: Callable[[Step], None] | None = None,
     ) -> None:
-        self._config = config
         self._members = {one.id: one for one in members}
         self._available_now = available_now
-        self._cores = spark.sparkContext.defaultParallelism
         patience_s = None if available_now else PATIENCE_S
         self._group = Group(spark, config.warehouse, on_step or no_step, table=table, patience_s=patience_s)
-        self._stream = Stream(spark, table.name, self._apply)
         self._folder = Path(tempfile.mkdtemp(prefix="query-", dir=process_folder()))
+        options = {
+            **logs_options([one.options for one in members]),
+            "standing": str(self._folder / "standing.json"),
+            "cores": str(spark.sparkContext.defaultParallelism),
+            "triggerIntervalS": str(config.trigger_interval_s),
+        }
+        self._stream = Stream(spark, table.name, options, self._apply)
+        self._has_begun = False
         self._said: Standing | None = None
         self._saying = threading.Lock()  # the job says it, and each batch
         self._is_stopping = False
         self._look_at_s = 0.0
         self._in_query: dict[str, int] = {}  # of a run to the end: the turn of each log that the query sees to
+
+    def begin(self) -> None:
+        """Begin with what a query needs, while its logs are being started."""
+        self._tell()
+        self._stream.load()
 
     def poll(self, now_s: float) -> None:
         """Start the query where there is something to read, see to its end, and tell it which logs are to be read."""
@@ -93,24 +103,24 @@ class LogGroup:
         return [one for one in self._members.values() if one.is_read]
 
     def _is_wanted(self) -> bool:
-        """A run to the end of the logs waits until each has begun or failed: one query sees to all of them."""
+        """A query begins beside its logs, each of which it reads as soon as that has begun.
+
+        One to the end of the logs waits until each has begun or failed: it sees to all of them.
+        """
         is_beginning = any(one.phase is Phase.STARTING for one in self._members.values())
-        return bool(self._read()) and not (self._available_now and is_beginning)
+        if self._available_now:
+            return bool(self._read()) and not is_beginning
+        return bool(self._read()) or (is_beginning and not self._has_begun)
 
     def _start(self) -> None:
+        self._has_begun = True
         self._in_query = self._tell()
-        options = {
-            **logs_options([one.options for one in self._members.values()]),
-            "standing": str(self._folder / "standing.json"),
-            "cores": str(self._cores),
-            "triggerIntervalS": str(self._config.trigger_interval_s),
-        }
         trigger: Mapping[str, object] = (
             {"availableNow": True} if self._available_now else {"processingTime": "0 seconds"}
         )
         checkpoint = self._folder / f"checkpoint-{time.monotonic_ns()}"
         try:
-            self._stream.start(options, checkpoint.as_uri(), trigger)
+            self._stream.start(checkpoint.as_uri(), trigger)
         except LogtwinError as error:
             self._note(error)
 

@@ -102,6 +102,8 @@ class Job:
         Those that run already are looked after meanwhile. One that cannot start does not keep the others; raises its
         LogtwinError if none can.
         """
+        for group in self._groups:
+            group.begin()
         for one in self.logs:
             self._busy[one] = self._pool.submit(self._begin, one)
         while not self._stop.is_set() and any(one.phase is Phase.STARTING for one in self.logs):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -28,22 +29,47 @@ class Stream:
     uses them.
     """
 
-    def __init__(self, spark: SparkSession, name: str, apply: Callable[[Sequence[Planned]], None]) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        name: str,
+        options: Mapping[str, str],
+        apply: Callable[[Sequence[Planned]], None],
+    ) -> None:
+        """Reads by `options` of the data source."""
         self._spark = spark
         self._name = name
+        self._options = options
         self._apply = apply
+        self._loading: Future[DataFrame] | None = None
         self._query: StreamingQuery | None = None
         self._stopping = False
         self.in_batch = threading.Lock()
 
-    def start(self, options: Mapping[str, str], checkpoint_uri: str, trigger: Mapping[str, object]) -> None:
-        """Read by `options` of the data source. Raises LogtwinError where the checkpoint cannot be begun."""
+    def load(self) -> Future[DataFrame]:
+        """Begin to load the data source, beside whoever calls: Spark starts processes for it, which takes seconds."""
+        loading: Future[DataFrame] = Future()
+        self._loading = loading
+
+        def run() -> None:
+            try:
+                loading.set_result(self._spark.readStream.format("logtwin").options(**self._options).load())
+            except BaseException as error:  # noqa: BLE001 - whoever starts the query is told
+                loading.set_exception(error)
+
+        # a daemon: a process that is to end does not wait for it
+        threading.Thread(target=run, name=f"loads {self._name}", daemon=True).start()
+        return loading
+
+    def start(self, checkpoint_uri: str, trigger: Mapping[str, object]) -> None:
+        """Begin to read. Raises LogtwinError where the data source cannot be loaded, or the checkpoint not be begun."""
         self._stopping = False
         # A name must be unique in a session, also while an older query of the same log is still ending.
         name = f"{self._name} {uuid.uuid4().hex[:8]}"
-        reader = self._spark.readStream.format("logtwin").options(**options)
+        loading = self._loading or self.load()
+        self._loading = None  # the next query has one of its own: this one may have failed
         try:
-            writer = reader.load().writeStream.foreachBatch(self._process).queryName(name)
+            writer = loading.result().writeStream.foreachBatch(self._process).queryName(name)
             self._query = (
                 writer.option("checkpointLocation", checkpoint_uri).trigger(**trigger).start()  # type: ignore[call-overload]
             )

@@ -1,8 +1,9 @@
 """An archive of the classes that a session loads (class-data sharing): they are mapped, not read and verified again.
 
 To load the same twenty thousand classes is a third of what Spark's JVM does until its first answer. Java 17 makes no
-archive by itself, so a JVM that finds none writes one when it ends, 180 MB into the cache folder, for which nobody
-waits: its Python has ended before. A JVM that an archive does not fit, of another heap for one, goes without, and says
+archive by itself, so that of a question, if it finds none, writes one when it ends, 180 MB into the cache folder, for
+which nobody waits: its Python has ended before. A job takes what is there, and writes none, which would slow it down.
+A JVM that an archive does not fit, of another heap for one, goes without, and says
 nothing.
 """
 
@@ -22,8 +23,11 @@ _OTHERS: Final = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
 _WRITTEN_WITHIN_S: Final = 3600.0
 
 
-def archive_options(java: str, jars: Sequence[Path]) -> str:
-    """For a JVM of that Java whose class path has these jars, in this order. None where somebody has chosen others."""
+def archive_options(java: str, jars: Sequence[Path], *, made: bool) -> str:
+    """For a JVM of that Java whose class path has these jars, in this order. None where somebody has chosen others.
+
+    `made`: one that finds none leaves one.
+    """
     if any("SharedArchiveFile" in os.environ.get(name, "") for name in _OTHERS):
         return ""
     # it fits one Java, and jars that nobody has touched since
@@ -38,7 +42,7 @@ def archive_options(java: str, jars: Sequence[Path]) -> str:
         return ""  # a cache that cannot be written is none
     if file.exists():
         return f'-XX:SharedArchiveFile="{file}" {_SILENT}'
-    return f'-XX:ArchiveClassesAtExit="{folder}/{key}.{os.getpid()}.new" {_SILENT}'
+    return f'-XX:ArchiveClassesAtExit="{folder}/{key}.{os.getpid()}.new" {_SILENT}' if made else ""
 
 
 def _take_in(folder: Path, key: str, file: Path) -> None:

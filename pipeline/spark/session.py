@@ -88,7 +88,7 @@ LOOPBACK = {
 def session_for(config: Config, name: str = "logtwin", *, archived: bool = False) -> SparkSession:
     """The session of a configuration, once its storage has answered; what the JVM says goes to `spark_log`.
 
-    `archived`: it shall start quickly, by an archive of its classes that an earlier one has left.
+    `archived`: if no earlier one has left an archive of its classes, this one does.
 
     Raises ConfigurationError where the warehouse cannot be reached, StorageUnreachable where that may pass.
     """
@@ -203,8 +203,7 @@ def _launch(properties: Mapping[str, str], warehouse: Place, archived: bool) -> 
     options = f"{COMPILE_LATER} {logging}"
     if not properties.get("spark.master", "local").startswith("local"):
         return {"spark.jars": ",".join(map(str, jars)), "spark.driver.extraJavaOptions": options}
-    if archived:
-        options += f" {archive_options(java(), [*jars, *spark_jars()])}"
+    options += f" {archive_options(java(), [*jars, *spark_jars()], made=archived)}"
     return {
         "spark.master": "local[*]",
         # On the class path of the only JVM there is; spark.jars would copy them for every session.

@@ -1,21 +1,29 @@
 """Spark's Python workers, started before there is anything to do for them.
 
-The first task of a session waits for a process that imports pyarrow and this project, and the first query for classes
-that the JVM has never run: seconds, which otherwise begin when the log has been claimed and master and producers wait.
+The first task of a session waits for a process that imports pyarrow and this project: seconds, which otherwise begin
+when the log has been claimed, and master and producers wait.
+
+It is an RDD's task, as a batch's are: Spark keeps a daemon for those, and another one for the tasks of queries.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator
+from typing import Final
 
-import pyarrow as pa
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from sinks.delta.spark_jobs import JobFacts, run_tasks
+from sources.errors import LogtwinError
+
 log = logging.getLogger(__name__)
+
+_FACTS: Final = JobFacts(
+    problem="Python workers cannot be started",
+    log="every log",
+    hint="The first batch will say what is in its way.",
+)
 
 
 def warm_up(spark: SparkSession) -> threading.Thread:
@@ -26,12 +34,7 @@ def warm_up(spark: SparkSession) -> threading.Thread:
 
 
 def _run(spark: SparkSession) -> None:
-    cores = spark.sparkContext.defaultParallelism
     try:
-        spark.range(0, cores, 1, cores).mapInArrow(_unchanged, "id bigint").collect()
-    except (PySparkException, Py4JError) as error:
+        run_tasks(spark, list, range(spark.sparkContext.defaultParallelism), _FACTS)
+    except LogtwinError as error:
         log.debug("no warm-up: %s", error)  # the job itself will meet whatever it is, and say it
-
-
-def _unchanged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from batches

@@ -23,16 +23,26 @@ from sources.master import Planned
 class InProcess:
     """`pipeline.job.stream.Stream`, in a thread of this process."""
 
-    def __init__(self, spark: SparkSession, name: str, apply: Callable[[Sequence[Planned]], None]) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        name: str,
+        options: Mapping[str, str],
+        apply: Callable[[Sequence[Planned]], None],
+    ) -> None:
+        self._options = options
         self._apply = apply
         self._thread: threading.Thread | None = None
         self._failure: LogtwinError | None = None
         self._stopping = threading.Event()
         self.in_batch = threading.Lock()
 
-    def start(self, options: Mapping[str, str], checkpoint_uri: str, trigger: Mapping[str, object]) -> None:
+    def load(self) -> None:
+        """There is nothing to load."""
+
+    def start(self, checkpoint_uri: str, trigger: Mapping[str, object]) -> None:
         self._failure = None
-        self._thread = threading.Thread(target=self._run, args=(options, "availableNow" in trigger), daemon=True)
+        self._thread = threading.Thread(target=self._run, args=("availableNow" in trigger,), daemon=True)
         self._thread.start()
 
     @property
@@ -52,8 +62,8 @@ class InProcess:
         if self._thread is not None:
             self._thread.join()
 
-    def _run(self, options: Mapping[str, str], ends: bool) -> None:
-        reader: Any = GroupSource.of(options).stream_reader()
+    def _run(self, ends: bool) -> None:
+        reader: Any = GroupSource.of(self._options).stream_reader()
         if ends:
             reader.prepareForTriggerAvailableNow()
         at = reader.initialOffset()

@@ -30,48 +30,54 @@ def started(options: str, *more: str) -> str:
 
 
 def test_a_jvm_without_one_leaves_one_for_the_next(folder: Path) -> None:
-    first = archive_options(JAVA, [])
+    first = archive_options(JAVA, [], made=True)
     started(first)
     (made,) = folder.glob("*.new")
-    second = archive_options(JAVA, [])
+    second = archive_options(JAVA, [], made=True)
     (taken,) = folder.iterdir()
     assert (taken.suffix, f'-XX:SharedArchiveFile="{taken}"' in second) == (".jsa", True)
     assert not made.exists()
     assert "shared objects file (top)" in started(second, "-Xlog:class+load")
 
 
+def test_a_job_takes_one_and_makes_none(folder: Path) -> None:
+    assert archive_options(JAVA, [], made=False) == ""
+    started(archive_options(JAVA, [], made=True))
+    assert "SharedArchiveFile" in archive_options(JAVA, [], made=False)
+
+
 def test_what_is_not_whole_is_left_and_forgotten_after_a_while(folder: Path) -> None:
-    archive = archive_options(JAVA, [])
+    archive = archive_options(JAVA, [], made=True)
     new = Path(shlex.split(archive)[0].partition("=")[2])
     new.write_bytes(bytes(100))
-    assert archive_options(JAVA, []) == archive
+    assert archive_options(JAVA, [], made=True) == archive
     assert new.exists()
     os.utime(new, (0, 0))
-    assert archive_options(JAVA, []) == archive
+    assert archive_options(JAVA, [], made=True) == archive
     assert not new.exists()
 
 
 def test_one_of_two_that_were_made_at_once_is_taken(folder: Path) -> None:
-    new = Path(shlex.split(archive_options(JAVA, []))[0].partition("=")[2])
+    new = Path(shlex.split(archive_options(JAVA, [], made=True))[0].partition("=")[2])
     for path in (new, new.with_suffix(".2.new")):
         path.write_bytes(b"head")
-    assert "SharedArchiveFile" in archive_options(JAVA, [])
+    assert "SharedArchiveFile" in archive_options(JAVA, [], made=True)
     assert [path.suffix for path in folder.iterdir()] == [".jsa"]
 
 
 def test_other_jars_have_another(tmp_path: Path) -> None:
     jar = tmp_path / "a.jar"
     jar.write_bytes(b"1")
-    before = archive_options(JAVA, [jar])
+    before = archive_options(JAVA, [jar], made=True)
     jar.write_bytes(b"12")
-    assert len({before, archive_options(JAVA, [jar]), archive_options(JAVA, [])}) == 3
+    assert len({before, archive_options(JAVA, [jar], made=True), archive_options(JAVA, [], made=True)}) == 3
 
 
 def test_what_somebody_has_chosen_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:SharedArchiveFile=/mine")
-    assert archive_options(JAVA, []) == ""
+    assert archive_options(JAVA, [], made=True) == ""
 
 
 def test_a_cache_that_cannot_be_written_is_none(folder: Path) -> None:
     folder.parent.touch()
-    assert archive_options(JAVA, []) == ""
+    assert archive_options(JAVA, [], made=True) == ""

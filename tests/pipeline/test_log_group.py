@@ -29,14 +29,18 @@ from tests.pipeline.running import job_config
 class Query:
     """`pipeline.job.stream.Stream`: each start is noted, and it ends when the test says so."""
 
-    def __init__(self, *_: object) -> None:
-        self.started: list[Mapping[str, str]] = []
+    def __init__(self, spark: object, name: str, options: Mapping[str, str], apply: object) -> None:
+        self.options = options
+        self.started = 0
         self.is_started = False
         self.has_ended = False
         self.in_batch = threading.Lock()
 
-    def start(self, options: Mapping[str, str], checkpoint_uri: str, trigger: Mapping[str, object]) -> None:
-        self.started.append(options)
+    def load(self) -> None:
+        pass
+
+    def start(self, checkpoint_uri: str, trigger: Mapping[str, object]) -> None:
+        self.started += 1
         self.is_started = True
 
     def end(self) -> LogtwinError | None:
@@ -117,7 +121,7 @@ class Made:
         self.group._apply(())
 
     def listed(self) -> dict[str, int]:
-        said = standing.read(self.query.started[0]["standing"])
+        said = standing.read(self.query.options["standing"])
         return {log_id: place.turn for log_id, place in said.positions.items()}
 
 
@@ -126,6 +130,38 @@ def _without_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(log_group, "Stream", Query)
     monkeypatch.setattr(log_group, "Group", Batches)
     monkeypatch.setattr(log_group, "process_folder", lambda: tmp_path)
+
+
+def test_a_query_begins_while_its_logs_do_and_reads_none_that_has_not_begun(tmp_path: Path) -> None:
+    made = Made(tmp_path, available_now=False)
+    made.a.phase = made.b.phase = Phase.STARTING
+    made.poll()
+    assert (made.query.started, made.listed()) == (1, {})
+    made.a.phase = Phase.RUNNING
+    made.poll()
+    assert (made.query.started, made.listed()) == (1, {"rocketmq/a": 1})
+
+
+def test_a_query_that_ends_before_any_log_has_begun_is_begun_again_with_the_first(tmp_path: Path) -> None:
+    made = Made(tmp_path, available_now=False)
+    made.a.phase = made.b.phase = Phase.STARTING
+    made.poll()
+    made.query.has_ended = True
+    made.poll()
+    assert made.query.started == 1
+    made.a.phase = Phase.RUNNING
+    made.poll()
+    assert made.query.started == 2
+
+
+def test_a_query_to_the_end_of_its_logs_waits_until_each_has_begun(tmp_path: Path) -> None:
+    made = Made(tmp_path, available_now=True)
+    made.a.phase = Phase.STARTING
+    made.poll()
+    assert made.query.started == 0
+    made.a.phase = Phase.FAILED
+    made.poll()
+    assert (made.query.started, made.listed()) == (1, {"rocketmq/b": 1})
 
 
 def test_a_log_that_met_something_leaves_the_next_batch_and_comes_back_in_another_turn(tmp_path: Path) -> None:
@@ -137,7 +173,7 @@ def test_a_log_that_met_something_leaves_the_next_batch_and_comes_back_in_anothe
     made.a.restart()
     made.poll()
     assert made.listed() == {"rocketmq/a": 2, "rocketmq/b": 1}
-    assert len(made.query.started) == 1
+    assert made.query.started == 1
 
 
 def test_the_logs_of_one_member_are_told_and_taken_together(tmp_path: Path) -> None:
@@ -162,7 +198,7 @@ def test_a_log_that_came_back_while_the_query_ended_is_read_by_another_one(tmp_p
     made.query.has_ended = True
     made.poll()
     assert (made.a.phase, made.b.phase) == (Phase.RUNNING, Phase.DONE)
-    assert len(made.query.started) == 2
+    assert made.query.started == 2
     assert made.listed() == {"rocketmq/a": 2}
     made.query.has_ended = True
     made.poll()
@@ -222,7 +258,7 @@ def test_that_the_job_stops_is_not_taken_back_by_the_batch_under_way(
 ) -> None:
     made = Made(tmp_path, available_now=False)
     made.poll()
-    path, seen = made.query.started[0]["standing"], []
+    path, seen = made.query.options["standing"], []
 
     def end_a_batch() -> None:
         made.batch(a=MasterSilent("away"))

@@ -38,8 +38,9 @@ def test_it_never_fails() -> None:
         class sparkContext:
             defaultParallelism = 2
 
-        def range(self, *bounds: int) -> Any:
-            raise PySparkRuntimeError("there is no session any more")
+            @staticmethod
+            def parallelize(*given: Any) -> Any:
+                raise PySparkRuntimeError("there is no session any more")
 
     thread = warm_up(cast("SparkSession", Stopped()))
     thread.join(WAIT_S)
