@@ -8,8 +8,10 @@ anything ran.
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -17,7 +19,7 @@ import typer
 
 from pipeline.cli import dister, options, report, sql, tables, trust
 from pipeline.cli.options import AsJson, ConfigFile, RequiredConfig
-from pipeline.config import configuration as configuration
+from pipeline.config import configuration
 from pipeline.config.configuration import Config
 from pipeline.system.console import err, out, run
 from sources.errors import MasterError
@@ -74,7 +76,6 @@ def replicate(
 
     Until Ctrl-C or SIGTERM, which stop it between two batches; with --available-now until everything is there.
     """
-    from pipeline.job.replicate import Job
     from pipeline.monitoring.display import Display
     from pipeline.monitoring.metrics import serving
     from pipeline.spark.session import session_for
@@ -83,8 +84,12 @@ def replicate(
 
     settings = configuration.load(config).with_logs(str(config))
     with serving(settings.metrics) as metrics:
+        # a second of imports, while the JVM starts
+        threading.Thread(target=import_module, args=("pipeline.job.replicate",), daemon=True).start()
         spark = session_for(settings)
         warm_up(spark)
+        from pipeline.job.replicate import Job
+
         job = Job(spark, settings, available_now=available_now, take_over=take_over)
         with stop_by_signal(job.request_stop), Display(err) as display:
 

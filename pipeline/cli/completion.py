@@ -40,7 +40,7 @@ def _config(ctx: typer.Context) -> Config | None:
     file = ctx.params.get("config")
     if file is None:
         return None
-    from pipeline.config import configuration as configuration
+    from pipeline.config import configuration
 
     try:
         return configuration.load(file)

@@ -10,7 +10,7 @@ import typer
 
 from pipeline.cli.completion import log_ids
 from pipeline.cli.options import AsJson, RequiredConfig
-from pipeline.config import configuration as configuration
+from pipeline.config import configuration
 from pipeline.demo.dister_leader import fill, leader_lines, parse_node, parse_pairs
 from pipeline.system.console import err, out
 from sources.dister.embedded.leader import EmbeddedLeader

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pipeline.cli.options import RequiredConfig
-from pipeline.config import configuration as configuration
+from pipeline.config import configuration
 from pipeline.sql.wire import REPORT
 from pipeline.system.console import err, out
 from sources.errors import ConfigurationError

@@ -75,7 +75,7 @@ def sql(
         return
 
     def opened() -> Reader:
-        from pipeline.config import configuration as configuration
+        from pipeline.config import configuration
         from pipeline.sql.past import Past, past_line
         from pipeline.sql.reader import Reader
 
@@ -99,7 +99,7 @@ def sql(
 
 
 def _serve(config: Path) -> None:
-    from pipeline.config import configuration as configuration
+    from pipeline.config import configuration
     from pipeline.spark.session import session_for
     from pipeline.sql.reader import Reader
     from pipeline.sql.run import run_text

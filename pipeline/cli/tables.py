@@ -10,7 +10,7 @@ import typer
 
 from pipeline.cli.completion import relations, typed_tables
 from pipeline.cli.options import AsJson, RequiredConfig
-from pipeline.config import configuration as configuration
+from pipeline.config import configuration
 from pipeline.system.console import err, out
 from sources.errors import ReplicaError
 

@@ -10,7 +10,7 @@ import typer
 
 from pipeline.cli.completion import log_ids
 from pipeline.cli.options import AsJson, OneLog, RequiredConfig
-from pipeline.config import configuration as configuration
+from pipeline.config import configuration
 from pipeline.system.console import err, out
 
 app = typer.Typer()

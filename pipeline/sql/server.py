@@ -21,7 +21,7 @@ from typing import IO, BinaryIO, Final, cast, get_args
 
 from pyspark.sql import SparkSession
 
-from pipeline.config import configuration as configuration
+from pipeline.config import configuration
 from pipeline.report.run import made_report
 from pipeline.spark.session import spark_log
 from pipeline.sql.meeting import make_folder, peer_is_owner, socket_path

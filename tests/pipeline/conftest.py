@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.config import configuration as configuration
+from pipeline.config import configuration
 from pipeline.sql.reader import Reader
 from tests.pipeline.repair_bench import Bench
 from tests.pipeline.sql.small_replica import small_replica

@@ -11,7 +11,7 @@ import signal
 import sys
 from pathlib import Path
 
-from pipeline.config import configuration as configuration
+from pipeline.config import configuration
 from pipeline.job.replicate import Job
 from pipeline.spark.session import session_for
 from sinks.batch.result import Step

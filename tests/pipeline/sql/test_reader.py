@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.config import configuration as configuration
+from pipeline.config import configuration
 from pipeline.sql.reader import Reader
 from pipeline.sql.run import run_text
 from sinks.tables import TABLES

@@ -19,7 +19,7 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from pipeline.config import configuration as configuration
+from pipeline.config import configuration
 from pipeline.sql import server as server_module
 from pipeline.sql.client import server_for
 from pipeline.sql.output import Format
