@@ -8,7 +8,7 @@ AIRFLOW := .venv-airflow
 WORKERS ?= 2
 MASTER ?= rocketmq
 WAREHOUSE ?= local
-CODE := sources sinks pipeline tests bench airflow_dags conf
+CODE := logtwin sources sinks pipeline tests bench airflow_dags conf
 export LOGTWIN_CACHE ?= $(CURDIR)/.cache
 
 help: ## this list

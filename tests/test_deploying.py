@@ -61,7 +61,7 @@ def test_the_image_has_what_the_wheel_is_made_of() -> None:
     """The folders of `packages.find` in pyproject.toml, and the files that it names."""
     copied = set(re.findall(r"^COPY (?!--from)(.*) \S+$", DOCKERFILE.read_text(), re.MULTILINE))
     assert {name for line in copied for name in line.split()} == {
-        "pyproject.toml", "README.md", "LICENSE", "NOTICE", "sources", "sinks", "pipeline",
+        "pyproject.toml", "README.md", "LICENSE", "NOTICE", "logtwin", "sources", "sinks", "pipeline",
     }  # fmt: skip
 
 

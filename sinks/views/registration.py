@@ -43,7 +43,7 @@ def register(
 
     ::
 
-        from sinks.views.registration import register
+        from logtwin import register
         register(spark, "s3a://lake/logtwin")
         spark.sql("SELECT * FROM messages WHERE array_contains(keys, 'order-4711')").show()
 

@@ -35,7 +35,7 @@ EXECUTOR = "CoarseGrainedExecutorBackend"
 def build_wheel(folder: Path) -> Path:
     source = folder / "source"
     source.mkdir(parents=True)
-    for name in ("pyproject.toml", "README.md", "pipeline", "sources", "sinks"):
+    for name in ("pyproject.toml", "README.md", "logtwin", "pipeline", "sources", "sinks"):
         copy = shutil.copytree if (PROJECT / name).is_dir() else shutil.copy
         copy(PROJECT / name, source / name)
     subprocess.run(

@@ -5,8 +5,8 @@ import pytest
 from sources.errors import CorruptRecord
 from sources.offsets import Offset
 from sources.rocketmq.format import commitlog
-from sources.rocketmq.format.record_crc import append_record_crc, verify_record_crc
 from tests import truth
+from tests.sources.rocketmq.record_crc import append_record_crc, verify_record_crc
 from tests.sources.rocketmq.records import HELLO_533, RECORD_CRC_533, VECTORS, message
 
 WITHOUT = VECTORS[-1].message.properties[:-20]

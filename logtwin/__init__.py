@@ -1,0 +1,59 @@
+"""logtwin, as other programs import it.
+
+::
+
+    import logtwin
+
+    logtwin.register_source(spark)  # the data source "logtwin": the records of a master log
+    logtwin.register(spark, "s3a://lake/logtwin")  # the tables and views of a replica, by name
+    logtwin.register_as_of(spark, "s3a://lake/logtwin", "rocketmq/broker-a", 3_793_766)  # one log as it was
+
+Everything else is the command line's (``logtwin --help``), and may move between versions.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from pipeline.version import own_version
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sinks.views.past import AsOf
+
+__all__ = ["__version__", "register", "register_as_of", "register_source"]
+
+__version__ = own_version()
+
+
+def register_source(spark: SparkSession) -> None:
+    """Make the data source ``logtwin`` known to `spark`: ``spark.read.format("logtwin")``, ``spark.readStream`` too."""
+    from sources.datasource import register as register_data_source
+
+    register_data_source(spark)
+
+
+def register(spark: SparkSession, warehouse: str, schema: str | None = None) -> None:
+    """Make all tables and views of the replica in `warehouse` known to `spark`.
+
+    These are temporary views of the session, or with `schema` tables and views of that schema of its catalog:
+    `sinks.views.registration.register` says more. Raises ReplicaError where there is no replica, ConfigurationError
+    where the schema has a name that is not logtwin's.
+    """
+    from sinks.views.registration import register as register_replica
+
+    register_replica(spark, warehouse, schema)
+
+
+def register_as_of(spark: SparkSession, warehouse: str, log_id: str, at: int | datetime) -> AsOf:
+    """Tables and views of one log in a session, as it was `at` an offset, or at a time of its master.
+
+    Returns what the session shows from now on. Raises ReplicaError where there is no such log, or it has not come that
+    far; ValueError where `log_id` is none.
+    """
+    from sinks.views.as_of import register_as_of as register_past
+    from sources.offsets import LogId, Offset
+
+    return register_past(spark, warehouse, LogId.parse(log_id), at if isinstance(at, datetime) else Offset(at))
