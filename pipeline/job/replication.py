@@ -34,7 +34,7 @@ from pyspark.sql import SparkSession
 from pipeline.config.configuration import Config
 from pipeline.job.loss_record import LossRecord
 from pipeline.job.metadata_sync import MetadataSync
-from pipeline.monitoring.progress import ENDED, Phase, Progress
+from pipeline.monitoring.progress import ENDED, LEADS_TO, Phase, Progress
 from pipeline.monitoring.run_state import Publisher, RunFile
 from sinks.batch.replica import Replica
 from sinks.batch.result import BatchResult, Step, in_all
@@ -105,6 +105,7 @@ class Replication(ABC):
         self.turn = 0  # how often it was started
         self._noted: LogtwinError | None = None  # by a batch, in Spark's thread
         self._phase = Phase.STARTING
+        self._going = threading.Lock()  # the job's thread ends it, also while another one still starts it
         self._error: LogtwinError | None = None
         self._last_failure: LogtwinError | None = None
         self._first: Offset | None = None
@@ -192,8 +193,10 @@ class Replication(ABC):
             self._resume()
         self._noted = self._error = None
         self.turn += 1
-        self._go_to(Phase.RUNNING)
-        self._start_metadata()
+        if self._go_to(Phase.RUNNING):
+            self._start_metadata()
+        else:
+            self._close_session()  # a stop did not wait for it: nobody acknowledges for a log that is not read
 
     def _start_metadata(self) -> None:
         """Once a run, when the log is this run's; it stops by itself when the log has ended.
@@ -263,17 +266,23 @@ class Replication(ABC):
         if self._metadata is not None:
             self._metadata.stop()
         self._close_session()
-        if self._phase not in ENDED:
-            self._go_to(Phase.STOPPED)
+        self._go_to(Phase.STOPPED)
         self._publisher.join()
 
     @property
     def phase(self) -> Phase:
         return self._phase
 
-    def _go_to(self, phase: Phase) -> None:
-        self._phase = phase
+    def _go_to(self, phase: Phase) -> bool:
+        """Whether it went there: nothing leads away from an end. Raises RuntimeError, a defect, where no way leads."""
+        with self._going:
+            if self._phase in ENDED:
+                return False
+            if phase not in LEADS_TO[self._phase]:
+                raise RuntimeError(f"{self.id} cannot go from {self._phase.value} to {phase.value}")
+            self._phase = phase
         self._publisher.changed()
+        return True
 
     @property
     def error(self) -> LogtwinError | None:
@@ -304,8 +313,11 @@ class Replication(ABC):
 
     def fail(self, error: LogtwinError, *, for_good: bool) -> None:
         """`error` ended the query, or kept it from starting: for good; until the master can be asked again; or no
-        longer than it takes to put a loss on record and pass it, or to mend the replica.
+        longer than it takes to put a loss on record and pass it, or to mend the replica. Of one that has ended nothing
+        comes any more.
         """
+        if self._phase in ENDED:
+            return
         self._blame(error)
         try:
             is_passed = self._meet(error)

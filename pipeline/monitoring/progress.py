@@ -14,7 +14,7 @@ from sources.retention import UntilLoss
 
 
 class Phase(enum.Enum):
-    """See `pipeline.job.log_replication` for how a log goes through them."""
+    """Where a log is in its life; `LEADS_TO` says from where to where it goes, `pipeline.job.replication` by what."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -24,7 +24,17 @@ class Phase(enum.Enum):
     FAILED = "failed"
 
 
-ENDED = {Phase.DONE, Phase.STOPPED, Phase.FAILED}
+LEADS_TO: Mapping[Phase, frozenset[Phase]] = {
+    Phase.STARTING: frozenset({Phase.RUNNING, Phase.WAITING, Phase.STOPPED, Phase.FAILED}),
+    Phase.RUNNING: frozenset({Phase.WAITING, Phase.DONE, Phase.STOPPED, Phase.FAILED}),
+    Phase.WAITING: frozenset({Phase.RUNNING, Phase.WAITING, Phase.STOPPED, Phase.FAILED}),
+    Phase.DONE: frozenset(),
+    Phase.STOPPED: frozenset(),
+    Phase.FAILED: frozenset(),
+}
+"""From which phase a log goes to which. An end is an end, whoever comes later."""
+
+ENDED = frozenset(phase for phase, following in LEADS_TO.items() if not following)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

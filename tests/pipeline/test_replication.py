@@ -1,0 +1,117 @@
+"""The life of what is replicated: from which phase to which, and that an end is an end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.job.log_replication import LogReplication
+from pipeline.monitoring.progress import ENDED, LEADS_TO, Phase
+from sources.errors import LogtwinError, MasterSilent, ReplicaError
+from tests.pipeline.running import job_config
+
+# As the picture in `pipeline.job.replication` has them: "any ──▶ failed | stopped" is of those that have not ended.
+WAYS = {
+    ("starting", "running"),
+    ("starting", "waiting"),
+    ("running", "waiting"),
+    ("running", "done"),
+    ("waiting", "running"),
+    ("waiting", "waiting"),
+    *product(("starting", "running", "waiting"), ("failed", "stopped")),
+}
+
+
+class Replicated(LogReplication):
+    """What it does to master and tables is only noted."""
+
+    closed = 0
+
+    def _claim(self) -> None:
+        return None
+
+    def _resume(self) -> None:
+        self.before_it_runs()
+
+    def _meet(self, error: LogtwinError) -> bool:
+        return False
+
+    def _ask_master(self, now_s: float) -> None:
+        pass
+
+    def _start_metadata(self) -> None:
+        pass
+
+    def _close_session(self) -> None:
+        self.closed += 1
+
+    def before_it_runs(self) -> None:
+        pass
+
+
+@pytest.fixture
+def one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Replicated:
+    monkeypatch.setattr("pipeline.job.log_replication.Replica", lambda *_: Nothing())
+    config = job_config(tmp_path / "lake", path=str(tmp_path))
+    return Replicated(cast(SparkSession, None), config, config.logs[0], available_now=False)
+
+
+class Nothing:
+    """A replica that is not asked."""
+
+    state = None
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return lambda *_: None
+
+
+def test_the_ways_are_those_of_the_picture() -> None:
+    assert {(a.value, b.value) for a, following in LEADS_TO.items() for b in following} == WAYS
+    assert {phase.value for phase in ENDED} == {"done", "stopped", "failed"}
+
+
+@pytest.mark.parametrize(("before", "after"), list(product(Phase, Phase)), ids=lambda phase: phase.value)
+def test_no_other_way_is_gone(one: Replicated, before: Phase, after: Phase) -> None:
+    one._phase = before
+    if (before.value, after.value) in WAYS:
+        assert one._go_to(after)
+        assert one.phase is after
+    elif before in ENDED:
+        assert not one._go_to(after)
+        assert one.phase is before
+    else:
+        with pytest.raises(RuntimeError, match=f"cannot go from {before.value} to {after.value}"):
+            one._go_to(after)
+        assert one.phase is before
+
+
+def test_a_stop_that_came_while_it_started_stays_and_nobody_acknowledges_any_more(one: Replicated) -> None:
+    one.before_it_runs = one.stop  # type: ignore[method-assign]
+    one.start()
+    assert one.phase is Phase.STOPPED
+    assert not one.is_read
+    assert one.closed == 2  # the stop closed a session that has begun again since
+
+
+def test_what_comes_after_an_end_changes_nothing(one: Replicated) -> None:
+    one.start()
+    one.fail(ReplicaError("the first"), for_good=True)
+    one.fail(MasterSilent("the second"), for_good=False)
+    one.stop()
+    assert one.phase is Phase.FAILED
+    assert str(one.error).startswith("the first")
+
+
+def test_a_master_that_is_away_is_asked_again_with_longer_waits(one: Replicated) -> None:
+    one.start()
+    for _ in range(2):
+        one.fail(MasterSilent("away"), for_good=False)
+        assert one.phase is Phase.WAITING
+    assert one.poll(one._retry_at_s - 0.001) is Phase.WAITING
+    assert one.poll(one._retry_at_s) is Phase.RUNNING
+    assert one.turn == 2
