@@ -9,7 +9,7 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -95,6 +95,7 @@ class Serving:
     log: MemoryLog
     service: HAService
     port: int
+    clients: list[Client] = field(default_factory=list)
 
     async def connect(self, *, receive_buffer_bytes: int | None = None) -> Client:
         connection = socket.socket()
@@ -102,7 +103,8 @@ class Serving:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         connection.setblocking(False)
         await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", self.port))
-        return Client(*await asyncio.open_connection(sock=connection, limit=1024))
+        self.clients.append(Client(*await asyncio.open_connection(sock=connection, limit=1024)))
+        return self.clients[-1]
 
     async def slave(self, count: int = 1) -> Slave:
         """The newest slave, once there are `count`."""
@@ -120,10 +122,13 @@ async def serving(log: MemoryLog, **settings: Any) -> AsyncIterator[Serving]:
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     await service.start(listener)
+    served = Serving(log, service, port)
     try:
-        yield Serving(log, service, port)
+        yield served
     finally:
         await service.stop()
+        for client in served.clients:
+            client.writer.close()
 
 
 def scenario(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
