@@ -89,7 +89,7 @@ class Verb(SparkSubmitOperator):
         params = context["params"]
         _refuse_unknown("parameters of the run", params, context["dag"].params)
         settings = _settings(params)
-        self._conn_id = _known(settings.pop("connection"))
+        self._connect_by(_known(settings.pop("connection")))
         chosen = {"config": settings.pop("config")} | {name: params[name] for name in self.options}
         self.application_args = [*before, self.verb, *_as_arguments({**chosen, **self.given})]
         for name, value in settings.items():
@@ -98,6 +98,19 @@ class Verb(SparkSubmitOperator):
             super().execute(context)
         except AirflowException as error:
             raise _as_it_counts(error) from error
+
+    def _connect_by(self, connection: str) -> None:
+        """The provider takes its connection when the DAG is read, and ours is known when it runs.
+
+        Its hook alone, which could be given one then, does not follow a driver in deploy mode cluster. So this is the
+        provider's own attribute; where a later one has another, a run must fail, and not use the default connection.
+        """
+        if not hasattr(self, "_conn_id"):
+            raise AirflowFailException(
+                "this version of the provider apache-spark keeps its connection elsewhere: "
+                "install one of requirements.txt"
+            )
+        self._conn_id = connection
 
 
 class Answer(Verb):

@@ -17,7 +17,7 @@ SAMPLE = {
         exclusiveMinimum=0,
         maximum=1,
         title="Sample",
-        description="which share of the chunks to read: 0.1 is every tenth, by chance",
+        description="which share of the bytes to compare, at least; 0.1 is a tenth, drawn by chance",
     )
 }
 

@@ -40,7 +40,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from sources.bounds import check_within
-from sources.errors import ConfigurationError, across_processes
+from sources.errors import ConfigurationError, across_processes, told_by_spark
 from sources.group.stream import GroupSource
 from sources.master import RECORD_SCHEMA, Damage, MasterLog
 from sources.offsets import Offset, OffsetRange
@@ -120,10 +120,10 @@ class LogSource:
 class LogtwinDataSource(DataSource):
     """Entry point: parses the options once, makes readers."""
 
-    @across_processes()
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._source = _source_of(dict(options))
+        with across_processes() if _is_of_a_job(options) else told_by_spark():
+            self._source = _source_of(dict(options))
 
     @classmethod
     def name(cls) -> str:
@@ -139,8 +139,12 @@ class LogtwinDataSource(DataSource):
         return self._source.stream_reader()
 
 
+def _is_of_a_job(given: Mapping[str, str]) -> bool:
+    return "logs" in given or "topics" in given
+
+
 def _source_of(given: Mapping[str, str]) -> LogSource | GroupSource | TopicSource:
-    if "logs" in given or "topics" in given:
+    if _is_of_a_job(given):
         return GroupSource.of(given)
     if not given.get("id", "").startswith("kafka/"):
         return LogSource.of(given)
@@ -157,7 +161,7 @@ class BatchReader(DataSourceReader):
         self._log = log
         self._options = options
 
-    @across_processes()
+    @told_by_spark()
     def partitions(self) -> Sequence[InputPartition]:
         bounds = self._log.bounds()
         start = resolved(self._options.starting_offset, bounds, self._log)
@@ -181,7 +185,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._maximum: Offset | None = None
         self._last_wanted: Offset | None = None
 
-    @across_processes()
+    @told_by_spark()
     def initialOffset(self) -> dict[str, int]:
         self._check()
         return to_json(resolved(self._options.starting_offset, self._log.bounds(), self._log))
@@ -189,11 +193,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxBytes(self._options.max_bytes_per_trigger)
 
-    @across_processes()
+    @told_by_spark()
     def prepareForTriggerAvailableNow(self) -> None:
         self._last_wanted = self._log.bounds().end
 
-    @across_processes()
+    @told_by_spark()
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         at = from_json(start)
         bounds = self._log.bounds(self._maximum)
@@ -205,7 +209,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, int] | None:
         return None if self._maximum is None else to_json(self._maximum)
 
-    @across_processes()
+    @told_by_spark()
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         self._check()
         return _split(self._log, OffsetRange(from_json(start), from_json(end)), cores=self._options.cores)
@@ -255,7 +259,7 @@ def _check_loss(options: SourceOptions) -> None:
 def _records(log: MasterLog, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     if not isinstance(partition, SplitPartition):
         raise TypeError(f"not a split of this source: {partition!r}")
-    with across_processes():
+    with told_by_spark():
         for piece in log.read(partition.owned, committed=None, boundary=partition.boundary):
             if isinstance(piece, Damage):
                 raise piece.error

@@ -7,6 +7,7 @@
     │   └── QueryError              SQL that is wrong, or more than reads
     ├── MasterError                 the master, or the way to it                                   exit 3
     │   ├── MasterUnreachable       no connection, or it broke; a retry can help
+    │   │   └── NobodyListens       nothing is at any of the addresses that were given; a retry can help
     │   ├── MasterSilent            connected, and what was asked for does not come; a retry can help
     │   ├── MasterRefused           it answers that it will not; a retry can help, it may be starting
     │   ├── AccessDenied            it does not know us, or does not allow what was asked for
@@ -139,6 +140,10 @@ class MasterUnreachable(MasterError):
     """No connection, or it broke."""
 
     is_transient = True
+
+
+class NobodyListens(MasterUnreachable):
+    """At none of the addresses that were given: they are wrong, or nothing has been started there yet."""
 
 
 class MasterSilent(MasterError):
@@ -328,6 +333,18 @@ def across_processes() -> Iterator[None]:
         yield
     except LogtwinError as error:
         raise RuntimeError(f"{error} {error.token()}") from error
+
+
+@contextmanager
+def told_by_spark() -> Iterator[None]:
+    """As `across_processes`, where nobody of ours unpacks it: people read what Spark makes of it.
+
+    It quotes a Python error with its stack, and with those of all that led to it; the message is its last line.
+    """
+    try:
+        yield
+    except LogtwinError as error:
+        raise error_from(error.facts()) from None
 
 
 def find_error(text: str) -> LogtwinError | None:

@@ -258,12 +258,50 @@ def _mistake(one: ErrorDetails) -> str:
 
 
 def _key(one: ErrorDetails) -> str:
-    return ".".join(str(part) for part in one["loc"] if isinstance(part, str | int))
+    """Where it stands in the file: pydantic also names which of several types it has tried, with brackets or as one."""
+    parts = list(map(str, one["loc"]))
+    return ".".join(parts[:1] + [part for part in parts[1:] if part not in _TYPES and "[" not in part])
+
+
+_TYPES: Final = frozenset({"int", "str", "float", "bool", "constrained-str", "constrained-int"})
+
+
+_EXPECTED: Final = {
+    "int_parsing": "a whole number",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "int_parsing_size": "a smaller whole number",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "finite_number": "a number",
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
+    "string_type": 'text in quotes: "…"',
+    "string_too_short": "text that is not empty",
+    "tuple_type": "a list: […]",
+    "list_type": "a list: […]",
+    "set_type": "a list: […]",
+    "dict_type": "a table of keys and values",
+    "mapping_type": "a table of keys and values",
+    "model_type": "a table of keys and values",
+    "model_attributes_type": "a table of keys and values",
+    "extra_forbidden": "no such key",
+    "greater_than": "greater than {gt:g}",
+    "greater_than_equal": "{ge:g} or more",
+    "less_than": "less than {lt:g}",
+    "less_than_equal": "{le:g} or less",
+    "literal_error": "{expected}",
+    "too_short": "{min_length} or more of them",
+}
+"""Pydantic's kinds of mistakes in the operator's words."""
 
 
 def _expected(one: ErrorDetails) -> str:
-    """Pydantic's words without its own way to begin."""
-    return one["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    """What a validator of ours says in its own words."""
+    if one["type"] == "value_error":
+        return one["msg"].removeprefix("Value error, ")
+    known = _EXPECTED.get(one["type"])
+    return "another value" if known is None else known.format_map(one.get("ctx", {}))
 
 
 def _checked(address: str) -> None:

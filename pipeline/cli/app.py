@@ -22,6 +22,7 @@ from pipeline.cli.options import AsJson, ConfigFile, RequiredConfig
 from pipeline.config import configuration
 from pipeline.config.configuration import Config
 from pipeline.system.console import err, out, run
+from pipeline.verb_groups import QUERY, REPLICATE, TRY
 from sources.errors import MasterError
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ app.add_typer(trust.app)
 app.add_typer(report.app)
 app.add_typer(dister.app)
 app.add_typer(sql.app)
-app.add_typer(tables.app, name="tables")
+app.add_typer(tables.app, name="tables", rich_help_panel=QUERY)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -62,7 +63,7 @@ def logtwin(
     """A lakehouse twin of a master log: RocketMQ's commit log in Delta tables, by physical offset, exactly once."""
 
 
-@app.command()
+@app.command(rich_help_panel=REPLICATE)
 def replicate(
     config: RequiredConfig,
     available_now: Annotated[
@@ -83,6 +84,7 @@ def replicate(
     from pipeline.system.signals import stop_by_signal
 
     settings = configuration.load(config).with_logs(str(config))
+    settings.check_reachable()
     with serving(settings.metrics) as metrics:
         # a second of imports, while the JVM starts
         threading.Thread(target=import_module, args=("pipeline.job.replicate",), daemon=True).start()
@@ -101,13 +103,13 @@ def replicate(
     for one in job.progress():
         out.print(
             f"{one.log_id}: {one.phase.value} at {_place(one)}, {one.records:,} records in this run, "
-            f"acknowledged {one.acknowledged}",
+            f"acknowledged {_known(one.acknowledged)}",
             highlight=False,
             soft_wrap=True,
         )
 
 
-@app.command()
+@app.command(rich_help_panel=REPLICATE)
 def status(
     config: RequiredConfig,
     as_json: AsJson = False,
@@ -147,7 +149,7 @@ def status(
         raise typer.Exit(max(error.exit_code for error in found))
 
 
-@app.command()
+@app.command(rich_help_panel=TRY)
 def master(
     config: ConfigFile = None,
     store: Annotated[str | None, typer.Option(help="folder of the commit log")] = None,
@@ -185,7 +187,7 @@ def master(
     serve(settings, on_ready=lambda line: out.print(line, highlight=False, soft_wrap=True))
 
 
-@app.command()
+@app.command(rich_help_panel=TRY)
 def send(
     config: ConfigFile = None,
     to: Annotated[str | None, typer.Option(help="remoting address of the broker, host:port")] = None,
@@ -241,7 +243,7 @@ def send(
         raise MasterError(f"the broker at {settings.to} refused messages", found=refused)
 
 
-@app.command()
+@app.command(rich_help_panel=TRY)
 def demo(
     config: ConfigFile = None,
     duration_s: Annotated[float | None, typer.Option(help="how long messages are sent")] = None,
@@ -280,8 +282,12 @@ def demo(
 
 def _place(one: Progress) -> str:
     if not one.partitions:
-        return f"offset {one.position}"
-    return f"offsets {', '.join(f'{number}: {at.position}' for number, at in sorted(one.partitions.items()))}"
+        return f"offset {_known(one.position)}"
+    return f"offsets {', '.join(f'{number}: {_known(at.position)}' for number, at in sorted(one.partitions.items()))}"
+
+
+def _known(offset: int | None) -> int | str:
+    return "none" if offset is None else offset
 
 
 def _load(path: Path | None) -> Config:

@@ -13,18 +13,21 @@ from pipeline.cli.options import AsJson, RequiredConfig
 from pipeline.config import configuration
 from pipeline.demo.dister_leader import fill, leader_lines, parse_node, parse_pairs
 from pipeline.system.console import err, out
+from pipeline.verb_groups import DISTER, VerbGroups
 from sources.dister.embedded.leader import EmbeddedLeader
 
 if TYPE_CHECKING:
     from pipeline.inspect.key_values import ReplicaMap
 
 app = typer.Typer()
-leader = typer.Typer(help="Be a dister leader: look at its folder, or write to it.", invoke_without_command=True)
-service = typer.Typer(help="Set and remove services.", no_args_is_help=True)
-peers = typer.Typer(help="Add and remove nodes.", no_args_is_help=True)
+leader = typer.Typer(
+    cls=VerbGroups, help="Be a dister leader: look at its folder, or write to it.", invoke_without_command=True
+)
+service = typer.Typer(cls=VerbGroups, help="Set and remove services.", no_args_is_help=True)
+peers = typer.Typer(cls=VerbGroups, help="Add and remove nodes.", no_args_is_help=True)
 leader.add_typer(service, name="service")
 leader.add_typer(peers, name="peers")
-app.add_typer(leader, name="leader")
+app.add_typer(leader, name="leader", rich_help_panel=DISTER)
 
 LeaderFolder = Annotated[Path, typer.Option("--dir", help="folder of the leader: holds dister.entry.log; made if new")]
 Group = Annotated[str | None, typer.Option("--group", help="its group; by default the one that the folder has")]
@@ -136,7 +139,7 @@ def remove_peers(folder: LeaderFolder, ips: Ips, group: Group = None) -> None:
         _say(f"dister/{node.group}: {len(node.nodes())} nodes")
 
 
-@app.command("get")
+@app.command("get", rich_help_panel=DISTER)
 def get_key(key: Annotated[str, typer.Argument(help="key")], config: RequiredConfig, log: KeyedLog = None) -> None:
     """Print the value of a key, as the replica has it. Fails with exit code 1 and prints nothing where it has none."""
     value = _map(config, log).get(key)
@@ -145,7 +148,7 @@ def get_key(key: Annotated[str, typer.Argument(help="key")], config: RequiredCon
     typer.echo(value)  # not through rich, which would have its way with it
 
 
-@app.command("get-all")
+@app.command("get-all", rich_help_panel=DISTER)
 def get_all_keys(
     config: RequiredConfig,
     log: KeyedLog = None,

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from pipeline.cli.completion import log_ids
+from pipeline.verb_groups import VerbGroups
 from sources.errors import ConfigurationError
 
 plain_app = partial(
@@ -17,6 +18,7 @@ plain_app = partial(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
+    cls=VerbGroups,
 )
 """A command line that looks as ours does."""
 

@@ -11,12 +11,13 @@ from pipeline.cli.options import RequiredConfig
 from pipeline.config import configuration
 from pipeline.sql.wire import REPORT
 from pipeline.system.console import err, out
+from pipeline.verb_groups import QUERY
 from sources.errors import ConfigurationError
 
 app = typer.Typer()
 
 
-@app.command()
+@app.command(rich_help_panel=QUERY)
 def report(
     config: RequiredConfig,
     output: Annotated[Path, typer.Option(help="the file to write; one that is there is replaced")] = Path(

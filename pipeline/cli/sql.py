@@ -14,6 +14,7 @@ from pipeline.cli.completion import log_ids
 from pipeline.cli.options import RequiredConfig, plain_app
 from pipeline.sql.output import Format, destination
 from pipeline.system.console import err, out, run
+from pipeline.verb_groups import QUERY
 
 if TYPE_CHECKING:
     from pipeline.sql.reader import Reader
@@ -28,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     run(alone, sys.argv[2:] if arguments is None else arguments, "logtwin sql")
 
 
-@app.command()
+@app.command(rich_help_panel=QUERY)
 def sql(
     config: RequiredConfig,
     statements: Annotated[str | None, typer.Option("-e", metavar="SQL", help="run these statements")] = None,

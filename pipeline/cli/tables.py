@@ -12,9 +12,12 @@ from pipeline.cli.completion import relations, typed_tables
 from pipeline.cli.options import AsJson, RequiredConfig
 from pipeline.config import configuration
 from pipeline.system.console import err, out
+from pipeline.verb_groups import VerbGroups
 from sources.errors import ReplicaError
 
-app = typer.Typer(help="List what can be queried; make and look after typed tables.", no_args_is_help=True)
+app = typer.Typer(
+    cls=VerbGroups, help="List what can be queried; make and look after typed tables.", no_args_is_help=True
+)
 
 TableName = Annotated[
     str, typer.Argument(metavar="NAME", help="a typed table of the configuration", autocompletion=typed_tables)

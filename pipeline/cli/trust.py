@@ -12,12 +12,13 @@ from pipeline.cli.completion import log_ids
 from pipeline.cli.options import AsJson, OneLog, RequiredConfig
 from pipeline.config import configuration
 from pipeline.system.console import err, out
+from pipeline.verb_groups import PROVE, VerbGroups
 
 app = typer.Typer()
 incidents = typer.Typer(
-    help="List, explain and accept what was lost, damaged or found to differ.", no_args_is_help=True
+    cls=VerbGroups, help="List, explain and accept what was lost, damaged or found to differ.", no_args_is_help=True
 )
-app.add_typer(incidents, name="incidents")
+app.add_typer(incidents, name="incidents", rich_help_panel=PROVE)
 
 IncidentId = Annotated[str, typer.Argument(metavar="ID", help="the incident's id, or how it begins")]
 
@@ -70,7 +71,7 @@ def close_incident(
     out.print(f"{row.id}: {row.state.value}, {row.note}", markup=False, highlight=False, soft_wrap=True)
 
 
-@app.command()
+@app.command(rich_help_panel=PROVE)
 def rebuild(
     config: RequiredConfig,
     log: Annotated[
@@ -111,7 +112,7 @@ def rebuild(
         out.print(line.text(to), highlight=False, markup=False, soft_wrap=True)
 
 
-@app.command()
+@app.command(rich_help_panel=PROVE)
 def repair(
     config: RequiredConfig,
     log: OneLog = None,
@@ -137,7 +138,7 @@ def repair(
         out.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-@app.command()
+@app.command(rich_help_panel=PROVE)
 def maintain(
     config: RequiredConfig,
     log: OneLog = None,
@@ -164,10 +165,10 @@ def maintain(
     if as_json:
         out.print_json(json.dumps({"dry_run": dry_run, "steps": [one.as_json() for one in steps]}))
     else:
-        out.print(step_table(steps))
+        out.print(step_table(steps, dry_run=dry_run))
 
 
-@app.command()
+@app.command(rich_help_panel=PROVE)
 def coverage(
     config: RequiredConfig,
     log: OneLog = None,
@@ -197,7 +198,7 @@ def coverage(
             raise one.problem
 
 
-@app.command()
+@app.command(rich_help_panel=PROVE)
 def backfill(
     config: RequiredConfig,
     log: Annotated[str, typer.Option("--log", help="the log of the configuration, by its id", autocompletion=log_ids)],
@@ -236,11 +237,13 @@ def backfill(
         out.print("\n".join(said), markup=False, highlight=False, soft_wrap=True)
 
 
-@app.command()
+@app.command(rich_help_panel=PROVE)
 def verify(
     config: RequiredConfig,
     log: OneLog = None,
-    sample: Annotated[float | None, typer.Option(help="compare this share, 0.1 for a tenth, chosen by chance")] = None,
+    sample: Annotated[
+        float | None, typer.Option(help="compare at least this share of the bytes, 0.1 for a tenth, drawn by chance")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="with --sample: the same seed chooses the same")] = None,
     start: Annotated[int | None, typer.Option("--from", min=0, help="compare from this offset on")] = None,
     end: Annotated[int | None, typer.Option("--to", min=1, help="compare up to this offset")] = None,

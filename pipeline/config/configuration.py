@@ -9,7 +9,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     BaseModel,
@@ -22,7 +22,7 @@ from pydantic import (
     ValidationError,
 )
 
-from pipeline.config.topics import TopicsConfig, existing_topics, expanded
+from pipeline.config.topics import TopicsConfig, existing_topics, expanded, first_contact
 from pipeline.config.typed_tables import TypedTableConfig, check_names
 from sinks.storage.place import placed
 from sinks.storage.settings import Storage
@@ -32,6 +32,9 @@ from sources.offsets import LogId
 from sources.options import KIB, MIB, ReadOptions, SecurityOptions, invalid_value, parse_options, unknown_key
 from sources.rocketmq.producer.producer import DEFAULT_WINDOW
 
+Port = Annotated[int, Field(ge=0, le=65_535)]
+"""To listen at."""
+
 
 class EmbeddedMasterConfig(BaseModel):
     """``[embedded_master]``: the master of ``logtwin master`` and of the demo."""
@@ -40,8 +43,8 @@ class EmbeddedMasterConfig(BaseModel):
 
     store: str = Field("./master-store", description="folder of its commit log; kept between runs")
     host: str = Field("127.0.0.1", description="HA has no authentication: listen on the loopback unless told otherwise")
-    port: NonNegativeInt = Field(10911, description="remoting port, RocketMQ's usual one; 0 takes a free one")
-    ha_port: NonNegativeInt = Field(10912, description="HA port, RocketMQ's usual one; 0 takes a free one")
+    port: Port = Field(10911, description="remoting port, RocketMQ's usual one; 0 takes a free one")
+    ha_port: Port = Field(10912, description="HA port, RocketMQ's usual one; 0 takes a free one")
     file_size_bytes: PositiveInt = Field(
         64 * MIB, description="size of a segment file; smaller than RocketMQ's 1 GiB, so that a demo shows several"
     )
@@ -96,9 +99,7 @@ class MetricsConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    port: NonNegativeInt | None = Field(
-        None, description="without it there is no endpoint; 0 takes a free one and says which"
-    )
+    port: Port | None = Field(None, description="without it there is no endpoint; 0 takes a free one and says which")
     host: str = Field("127.0.0.1", description="metrics name brokers and offsets: the loopback unless told otherwise")
 
 
@@ -190,6 +191,14 @@ class Config(BaseModel):
                 f"{where}: there is no log {log_id!r}", expected=f"one of {listed or 'none'}", found=log_id
             )
         return self.model_copy(update={"logs": logs, "topics": topics})
+
+    def check_reachable(self) -> None:
+        """Before Spark is started: where one table of topics is all there is, make sure that somebody is there to ask.
+
+        Raises NobodyListens. Among several a master that is away keeps none of the others from being replicated.
+        """
+        if len(self.topics) == 1 and not self.logs:
+            first_contact(self.topics[0])
 
     def asked_topics(self) -> tuple[ReplicatedTopicOptions, ...]:
         """The topics to replicate; where a pattern names them, those that there are now by the brokers' word.

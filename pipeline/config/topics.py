@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict
 
-from sources.errors import ConfigurationError
+from sources.errors import ConfigurationError, LogtwinError, NobodyListens
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.offsets import LogId
 from sources.options import EARLIEST, LATEST, known_keys, parse_options
@@ -115,6 +115,20 @@ def existing_topics(table: TopicsConfig) -> list[str]:
     if not found:
         log.warning("cluster %s has no topic that matches %r", table.cluster, table.pattern)
     return found
+
+
+def first_contact(table: TopicsConfig) -> None:
+    """Raises NobodyListens where none of the table's servers is there. Whatever else is wrong is said by who asks."""
+    # Here, so that a job without topics need not import what speaks to Kafka.
+    from sources.kafka.cluster.connection import connected
+
+    try:
+        with connected(table.options.settings()):
+            pass
+    except NobodyListens:
+        raise
+    except LogtwinError as error:
+        log.debug("the first contact failed: %s", error)
 
 
 def _which(given: Mapping[str, Any], where: str) -> tuple[str, tuple[str, ...], str | None]:

@@ -6,10 +6,13 @@ its query, which needs no rows and no replica.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Literal
+
+from rich.table import Table
+from rich.text import Text
 
 from pipeline.config.configuration import Config
 from pipeline.spark.session import session_for
@@ -82,6 +85,17 @@ def relation_lines(found: list[Relation]) -> Iterator[str]:
     for kind in ("view", "table"):
         yield f"{kind}s"
         yield from (f"  {one.name:<{margin}}{one.comment}" for one in found if one.kind == kind)
+
+
+def relation_table(found: list[Relation], known: Iterable[str]) -> Table:
+    """As a table; what a replica has beside these, its typed tables, is `known` there alone."""
+    table = Table("name", "kind", "what it is", box=None, pad_edge=False)
+    for one in found:
+        table.add_row(one.name, one.kind, Text(one.comment))
+    names = {one.name for one in found}
+    for name in sorted(set(known) - names):
+        table.add_row(name, "table", "typed table of this replica")
+    return table
 
 
 def column_lines(one: Relation) -> Iterator[str]:

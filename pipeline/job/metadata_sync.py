@@ -2,7 +2,8 @@
 
 One daemon thread a log. Data waits for nothing here: fetching has its own connections, and writing is no Spark job.
 The rhythm is fixed: a fetch that takes long does not shift the next one, it only makes ticks fall out. Nothing is
-fetched at once at a start, because the log comes first.
+fetched at once at a start, because the log comes first. Where a job ends well it is fetched once more, so that what
+stays says how the master was when the replica stood where it stands, also after a run shorter than the rhythm.
 
 Each tick also says in the log how far master and replica are apart.
 """
@@ -50,6 +51,8 @@ class MetadataSync:
         self._failing: tuple[str, ...] = ()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"metadata of {log_id}", daemon=True)
+        self._last = threading.Thread(target=self._tick, name=f"last metadata of {log_id}", daemon=True)
+        self._is_open = False  # for the last fetch, though the log is over
 
     def start(self) -> None:
         """Once."""
@@ -61,8 +64,22 @@ class MetadataSync:
         A master that does not answer may keep the thread a little longer; what it answers then is dropped.
         """
         self._stop.set()
-        if self._thread.ident is not None:
-            self._thread.join(STOP_TIMEOUT_S)
+        for thread in (self._thread, self._last):
+            if thread.ident is not None:
+                thread.join(STOP_TIMEOUT_S)
+
+    def finish(self, deadline_s: float) -> None:
+        """`stop` the rhythm, and fetch once more until `deadline_s` of `time.monotonic`; once, after a start.
+
+        Its log has ended well: what fails now is a warning, and what comes later is dropped.
+        """
+        self.stop()
+        if self._thread.is_alive():  # the fetch that it waits for would be two at once
+            return
+        self._is_open = True
+        self._last.start()
+        self._last.join(max(0.0, deadline_s - time.monotonic()))
+        self._is_open = False
 
     def _run(self) -> None:
         due = time.monotonic() + self._first_after_s
@@ -71,7 +88,7 @@ class MetadataSync:
             due = next_due(due, time.monotonic(), self._every_s)
 
     def _is_over(self) -> bool:
-        return self._stop.is_set() or self._progress().phase in ENDED
+        return not self._is_open and (self._stop.is_set() or self._progress().phase in ENDED)
 
     def _tick(self) -> None:
         self._report()

@@ -32,6 +32,9 @@ AT_ONCE = 64
 LOOK_S = 0.2
 """How long a look at all logs waits for those whose masters do not answer at once."""
 
+LAST_FETCH_S = 5.0
+"""How long an end waits for the masters' metadata, of all logs together."""
+
 CLOSE_S = 10.0
 """How long an end waits for a log that is just being started, or asked."""
 
@@ -213,5 +216,6 @@ class Job:
         for group in self._groups:
             group.stop()
         with ThreadPoolExecutor(min(len(self.logs), AT_ONCE)) as pool:
-            list(pool.map(lambda one: one.stop(), self.logs))
+            last_fetch_by_s = time.monotonic() + LAST_FETCH_S
+            list(pool.map(lambda one: one.stop(last_fetch_by_s), self.logs))
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -261,11 +261,19 @@ class Replication(ABC):
         self._close_session()
         self._go_to(Phase.DONE if self._available_now else Phase.STOPPED)
 
-    def stop(self) -> None:
-        """Once nothing reads it any more: end the session. Idempotent."""
-        if self._metadata is not None:
-            self._metadata.stop()
+    def stop(self, last_fetch_by_s: float) -> None:
+        """Once nothing reads it any more: end the session. Idempotent.
+
+        Where all is well its metadata is fetched once more, until `last_fetch_by_s` of `time.monotonic`: after the
+        session's end, which tells the master the last of what is committed.
+        """
+        has_ended_well = self._phase in (Phase.RUNNING, Phase.DONE)
         self._close_session()
+        if self._metadata is not None and has_ended_well:
+            self._metadata.finish(last_fetch_by_s)
+            self._metadata = None
+        elif self._metadata is not None:
+            self._metadata.stop()
         self._go_to(Phase.STOPPED)
         self._publisher.join()
 

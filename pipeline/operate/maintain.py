@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -65,7 +65,7 @@ class Step:
 
     What is counted: `merge` the files that were merged, and what they became; `retain` none, but the `records` and the
     bytes of the master's log that the replica has; `checkpoint` none; `vacuum` files in the table's folder; `log` those
-    of its Delta log.
+    of its Delta log. What merged files would become, a dry run does not know: `bytes_after` is None.
     """
 
     table: str
@@ -74,7 +74,7 @@ class Step:
     files_before: int = 0
     files_after: int = 0
     bytes_before: int = 0
-    bytes_after: int = 0
+    bytes_after: int | None = 0
     records: int = 0
     seconds: float = 0.0
 
@@ -159,7 +159,7 @@ class Maintenance:
             files_before=done.files,
             files_after=done.into,
             bytes_before=done.bytes,
-            bytes_after=done.bytes_after,
+            bytes_after=None if self._dry_run and done.files else done.bytes_after,
         )
 
     def _retain(self, spec: TableSpec, log_id: LogId) -> Step:
@@ -230,23 +230,46 @@ class Maintenance:
         return spec.path(self._warehouse)
 
 
-def step_table(steps: Sequence[Step]) -> Table:
-    """The steps for a person."""
-    table = Table("table", "step", "log", "files", "bytes", "records", "time", box=None, pad_edge=False)
+def step_table(steps: Sequence[Step], *, dry_run: bool) -> Table:
+    """The steps for a person: what was done, or with `dry_run` would be."""
+    table = Table("table", "step", "log", "would be done" if dry_run else "done", "time", box=None, pad_edge=False)
     for one in steps:
-        table.add_row(
-            one.table,
-            one.step,
-            one.log or "",
-            _change(one.files_before, one.files_after, number),
-            _change(one.bytes_before, one.bytes_after, size),
-            number(one.records) if one.records else "",
-            duration(one.seconds),
-        )
+        table.add_row(one.table, one.step, one.log or "", _DONE[one.step](one), duration(one.seconds))
     return table
 
 
-def _change(before: int, after: int, written: Callable[[int], str]) -> str:
-    if not before:
-        return ""
-    return written(before) if before == after else f"{written(before)} → {written(after)}"
+def _merged(one: Step) -> str:
+    if not one.files_before:
+        return "nothing to merge"
+    into = "" if one.bytes_after is None else f", {size(one.bytes_after)}"
+    return f"{_files(one.files_before)}, {size(one.bytes_before)}, into {number(one.files_after)}{into}"
+
+
+def _retained(one: Step) -> str:
+    out = one.bytes_before - (one.bytes_after or 0)
+    if not out:
+        return f"all of {size(one.bytes_before)} stays"
+    records = f", {number(one.records)} {'record' if one.records == 1 else 'records'}" if one.records else ""
+    return f"{size(out)} of {size(one.bytes_before)}{records} deleted"
+
+
+def _cleaned(one: Step) -> str:
+    """Of the files that nobody needs, which are not those that stay."""
+    gone = one.files_before - one.files_after
+    if not gone:
+        return f"nothing to delete among {_files(one.files_before)}"
+    return f"{number(gone)} of {_files(one.files_before)}, {size(one.bytes_before - (one.bytes_after or 0))}, deleted"
+
+
+def _files(count: int) -> str:
+    return f"{number(count)} {'file' if count == 1 else 'files'}"
+
+
+_DONE: Mapping[str, Callable[[Step], str]] = {
+    "merge": _merged,
+    "retain": _retained,
+    "checkpoint": lambda one: "a checkpoint of the Delta log",
+    "vacuum": _cleaned,
+    "log": _cleaned,
+}
+"""In words."""

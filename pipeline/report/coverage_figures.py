@@ -17,7 +17,8 @@ from pipeline.monitoring.display import number
 from pipeline.report.facts import Facts, Flaw, FlawedRange, LogFacts
 from pipeline.report.palette import colour
 from pipeline.report.plotting import Drawn, Key, bar, on_axis, plain, rows_figure
-from pipeline.report.wording import extent_of, headlines, time
+from pipeline.report.subjects import Subject, subjects
+from pipeline.report.wording import count, extent_of, headlines, time
 
 ROWS: Final = 60
 """Logs that are drawn; tables have all."""
@@ -44,28 +45,37 @@ class _Place:
 
 
 _Placed = Callable[[LogFacts, FlawedRange | None], _Place]
-"""Where the bar of a log lies, or of a flaw in it."""
+"""Where the bar of a log lies, or of a flaw in it; of a flaw in a partition, by that partition."""
 
 
 def over_offsets(facts: Facts) -> Drawn:
-    """In hundredths of what lies between the least offset that the replica ever held and the end of its log."""
-    logs = drawn_logs(facts)
-    labels = [(one.log_id, f"{number(one.begin)} – {number(one.end)}") for one in logs]
-    return _coverage(logs, facts.flaws, labels, _by_offset, range=[-0.5, 100.5], ticksuffix=" %")
+    """In hundredths of what lies between the least offset that the replica ever held and the end of its log.
+
+    A topic is one row, in which a flaw lies where it lies in its partition.
+    """
+    drawn = drawn_subjects(facts)
+    labels = [(one.name, _extent(one)) for one in drawn]
+    return _coverage(drawn, facts.flaws, labels, _by_offset, range=[-0.5, 100.5], ticksuffix=" %")
 
 
 def over_time(facts: Facts) -> Drawn:
     """By when the master stored the records. Logs without messages have no row."""
-    logs = [one for one in drawn_logs(facts) if one.oldest_stored is not None and one.newest_stored is not None]
-    labels = [(one.log_id, time(one.newest_stored).removesuffix(" UTC")) for one in logs]
+    drawn = [one for one in drawn_subjects(facts) if one.whole.oldest_stored and one.whole.newest_stored]
+    labels = [(one.name, time(one.whole.newest_stored).removesuffix(" UTC")) for one in drawn]
     flaws = [one for one in facts.flaws if one.stored_after is not None or one.stored_before is not None]
-    return _coverage(logs, flaws, labels, _by_time, type="date")
+    return _coverage(drawn, flaws, labels, _by_time, type="date")
 
 
-def drawn_logs(facts: Facts) -> list[LogFacts]:
+def drawn_subjects(facts: Facts) -> list[Subject]:
     """In the order of the headlines."""
-    by_id = {one.log_id: one for one in facts.logs}
-    return [by_id[one.log_id] for one in headlines(facts) if one.log_id in by_id][:ROWS]
+    by_name = {one.name: one for one in subjects(facts.logs)}
+    return [by_name[one.log_id] for one in headlines(facts) if one.log_id in by_name][:ROWS]
+
+
+def _extent(one: Subject) -> str:
+    if one.is_topic:
+        return count(len(one.logs), "partition")
+    return f"{number(one.whole.begin)} – {number(one.whole.end)}"
 
 
 def range_words(one: FlawedRange) -> str:
@@ -74,15 +84,16 @@ def range_words(one: FlawedRange) -> str:
 
 
 def _coverage(
-    logs: Sequence[LogFacts],
+    drawn: Sequence[Subject],
     flaws: Sequence[FlawedRange],
     labels: Sequence[tuple[str, str]],
     placed: _Placed,
     **xaxis: Any,
 ) -> Drawn:
-    row_of = {one.log_id: row for row, one in enumerate(logs)}
-    places = [(one, row_of[one.log_id], placed(logs[row_of[one.log_id]], one)) for one in flaws if one.log_id in row_of]
-    traces: list[Any] = [_whole_bars([placed(one, None) for one in logs])]
+    found = {log.log_id: (row, log) for row, one in enumerate(drawn) for log in one.logs}
+    rows = [(one, *found[one.log_id]) for one in flaws if one.log_id in found]
+    places = [(one, row, placed(log, one)) for one, row, log in rows]
+    traces: list[Any] = [_whole_bars([placed(one.whole, None) for one in drawn])]
     legend = [Key("there", "whole", "box")]
     for flaw, (tint, mark) in _LOOKS.items():
         of_flaw = [one for one in places if one[0].flaw is flaw]

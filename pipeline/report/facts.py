@@ -35,8 +35,23 @@ class LogFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """What the last job of a log or topic said: `at` is when. `phase` is its own word, `lag_s` how far it is behind."""
+
+    subject: str
+    is_live: bool
+    phase: str
+    at: datetime
+    lag_s: float | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Commits:
-    """What was committed in the time from `at` to the next one. `log_id` is None for all logs that are not named."""
+    """What was committed in the time from `at` to the next one, of a log or a topic.
+
+    `log_id` is None for all logs that are not named.
+    """
 
     log_id: str | None
     at: datetime
@@ -105,13 +120,16 @@ class TopTopics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLag:
-    """A consumer group in a topic of a log: all its queues together, the slowest for the time."""
+    """A consumer group in a topic of a log: all its queues together, the slowest for the time.
+
+    Of a topic of Kafka these are its partitions, and offsets for messages; None where not all of them are known.
+    """
 
     log_id: str
     consumer_group: str
     topic: str
     queues: int
-    messages_behind: int
+    messages_behind: int | None
     seconds_behind: float | None
 
 
@@ -211,7 +229,11 @@ class TypedFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """A replica when it was asked. `unseen` are logs of the configuration that nothing was replicated of."""
+    """A replica when it was asked. `unseen` are logs of the configuration that nothing was replicated of.
+
+    `runs` has the last job of each log or topic of which one is known. `has_metadata`: whether anybody has fetched who
+    consumes.
+    """
 
     warehouse: str
     version: int
@@ -227,3 +249,5 @@ class Facts:
     incidents: Incidents = Incidents()
     elections: tuple[Election, ...] = ()
     tables: tuple[TypedFacts, ...] = ()
+    runs: tuple[RunFacts, ...] = ()
+    has_metadata: bool = False

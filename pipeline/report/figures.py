@@ -84,7 +84,7 @@ def slowest_groups(slowest: SlowestGroups) -> Drawn:
     shown = [one for one in slowest.groups if one.messages_behind or one.seconds_behind]
     has_logs = len({one.log_id for one in shown}) > 1
     labels = [(_pair(one) + (f" · {one.log_id}" if has_logs else ""), behind(one)) for one in shown]
-    messages = _shares([one.messages_behind for one in shown])
+    messages = _shares([one.messages_behind or 0 for one in shown])
     seconds = _shares([one.seconds_behind or 0.0 for one in shown])
     return _pairs(range(len(shown)), labels, ("messages", messages), ("time", seconds), visible=False)
 

@@ -92,8 +92,16 @@ def _headline(one: Headline) -> str:
     details = "".join(f"<span>{_text(detail)}</span>" for detail in one.details)
     return (
         f'<li class="log {one.level.value}"><b>{_text(one.log_id)}</b>'
-        f'<p>{_text(one.sentence)}</p><p class="details">{details}</p></li>'
+        f'<p>{_text(one.sentence)}</p><p class="details">{details}</p>{_parts(one.parts)}</li>'
     )
+
+
+def _parts(parts: Sequence[Headline]) -> str:
+    """Behind their number."""
+    if not parts:
+        return ""
+    shown = "".join(map(_headline, parts))
+    return f'<details><summary>{count(len(parts), "partition")}</summary><ul class="logs">{shown}</ul></details>'
 
 
 def _section(one: Section) -> str:

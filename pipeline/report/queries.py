@@ -45,6 +45,7 @@ from sinks.views.definition import named_in, words_in
 from sinks.views.registration import frames, newest_versions, register_views
 from sinks.warehouse import absolute
 from sources.errors import ReplicaError
+from sources.metadata import CONSUMER_OFFSETS, KAFKA_PARTITIONS
 
 _AT_ONCE: Final = 3
 _MOST_SPANS: Final = 120
@@ -71,22 +72,23 @@ def read_facts(
     place = absolute(warehouse)
     with _translated(place):
         session = spark.newSession()
-        version = _register(session, place)
+        versions = _register(session, place)
         found = _Questions(session).all(tell)
     seen = {one.log_id for one in found["logs"]}
     return Facts(
         warehouse=place,
-        version=version,
+        version=next(versions[spec.name] for spec in (LOG, KAFKA_LOG) if spec.name in versions),
         made_at=datetime.now(UTC),
         unseen=tuple(log_id for log_id in configured if log_id not in seen),
+        has_metadata=not versions.keys().isdisjoint(kind.name for kind in (CONSUMER_OFFSETS, KAFKA_PARTITIONS)),
         **found,
     )
 
 
-def _register(spark: SparkSession, place: str) -> int:
+def _register(spark: SparkSession, place: str) -> Mapping[str, int]:
     """The replica's tables that are asked for, each as it is now, and the views over them.
 
-    Returns the version of the table `log`; of `kafka_log` where there are only topics.
+    Returns the version of each table.
     """
     texts = [text for text in vars(statements).values() if isinstance(text, str)]
     tables = words_in(*texts)
@@ -94,7 +96,7 @@ def _register(spark: SparkSession, place: str) -> int:
     for spec, frame in frames(spark, place, versions, pinned=versions, tables=tables):
         frame.createOrReplaceTempView(spec.name)
     register_views(spark, named_in(*texts))
-    return next(versions[spec.name] for spec in (LOG, KAFKA_LOG) if spec.name in versions)
+    return versions
 
 
 class _Questions:
@@ -138,7 +140,7 @@ class _Questions:
         return tuple(_each(Election, self._rows(statements.ELECTIONS, most=_MOST_ELECTIONS)))
 
     def _timeline(self) -> Timeline:
-        (bounds,) = self._rows(statements.COMMIT_TIMES)
+        (bounds,) = self._rows(statements.COMMIT_TIMES, waits=self._waits)
         logs = bounds["logs"]
         if bounds["first"] is None:
             return Timeline(1.0)

@@ -4,21 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
+from pipeline.inspect.status import last_run
 from pipeline.inspect.topics_held import held_topics
 from pipeline.inspect.typed_status import TypedStatus, typed_statuses
-from pipeline.report.facts import TypedFacts
+from pipeline.report.facts import RunFacts, TypedFacts
 from pipeline.report.page import page
 from pipeline.report.queries import read_facts
+from pipeline.report.subjects import subjects
 
 
 def made_report(spark: SparkSession, config: Config, tell: Callable[[str], None] = lambda _: None) -> bytes:
     """The page; `tell` hears how far it is. Raises ReplicaError where there is no replica to read."""
     tables = tuple(map(_typed_facts, typed_statuses(config)))  # before the logs, which they are never ahead of
-    return page(replace(read_facts(spark, config.warehouse, _configured(config), tell), tables=tables)).encode()
+    facts = read_facts(spark, config.warehouse, _configured(config), tell)
+    names = dict.fromkeys([one.name for one in subjects(facts.logs)])
+    runs = tuple(run for name in names if (run := _run_facts(config.warehouse, name, facts.made_at)) is not None)
+    return page(replace(facts, tables=tables, runs=runs)).encode()
+
+
+def _run_facts(warehouse: str, subject: str, now: datetime) -> RunFacts | None:
+    """What the last job of a log or topic said; None where none is known."""
+    run = last_run(warehouse, subject)
+    if run is None:
+        return None
+    return RunFacts(
+        subject=subject,
+        is_live=run.is_live(now),
+        phase=run.phase.value,
+        at=run.updated_at,
+        lag_s=run.facts.get("lag_s"),
+        error=run.facts.get("last_error"),
+    )
 
 
 def _typed_facts(one: TypedStatus) -> TypedFacts:

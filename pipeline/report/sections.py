@@ -10,10 +10,15 @@ from pipeline.monitoring.display import number, size
 from pipeline.report import coverage_figures, figures, tables
 from pipeline.report.facts import Facts, Pending
 from pipeline.report.plotting import Drawn
+from pipeline.report.subjects import subjects
 from pipeline.report.tables import Table
 from pipeline.report.wording import count, from_now, span
 
-_METADATA: Final = "The broker's metadata is not in this replica: [metadata] in the configuration fetches it."
+_NO_METADATA: Final = (
+    "No consumer group is known: the broker's metadata is not in this replica. A job that is connected to the broker "
+    "fetches it, unless [metadata] says otherwise; segment files have none."
+)
+_NO_GROUPS: Final = "No consumer group has committed an offset."
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +62,9 @@ def sections(facts: Facts) -> list[Section]:
 def _coverage(facts: Facts) -> Section:
     alarming = [one for one in facts.flaws if one.flaw.is_alarming]
     said = ["Red is missing or doubtful; a triangle stands under what is too small to see."] if alarming else []
-    if len(facts.logs) > coverage_figures.ROWS:
-        said.append(f"{coverage_figures.ROWS} of {len(facts.logs):,} logs are drawn; the table has all.")
+    of = len(subjects(facts.logs))
+    if of > coverage_figures.ROWS:
+        said.append(f"{coverage_figures.ROWS} of {of:,} logs are drawn; the table has all.")
     return Section(
         name="coverage",
         title="Coverage",
@@ -67,7 +73,7 @@ def _coverage(facts: Facts) -> Section:
             ("What is there of each log, by offset", coverage_figures.over_offsets(facts)),
             ("The same by when the master stored it, UTC", coverage_figures.over_time(facts)),
         ),
-        tables=(tables.logs(facts), tables.flawed_ranges(facts), *_elections(facts)),
+        tables=(tables.logs(facts), tables.partitions(facts), tables.flawed_ranges(facts), *_elections(facts)),
     )
 
 
@@ -123,7 +129,7 @@ def _groups(facts: Facts) -> Section:
     slowest = facts.groups
     section = Section(name="consumers", title="Consumer lag", tables=(tables.groups(slowest),))
     if not slowest.of:
-        return replace(section, sentences=(f"No consumer group is known. {_METADATA}",))
+        return replace(section, sentences=(_NO_GROUPS if facts.has_metadata else _NO_METADATA,))
     pairs = count(slowest.of, "group and topic", "groups and topics")
     if not slowest.behind:
         return replace(section, sentences=(f"No group is behind: {pairs}.",))

@@ -12,6 +12,8 @@ from typing import Final
 WAITS: Final = """
 SELECT
   *,
+  -- partitions come and go by the topic
+  regexp_replace(log_id, '^(kafka/.+)/[0-9]+$', '$1') AS subject,
   -- what a backfill or a repair writes is old by nature
   CASE WHEN origin = 'stream' AND first_store_timestamp IS NOT NULL
     THEN greatest(0D, (unix_micros(committed_at) - unix_micros(first_store_timestamp)) / 1e6D)
@@ -55,25 +57,25 @@ GROUP BY log_id
 """
 
 COMMIT_TIMES: Final = """
-SELECT min(committed_at) AS first, max(committed_at) AS last, count(DISTINCT log_id) AS logs
-FROM ledger
+SELECT min(committed_at) AS first, max(committed_at) AS last, count(DISTINCT subject) AS logs
+FROM {waits}
 """
 
 COMMITS: Final = """
 WITH ranked AS (
-  SELECT log_id, row_number() OVER (ORDER BY sum(bytes) DESC, log_id) AS rank
-  FROM ledger
-  GROUP BY log_id
+  SELECT subject, row_number() OVER (ORDER BY sum(bytes) DESC, subject) AS rank
+  FROM {waits}
+  GROUP BY subject
 )
 SELECT
-  if(rank <= {shown}, log_id, NULL) AS log_id,
+  if(rank <= {shown}, subject, NULL) AS log_id,
   timestamp_micros(unix_micros(committed_at) - pmod(unix_micros(committed_at), {width_us})) AS at,
   sum(records) AS records,
   sum(bytes) AS bytes,
   percentile_approx(oldest_waited_s, 0.5) AS waited_p50_s,
   percentile_approx(oldest_waited_s, 0.99) AS waited_p99_s
 FROM {waits}
-JOIN ranked USING (log_id)
+JOIN ranked USING (subject)
 GROUP BY 1, 2
 ORDER BY 2, 1
 """
@@ -184,15 +186,23 @@ ORDER BY log_id, start, flaw
 """
 
 TOPICS: Final = """
+WITH counted AS (
+  SELECT topic, sum(messages) AS messages, sum(body_bytes) AS bytes
+  FROM topic_stats
+  GROUP BY topic
+  UNION ALL
+  SELECT regexp_replace(log_id, '/[0-9]+$', ''), count(*), coalesce(sum(octet_length(value)), 0)
+  FROM kafka_log
+  GROUP BY 1
+)
 SELECT
   topic,
-  sum(messages) AS messages,
-  sum(body_bytes) AS bytes,
+  messages,
+  bytes,
   count(*) OVER () AS topics,
-  sum(sum(messages)) OVER () AS all_messages,
-  sum(sum(body_bytes)) OVER () AS all_bytes
-FROM topic_stats
-GROUP BY topic
+  sum(messages) OVER () AS all_messages,
+  sum(bytes) OVER () AS all_bytes
+FROM counted
 ORDER BY messages DESC, topic
 LIMIT {most}
 """
@@ -208,10 +218,21 @@ WITH of_topics AS (
     CAST(max(seconds_behind) AS DOUBLE) AS seconds_behind
   FROM consumer_lag
   GROUP BY log_id, consumer_group, topic
+  UNION ALL
+  SELECT
+    regexp_replace(log_id, '/[0-9]+$', ''),
+    consumer_group,
+    topic,
+    count(*),
+    if(count(group_offsets_behind) = count(*), sum(group_offsets_behind), NULL),
+    NULL
+  FROM kafka_lag
+  WHERE consumer_group IS NOT NULL
+  GROUP BY 1, consumer_group, topic
 )
 SELECT *, count(*) OVER () AS groups, count_if(messages_behind > 0) OVER () AS groups_behind
 FROM of_topics
-ORDER BY messages_behind DESC, seconds_behind DESC NULLS LAST, log_id, consumer_group, topic
+ORDER BY messages_behind DESC NULLS LAST, seconds_behind DESC NULLS LAST, log_id, consumer_group, topic
 LIMIT {most}
 """
 

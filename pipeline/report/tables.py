@@ -8,7 +8,19 @@ from typing import Any, Final, TypeVar
 
 from pipeline.monitoring.display import number, size
 from pipeline.report.coverage_figures import range_words
-from pipeline.report.facts import Election, Facts, Flaw, Incidents, Pending, SlowestGroups, TopTopics, TypedFacts
+from pipeline.report.facts import (
+    Election,
+    Facts,
+    Flaw,
+    FlawedRange,
+    Incidents,
+    LogFacts,
+    Pending,
+    SlowestGroups,
+    TopTopics,
+    TypedFacts,
+)
+from pipeline.report.subjects import subject_of, subjects
 from pipeline.report.wording import count, span, time
 
 _T = TypeVar("_T")
@@ -34,16 +46,32 @@ class Table:
 
 
 def logs(facts: Facts) -> Table:
-    """Every log, and what of it is there."""
-    flaws = {(one.log_id, one.flaw): one for one in facts.flaws}
+    """Every log, and what of it is there; a topic is a row."""
+    return _logs("Logs", _wholes(facts), facts.flaws, subject_of)
+
+
+def partitions(facts: Facts) -> Table:
+    """What of each partition of a topic is there."""
+    found = [one for subject in subjects(facts.logs) if subject.is_topic for one in subject.logs]
+    return _logs("Partitions", found, facts.flaws, lambda log_id: log_id)
+
+
+def _wholes(facts: Facts) -> list[LogFacts]:
+    return [one.whole for one in subjects(facts.logs)]
+
+
+def _logs(name: str, found: Sequence[LogFacts], flaws: Sequence[FlawedRange], of: Callable[[str], str]) -> Table:
+    """`of` says in which row a flawed range of a log counts."""
+    units_of: dict[tuple[str, Flaw], int] = {}
+    for (log_id, flaw), units_of_log in {(one.log_id, one.flaw): one.units_of_log for one in flaws}.items():
+        units_of[of(log_id), flaw] = units_of.get((of(log_id), flaw), 0) + units_of_log
 
     def units(log_id: str, flaw: Flaw) -> str:
-        found = flaws.get((log_id, flaw))
-        return number(0 if found is None else found.units_of_log)
+        return number(units_of.get((log_id, flaw), 0))
 
     return _table(
-        "Logs",
-        facts.logs,
+        name,
+        found,
         {
             "log": lambda one: one.log_id,
             "records": lambda one: number(one.records),
@@ -74,7 +102,7 @@ def throughput(facts: Facts) -> Table:
 
     return _table(
         f"Throughput, peaks over {span(width_s)}",
-        facts.logs,
+        _wholes(facts),
         {
             "log": lambda one: one.log_id,
             "records": lambda one: number(one.records),
@@ -91,7 +119,7 @@ def waits(facts: Facts) -> Table:
     """By log how long records waited."""
     return _table(
         "From store to commit",
-        facts.logs,
+        _wholes(facts),
         {
             "log": lambda one: one.log_id,
             "median commit": lambda one: span(one.waited_p50_s),
@@ -176,7 +204,7 @@ def groups(slowest: SlowestGroups) -> Table:
             "group": lambda one: one.consumer_group,
             "topic": lambda one: one.topic,
             "log": lambda one: one.log_id,
-            "queues": lambda one: number(one.queues),
+            "queues, partitions": lambda one: number(one.queues),
             "messages behind": lambda one: number(one.messages_behind),
             "behind in time": lambda one: span(one.seconds_behind),
         },

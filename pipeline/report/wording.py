@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 from itertools import groupby
+from typing import Final
 
 from pipeline.monitoring.display import duration, extent, moment, number
-from pipeline.report.facts import Facts, Flaw, FlawedRange, LogFacts
+from pipeline.monitoring.progress import Phase
+from pipeline.report.facts import Facts, Flaw, FlawedRange, LogFacts, RunFacts
+from pipeline.report.subjects import Subject, subject_of, subjects
 from sources.offsets import LogId
+
+STALE_AFTER_S: Final = 3600.0
+"""A replica that nobody has brought on for so long is not called complete without saying so: a scheduler's runs come
+every hour or so."""
 
 
 class Level(Enum):
     """How a log stands; the order is that of alarm. The value names it in the page's style."""
 
     BAD = "bad"
+    STALE = "stale"
     UNSEEN = "unseen"
     GOOD = "good"
 
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """A log in plain words: what matters most first."""
+    """A log or topic in plain words: what matters most first. `parts` are a topic's partitions, the bad ones first."""
 
     log_id: str
     level: Level
     sentence: str
     details: tuple[str, ...] = ()
+    parts: tuple[Headline, ...] = ()
 
 
 def count(value: int, what: str, several: str | None = None) -> str:
@@ -58,25 +68,103 @@ def extent_of(log_id: str, offsets: int) -> str:
 
 
 def summary(facts: Facts) -> tuple[Level, str]:
-    """All logs in one sentence."""
-    logs, bad = len(facts.logs), sum(one.level is Level.BAD for one in headlines(facts))
-    if not logs:
+    """All logs in one sentence, the worst first. What is complete and old is not said to be complete."""
+    said = headlines(facts)
+    found = subjects(facts.logs)
+    what = _what(found)
+    bad = sum(one.level is Level.BAD for one in said)
+    stale = [one for one in said if one.level is Level.STALE]
+    if not found:
         return Level.UNSEEN, "Nothing is replicated yet."
     if bad:
-        return Level.BAD, f"{bad:,} of {count(logs, 'log')} {'needs' if bad == 1 else 'need'} attention."
-    if facts.unseen:
-        complete = f"{count(logs, 'log')} {'is' if logs == 1 else 'are'} complete"
-        return Level.UNSEEN, f"{complete}; nothing is replicated yet of {len(facts.unseen):,}."
-    return Level.GOOD, "The log is complete." if logs == 1 else f"All {logs:,} logs are complete."
+        return Level.BAD, f"{bad:,} of {count(len(found), *what)} {'needs' if bad == 1 else 'need'} attention."
+    if stale:
+        return Level.STALE, _old(facts, stale, what)
+    unseen = {subject_of(log_id) for log_id in facts.unseen} - {one.name for one in found}
+    if unseen:
+        complete = f"{count(len(found), *what)} {'is' if len(found) == 1 else 'are'} complete"
+        return Level.UNSEEN, f"{complete}; nothing is replicated yet of {len(unseen):,}."
+    if len(found) == 1:
+        return Level.GOOD, f"The {what[0]} is complete."
+    return Level.GOOD, f"All {len(found):,} {what[1]} are complete."
+
+
+def _what(found: Sequence[Subject]) -> tuple[str, str]:
+    """What they are, one and several."""
+    kinds = {one.is_topic for one in found}
+    if kinds == {True, False}:
+        return "log or topic", "logs and topics"
+    return ("topic", "topics") if kinds == {True} else ("log", "logs")
+
+
+def _old(facts: Facts, stale: Sequence[Headline], what: tuple[str, str]) -> str:
+    of = len(subjects(facts.logs))
+    if of == 1:
+        return f"The {what[0]} may have gone on: {stale[0].sentence[0].lower()}{stale[0].sentence[1:]}"
+    return (
+        f"{len(stale):,} of {count(of, *what)} {'is' if len(stale) == 1 else 'are'} not replicated any more, or late."
+    )
 
 
 def headlines(facts: Facts) -> list[Headline]:
-    """One a log, those that need attention first."""
+    """One a log or topic, those that need attention first."""
     flaws = {log_id: list(rows) for log_id, rows in groupby(facts.flaws, key=lambda one: one.log_id)}
-    seen = [_headline(one, flaws.get(one.log_id, []), facts.made_at) for one in facts.logs]
-    unseen = [Headline(log_id, Level.UNSEEN, "Nothing of it is replicated yet.") for log_id in facts.unseen]
+    runs = {one.subject: one for one in facts.runs}
+    found = subjects(facts.logs)
+    seen = [_aged(_of_subject(one, flaws, facts.made_at), one, runs.get(one.name), facts.made_at) for one in found]
+    names = {one.name for one in found}
+    unseen = [
+        Headline(name, Level.UNSEEN, "Nothing of it is replicated yet.")
+        for name in dict.fromkeys(map(subject_of, facts.unseen))
+        if name not in names
+    ]
     order = list(Level)
     return sorted([*seen, *unseen], key=lambda one: (order.index(one.level), one.log_id))
+
+
+def _of_subject(subject: Subject, flaws: Mapping[str, list[FlawedRange]], now: datetime) -> Headline:
+    parts = tuple(_headline(one, flaws.get(one.log_id, []), now) for one in subject.logs)
+    if not subject.is_topic:
+        return parts[0]
+    whole, bad = subject.whole, [one for one in parts if one.level is Level.BAD]
+    of = count(len(parts), "partition")
+    if bad:
+        sentence = f"{len(bad):,} of {of} {'needs' if len(bad) == 1 else 'need'} attention."
+    else:
+        are = "is" if len(parts) == 1 else "are"
+        sentence = f"{of} {are} complete, {count(whole.records, 'record')}."
+    level = Level.BAD if bad else Level.GOOD
+    return Headline(
+        subject.name, level, sentence, (_lag(whole, now),), (*bad, *(one for one in parts if one not in bad))
+    )
+
+
+def _aged(said: Headline, subject: Subject, run: RunFacts | None, now: datetime) -> Headline:
+    """What is complete and old is no good news: that stands first then."""
+    old = _staleness(run, subject.whole.last_committed, now)
+    if old is None:
+        return said
+    level = Level.STALE if said.level is Level.GOOD else said.level
+    if said.level is Level.GOOD:
+        return replace(said, level=level, sentence=old, details=(said.sentence, *said.details))
+    return replace(said, details=(old, *said.details))
+
+
+def _staleness(run: RunFacts | None, last_committed: datetime | None, now: datetime) -> str | None:
+    """Why the replica may not be what the master is by now; None where it is at most STALE_AFTER_S behind."""
+    if run is not None and run.is_live:
+        if run.phase == Phase.WAITING.value:
+            return f"The job waits: {run.error or 'its master is away'}"
+        if (run.lag_s or 0.0) > STALE_AFTER_S:
+            return f"It is {duration(run.lag_s)} behind its master."
+        return None
+    if run is not None and run.phase == Phase.FAILED.value:
+        return f"The last job failed: {run.error or 'it says nothing of why'}"
+    at = last_committed if run is None else run.at
+    age_s = 0.0 if at is None else (now - at).total_seconds()
+    if at is None or age_s <= STALE_AFTER_S:
+        return None
+    return f"Nobody replicates it since {moment(at)}, {duration(age_s)} before this report."
 
 
 def _headline(log: LogFacts, flaws: list[FlawedRange], now: datetime) -> Headline:

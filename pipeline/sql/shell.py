@@ -128,9 +128,9 @@ class Shell:
             self._run(text)
 
     def _list(self) -> None:
-        from pipeline.inspect.tables import listed, relation_lines
+        from pipeline.inspect.tables import listed, relation_table
 
-        out.print("\n".join(relation_lines(listed())), markup=False, highlight=False, soft_wrap=True)
+        out.print(relation_table(listed(), self._reader.known()))
 
     def _run(self, text: str) -> None:
         from pipeline.sql.grammar import Kind

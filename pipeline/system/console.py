@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final, TextIO
 
 import typer
 from rich.console import Console
@@ -12,13 +15,31 @@ from rich.logging import RichHandler
 
 from sources.errors import LogtwinError
 
-out = Console()
-err = Console(stderr=True)
+WIDE: Final = 240
+"""Characters of a line where no terminal says how many it has, in a file or in a scheduler's log: nothing is cut."""
+
+
+def console(stream: TextIO, environment: Mapping[str, str], *, stderr: bool = False) -> Console:
+    """One for what `stream` is; COLUMNS says how wide, as everywhere."""
+    is_known = stream.isatty() or "COLUMNS" in environment
+    return Console(stderr=stderr, width=None if is_known else WIDE)
+
+
+out = console(sys.stdout, os.environ)
+err = console(sys.stderr, os.environ, stderr=True)
+
+
+class _Lines(logging.Handler):
+    """A record a line, however long: for who reads a log, and not a terminal."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        err.print(f"{record.levelname:<8} {self.format(record)}", markup=False, highlight=False, soft_wrap=True)
 
 
 def log_to_console() -> None:
     """What the code logs goes to `err`, where a live display knows how to keep out of its way."""
-    handler = RichHandler(console=err, show_path=False, show_time=False, markup=False)
+    rich = partial(RichHandler, console=err, show_path=False, show_time=False, markup=False)
+    handler: logging.Handler = rich() if err.is_terminal else _Lines()
     logging.basicConfig(level="INFO", format="%(message)s", handlers=[handler])
     logging.getLogger("pyspark").setLevel("WARNING")
     # What a batch raises comes back with its query, and what breaks a connection is ours to judge: it is said once,

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import groupby
+from math import log
 
 from sinks.books.ledger_row import LedgerRow
 from sinks.proof.stored import Part
@@ -80,15 +81,31 @@ def sections(claims: Sequence[Claim], held: OffsetRange | None, parts: Sequence[
 
 
 def sampled(found: Sequence[Section], share: float, seed: int) -> list[Section]:
-    """About `share` of the sections, one at least; which, follows from `seed` and where each starts."""
-    chosen = [section for section in found if _drawn(section, seed) < share]
-    return chosen or sorted(found, key=lambda section: _drawn(section, seed))[:1]
+    """Sections with at least `share` of all bytes, drawn by `seed`; of what has bytes one at the least.
+
+    Each has a chance by its bytes: among many small sections and a few large ones, it is of bytes that a share is read.
+    Drawn without putting back (Efraimidis and Spirakis, 2006): the least of -ln(u)/weight is first, u by chance.
+    """
+    wanted = share * sum(map(_weight, found))
+    chosen: list[Section] = []
+    reached = 0
+    for section in sorted(found, key=lambda section: -log(_drawn(section, seed)) / _weight(section)):
+        if reached >= wanted:
+            break
+        chosen.append(section)
+        reached += _weight(section)
+    return sorted(chosen, key=lambda section: section.range)
+
+
+def _weight(section: Section) -> int:
+    """Its bytes; files in a hole have to be looked at, too."""
+    return max(1, section.compared_bytes)
 
 
 def _drawn(section: Section, seed: int) -> float:
-    """From 0 to 1, by chance, and the same whenever it is asked."""
+    """Above 0, to 1, by chance, and the same whenever it is asked."""
     digest = hashlib.sha256(f"{seed} {section.range.start}".encode()).digest()
-    return int.from_bytes(digest[:8]) / 2**64
+    return (int.from_bytes(digest[:8]) + 1) / 2**64
 
 
 def _cut(claims: Sequence[Claim], held: OffsetRange | None, size_bytes: int) -> Iterator[Section]:

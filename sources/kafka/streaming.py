@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from sources.errors import across_processes
+from sources.errors import told_by_spark
 from sources.kafka.options import TopicOptions
 from sources.kafka.partition import KafkaPartition
 from sources.kafka.topic import KafkaTopic, open_topic
@@ -68,7 +68,7 @@ class TopicBatchReader(DataSourceReader):
         self._topic = topic
         self._options = options
 
-    @across_processes()
+    @told_by_spark()
     def partitions(self) -> Sequence[InputPartition]:
         start, bounds = _start(self._topic, self._options)
         return _splits(self._topic, start, bounds.latest)
@@ -86,18 +86,18 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._newest: TopicOffsets | None = None
         self._last_wanted: TopicOffsets | None = None
 
-    @across_processes()
+    @told_by_spark()
     def initialOffset(self) -> dict[str, Any]:
         return _start(self._topic, self._options)[0].to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._options.max_offsets_per_trigger)
 
-    @across_processes()
+    @told_by_spark()
     def prepareForTriggerAvailableNow(self) -> None:
         self._last_wanted = self._topic.bounds().latest
 
-    @across_processes()
+    @told_by_spark()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         at = TopicOffsets.from_json(start)
         self._newest = ends = _held_from(self._topic, at).latest
@@ -108,7 +108,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any] | None:
         return None if self._newest is None else self._newest.to_json()
 
-    @across_processes()
+    @told_by_spark()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         return _splits(self._topic, TopicOffsets.from_json(start), TopicOffsets.from_json(end))
 
@@ -148,7 +148,7 @@ def _splits(topic: KafkaTopic, start: TopicOffsets, end: TopicOffsets) -> list[T
 def _records(split: InputPartition) -> Iterator[pa.RecordBatch]:
     if not isinstance(split, TopicSplit):
         raise TypeError(f"not a split of this source: {split!r}")
-    with across_processes():
+    with told_by_spark():
         for piece in split.partition.read(split.owned):
             if isinstance(piece, Damage):
                 raise piece.error

@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeVar
 
-from sources.errors import naming
+from sources.errors import NobodyListens, naming
 from sources.kafka.bounds import bounds, epoch_ends
 from sources.kafka.cluster.cleanup import is_compacted
 from sources.kafka.cluster.connection import Cluster
-from sources.kafka.cluster.connection_cache import kept
+from sources.kafka.cluster.connection_cache import has_answered, kept
 from sources.kafka.cluster.group import ConsumerGroup
 from sources.kafka.cluster.leadership import check_same
-from sources.kafka.cluster.retries import ask_again
+from sources.kafka.cluster.retries import ask_again, may_pass
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.cluster.topics import Topic, TopicPartition, topics_named
 from sources.kafka.epochs import check_history
@@ -137,8 +137,12 @@ class KafkaTopic:
             with kept(self.settings) as cluster:
                 return question(cluster)
 
+        def is_worth(error: BaseException) -> bool:
+            # Servers that never answered are a mistake sooner than a restart: whoever starts something should know.
+            return may_pass(error) and (not isinstance(error, NobodyListens) or has_answered(self.settings))
+
         with naming(self.log_id):
-            return ask_again(connect_and_ask, patience_ms=self.patience_ms)
+            return ask_again(connect_and_ask, patience_ms=self.patience_ms, is_worth=is_worth)
 
     def _bounds(self, known: uuid.UUID | None, cluster: Cluster) -> TopicBounds:
         topic = self._described(cluster, known)

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sources.access.address import Address
-from sources.errors import MasterError, MasterUnreachable, ProtocolViolation
+from sources.errors import ConfigurationError, LogtwinError, MasterError, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.broker_words import ha_address
 from sources.rocketmq.wire.client import RemotingClient
 from sources.rocketmq.wire.connection import NO_SECURITY
-from sources.rocketmq.wire.remoting import MASTER_ID, Command, RequestCode, ResponseCode, loads
+from sources.rocketmq.wire.remoting import MASTER_ID, Command, RequestCode, ResponseCode, accepted, loads
 from sources.rocketmq.wire.security import RemotingSecurity
 
 
@@ -109,13 +109,14 @@ class SoughtBroker(RemoteBroker):
         return ha_address(self.config())
 
     def remoting(self) -> Address:
-        failures: list[MasterError] = []
+        failures: list[LogtwinError] = []
         for address in self.asked:
             try:
                 return self._master_by(address)
-            except MasterError as failure:
+            except (MasterError, ConfigurationError) as failure:
                 failures.append(failure)
-        raise failures[-1]
+        # One that may know it later is waited for, whatever else is at the other addresses.
+        raise next((one for one in failures if one.is_transient), failures[-1])
 
     @property
     def place(self) -> str:
@@ -123,7 +124,17 @@ class SoughtBroker(RemoteBroker):
 
     @abstractmethod
     def _master_by(self, asked: Address) -> Address:
-        """Where the master answers, as `asked` says. Raises MasterError."""
+        """Where the master answers, as `asked` says. Raises MasterError, ConfigurationError."""
+
+    def _check_kind(self, asked: Address, answer: Command) -> None:
+        """Raises ConfigurationError where whoever answers at `asked` does not know the question: brokers do not."""
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            raise ConfigurationError(
+                f"what answers at {asked} is no {self.kind}, but perhaps a broker",
+                expected=f"the address of a {self.kind}, which knows where the master of {self.name} is",
+                found=answer.remark or "a refusal of the question",
+                hint="A broker's own addresses are master and remoting, of the HA port and of the normal one.",
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +147,7 @@ class ElectedBroker(SoughtBroker):
         request = Command(RequestCode.CONTROLLER_GET_REPLICA_INFO, ext_fields={"brokerName": self.name})
         with self._client(controller) as client:
             answer = client.exchange(request)
+        self._check_kind(controller, answer)
         address = answer.ext_fields.get("masterAddress")
         if answer.code != ResponseCode.SUCCESS or not address:
             raise MasterUnreachable(
@@ -155,8 +167,11 @@ class NamedBroker(SoughtBroker):
     kind = "name server"
 
     def _master_by(self, name_server: Address) -> Address:
+        request = Command(RequestCode.GET_BROKER_CLUSTER_INFO)
         with self._client(name_server) as client:
-            answer = loads(client.call(Command(RequestCode.GET_BROKER_CLUSTER_INFO)).body)
+            told = client.exchange(request)
+        self._check_kind(name_server, told)
+        answer = loads(accepted(request.code, told, f"the name server at {name_server}").body)
         groups = answer.get("brokerAddrTable") if isinstance(answer, dict) else None
         if not isinstance(groups, dict):
             raise ProtocolViolation(

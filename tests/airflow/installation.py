@@ -29,7 +29,13 @@ from tests.patience import eventually, wait_until
 PROJECT = Path(__file__).parents[2]
 DAGS = PROJECT / "airflow_dags"
 BIN = PROJECT / ".venv-airflow" / "bin"
-DAG_IDS = {"logtwin_backfill", "logtwin_verify", "logtwin_verify_whole", "logtwin_maintain"}
+DAG_IDS = {
+    "logtwin_replicate",
+    "logtwin_backfill",
+    "logtwin_verify",
+    "logtwin_verify_whole",
+    "logtwin_maintain",
+}
 KEY_VARIABLE = "LAKE_KEY"
 """What Airflow's workers have of an object store in their environment."""
 

@@ -32,6 +32,18 @@ print(json.dumps({count: fills({"holes": holes[:count]}) for count in (0, 1, 2, 
 """
 
 
+WITHOUT_CONNECTION = """
+import json
+from logtwin_submit import Verb
+verb = Verb(task_id="t", verb="maintain", options=())
+del verb._conn_id
+try:
+    verb._connect_by("spark_default")
+except Exception as error:
+    print(json.dumps(str(error)))
+"""
+
+
 def test_airflow_reads_the_files_without_an_error(api: Api) -> None:
     assert api.ask("GET", "/api/v2/importErrors")["import_errors"] == []
     found = api.ask("GET", "/api/v2/dags?tags=logtwin")["dags"]
@@ -40,7 +52,7 @@ def test_airflow_reads_the_files_without_an_error(api: Api) -> None:
 
 def test_a_file_is_read_in_well_under_a_second_and_without_logtwin(airflow: Airflow) -> None:
     read = airflow.python(READ_THE_FILES % [file.stem for file in sorted(DAGS.glob("logtwin_*.py"))])
-    assert len(read["took"]) == 4
+    assert len(read["took"]) == 5
     assert max(read["took"].values()) < SECONDS_A_FILE, read["took"]
     assert not {"pipeline", "sinks", "sources", "pyspark"} & set(read["all"])
 
@@ -50,7 +62,8 @@ def test_a_form_says_what_each_field_is(api: Api, dag_id: str) -> None:
     dag = api.ask("GET", f"/api/v2/dags/{dag_id}/details")
     assert dag["catchup"] is False
     assert len(dag["doc_md"]) > 200
-    assert {"log", "config", "connection"} <= set(dag["params"])
+    assert {"config", "connection"} <= set(dag["params"])
+    assert "log" in dag["params"] or dag_id == "logtwin_replicate"  # the verb replicates all of a configuration
     for name, field in dag["params"].items():
         assert field["schema"]["title"], name
         assert re.fullmatch(r"\S.{10,}", field["schema"].get("description") or field["description"]), name
@@ -61,6 +74,7 @@ def test_when_they_run(api: Api) -> None:
     assert {dag["dag_id"]: dag["timetable_summary"] for dag in dags} == {
         "logtwin_backfill": None,
         "logtwin_maintain": "15 * * * *",
+        "logtwin_replicate": "*/10 * * * *",
         "logtwin_verify": "0 3 * * *",
         "logtwin_verify_whole": "0 5 * * 0",
     }
@@ -84,3 +98,8 @@ def test_many_holes_share_their_submissions(airflow: Airflow) -> None:
             [one for one in ranges if one["from"] <= 10 * hole and 10 * hole + 5 <= one["to"]] for hole in range(count)
         ]
         assert all(len(around) == 1 for around in within)  # each hole is filled, and by one submission
+
+
+def test_a_provider_that_keeps_its_connection_elsewhere_is_not_let_run(airflow: Airflow) -> None:
+    """It would submit to the default connection, without a word."""
+    assert "install one of requirements.txt" in airflow.python(WITHOUT_CONNECTION)

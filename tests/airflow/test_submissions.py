@@ -42,11 +42,12 @@ def test_where_nothing_is_missing_nothing_is_filled(api: Api, stand_in: StandIn)
 
 
 def test_the_defaults_of_a_nightly_run(api: Api, stand_in: StandIn) -> None:
-    dags = ("logtwin_verify", "logtwin_verify_whole", "logtwin_maintain")
+    dags = ("logtwin_verify", "logtwin_verify_whole", "logtwin_maintain", "logtwin_replicate")
     runs = [api.trigger(dag_id, connection="stand_in") for dag_id in dags]
-    assert [run.ended() for run in runs] == ["success"] * 3
+    assert [run.ended() for run in runs] == ["success"] * 4
     assert sorted(stand_in.verbs) == [
         "maintain --config /etc/logtwin/logtwin.toml",
+        "replicate --config /etc/logtwin/logtwin.toml --available-now",
         "verify --config /etc/logtwin/logtwin.toml",
         "verify --config /etc/logtwin/logtwin.toml --sample 0.1",
     ]
@@ -62,6 +63,11 @@ def test_every_field_becomes_an_option(api: Api, stand_in: StandIn) -> None:
     assert stand_in.verbs == [
         "maintain --config /etc/job.toml --log rocketmq/test --keep-days 7 --keep-gb 0.5 --vacuum-hours 168 --dry-run"
     ]
+
+
+def test_a_run_may_take_a_log_over(api: Api, stand_in: StandIn) -> None:
+    assert api.trigger("logtwin_replicate", take_over=True, **WHERE).ended() == "success"
+    assert stand_in.verbs == ["replicate --config /etc/job.toml --take-over --available-now"]
 
 
 def test_a_difference_fails_the_run_without_another_try(api: Api, stand_in: StandIn) -> None:

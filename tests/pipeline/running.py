@@ -21,10 +21,9 @@ from sources.rocketmq.columns import codec
 
 
 def job_config(warehouse: Path | str, **log: Any) -> Config:
-    """A configuration of one log, ``rocketmq/test`` unless told otherwise."""
-    return parse(
-        {"warehouse": str(warehouse), "trigger_interval_s": 0.1, "logs": [{"id": "rocketmq/test", **log}]}, where="test"
-    )
+    """A configuration of one log, ``rocketmq/test`` unless told otherwise, without its metadata."""
+    job = {"warehouse": str(warehouse), "trigger_interval_s": 0.1, "metadata": {"enabled": False}}
+    return parse({**job, "logs": [{"id": "rocketmq/test", **log}]}, where="test")
 
 
 def replicate_now(spark: SparkSession, config: Config, on_step: Callable[[Step], None] | None = None) -> None:

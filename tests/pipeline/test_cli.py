@@ -16,13 +16,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.cli.app import main
-from pipeline.monitoring.progress import Phase
+from pipeline.cli.app import _place, main
+from pipeline.monitoring.progress import PartitionProgress, Phase
 from pipeline.monitoring.run_state import RunFile, RunState
 from sinks.state.fence import this_writer
 from sources.access.address import Address
+from sources.offsets import Offset
 from sources.rocketmq.wire.client import RemotingClient
 from tests.pipeline.masters import embedded_master
+from tests.pipeline.sample_progress import PROGRESS
 from tests.truth import Fixture
 
 PROJECT = Path(__file__).parents[2]
@@ -46,6 +48,25 @@ def test_help_names_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 0
     for verb in VERBS:
         assert verb in out
+
+
+def test_help_groups_the_verbs_and_cuts_no_summary(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what somebody wants to do; those of dister are marked as such."""
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = run(capsys, "--help")
+    groups = dict(re.findall(r"^(\S[^\n]*):\n((?:  .*\n)+)", out, re.M))
+    verbs = {title: re.findall(r"^  (\S+)", text, re.M) for title, text in groups.items() if title != "Options"}
+    assert {title: sorted(names) for title, names in verbs.items()} == {
+        "Replicate": ["replicate", "status"],
+        "Prove it and heal it": ["backfill", "coverage", "incidents", "maintain", "rebuild", "repair", "verify"],
+        "Query it": ["report", "sql", "tables"],
+        "dister, a key-value store": ["get", "get-all", "leader"],
+        "Try it without a broker": ["demo", "master", "send"],
+    }
+    for words in ([], ["tables"], ["incidents"], ["leader"]):
+        assert "..." not in run(capsys, *words, "--help")[1].replace("[ARGS]...", "")
 
 
 def test_it_says_its_version_and_takes_h_for_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,7 +134,8 @@ def test_replicate_then_status(
     code, out, _ = run(capsys, "status", "--config", str(job))
     assert code == 0
     assert f"committed           {fixture_550.max_offset:,}, from 0" in out
-    assert max(len(line) for line in out.splitlines()) <= 80
+    (said,) = (line for line in out.splitlines() if line.startswith("  master says"))
+    assert said.rstrip().endswith(str(gone["master_error"])[-20:])  # no terminal: nothing is folded
     code, checked, said = run(capsys, "status", "--check", "--config", str(job))
     assert (code, checked.splitlines()[0]) == (3, "rocketmq/test")  # the job is done; its master is gone
     assert "rocketmq/test: its master cannot be asked" in said
@@ -210,3 +232,11 @@ def test_send_without_a_broker_is_a_clear_error(capsys: pytest.CaptureFixture[st
     code, _, err = run(capsys, "send", "--to", "127.0.0.1:1", "--count", "1")
     assert code == 3
     assert "127.0.0.1:1" in err
+
+
+def test_where_nothing_is_there_yet_the_last_line_says_none() -> None:
+    nothing = replace(PROGRESS, position=None)
+    assert _place(nothing) == "offset none"
+    unknown = PartitionProgress(minimum=None, position=None, acknowledged=None, maximum=None)
+    partitions = {0: unknown, 1: replace(unknown, position=Offset(7))}
+    assert _place(replace(nothing, partitions=partitions)) == "offsets 0: none, 1: 7"

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -19,8 +21,10 @@ from pipeline.config.configuration import (
     parse,
 )
 from pipeline.config.topics import NOT_IN_A_TABLE, TABLE_KEYS
+from pipeline.config.typed_tables import TypedTableConfig
+from pipeline.system.ports import free_port
 from sinks.storage.settings import Storage
-from sources.errors import ConfigurationError
+from sources.errors import ConfigurationError, NobodyListens
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.offsets import LogId
 from sources.options import ReadOptions
@@ -145,7 +149,7 @@ def test_spark_properties_may_be_written_nested_or_quoted() -> None:
         (
             '[[logs]]\nid = "rocketmq/a"\npath = "/x"\n[[logs]]\nid = "rocketmq/b"\npath = 3\nsplit_bytes = -1',
             [
-                "[[logs]] number 2: path is not usable; expected a valid string, found 3.",
+                '[[logs]] number 2: path is not usable; expected text in quotes: "…", found 3.',
                 "And mend: split_bytes, expected greater than 0, found -1.",
             ],
         ),
@@ -248,3 +252,57 @@ def test_a_file_in_another_encoding_is_named(tmp_path: Path) -> None:
     path.write_bytes('warehouse = "Lagerhäuser"'.encode("latin-1"))
     with pytest.raises(ConfigurationError, match=r"job\.toml is not TOML; found 'utf-8' codec"):
         load(path)
+
+
+WRONG: list[Any] = [-1, 0, 1.5, "", "x", True, [], ["x"], {}, {"x": 1}, 70_000, 2**70, float("nan"), None]
+PYDANTICS = re.compile(
+    r"Input should|Value error|valid (integer|string|boolean|number)|pydantic|unable to|type=|\bint\b|\bstr\b"
+    r"|constrained|literal\["
+)
+TABLES: dict[str, tuple[type[BaseModel], bool, dict[str, Any]]] = {
+    "logs": (ReadOptions, True, {"id": "rocketmq/a"}),
+    "topics": (ReplicatedTopicOptions, True, {"id": "kafka/c/t", "servers": "h:9092"}),
+    "tables": (TypedTableConfig, True, {"name": "t", "from": ["t"], "schema": "infer"}),
+    "metadata": (MetadataConfig, False, {}),
+    "metrics": (MetricsConfig, False, {}),
+    "maintain": (MaintainConfig, False, {}),
+    "embedded_master": (EmbeddedMasterConfig, False, {}),
+    "workload": (WorkloadConfig, False, {}),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_no_mistake_is_told_in_anybody_else_s_words(name: str) -> None:
+    """Whatever is wrong at whichever key: the operator reads the file's own keys, and what belongs there."""
+    model, is_array, needed = TABLES[name]
+    told = 0
+    for key in (field.rstrip("_") for field in model.model_fields):
+        for value in WRONG:
+            table = {**needed, key: value}
+            try:
+                parse({name: [table] if is_array else table}, where="job.toml")
+            except ConfigurationError as error:
+                told += 1
+                assert not PYDANTICS.search(str(error)), (key, value, str(error))
+                assert "another value" not in str(error), (key, value, str(error))
+    assert told > len(model.model_fields)
+
+
+@pytest.mark.parametrize("port", [-1, 70_000])
+@pytest.mark.parametrize(("table", "key"), [("metrics", "port"), ("embedded_master", "ha_port")])
+def test_a_port_that_is_none_is_found_in_the_configuration(table: str, key: str, port: int) -> None:
+    with pytest.raises(ConfigurationError, match=key):
+        parse({table: {key: port}}, where="job.toml")
+
+
+@pytest.mark.parametrize("servers", ["h:0", "h:70000", "h", "a:9092,b:0"])
+def test_servers_that_are_none_are_found_in_the_configuration(servers: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"job.toml \[\[topics\]\]: not an address"):
+        parse({"topics": [{"id": "kafka/c/t", "servers": servers}]}, where="job.toml")
+
+
+def test_a_job_of_one_cluster_at_which_nobody_listens_is_refused_before_spark_is_started() -> None:
+    topic = {"id": "kafka/c/t", "servers": f"127.0.0.1:{free_port()}"}
+    with pytest.raises(NobodyListens, match=topic["servers"]):
+        parse({"topics": [topic]}, where="job.toml").check_reachable()
+    parse({"topics": [topic], "logs": [{"id": "rocketmq/a", "path": "/x"}]}, where="job.toml").check_reachable()

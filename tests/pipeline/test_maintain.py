@@ -6,6 +6,7 @@ import json
 import os
 import threading
 import time
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from pyspark.sql import SparkSession
 from pipeline.cli.app import main
 from pipeline.config.configuration import Config, MaintainConfig
 from pipeline.operate import maintain as verb
-from pipeline.operate.maintain import Maintenance, check_horizon
+from pipeline.operate.maintain import Maintenance, check_horizon, step_table
 from sinks.batch.result import Step
 from sinks.delta.kernel import KernelTable
 from sinks.state.position import LogTable
@@ -53,6 +54,35 @@ def test_a_horizon_that_a_batch_may_outlast_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="vacuum_hours") as caught:
         check_horizon(MaintainConfig(vacuum_hours=0.9), no_job_runs=False)
     assert "--no-job-runs" in str(caught.value)
+
+
+def shown(*steps: verb.Step, dry_run: bool = False) -> list[str]:
+    table = step_table(steps, dry_run=dry_run)
+    name, cells = next((str(one.header), one.cells) for one in table.columns if "done" in str(one.header))
+    return [name, *map(str, cells)]
+
+
+def test_what_is_deleted_is_told_from_what_stays() -> None:
+    """And of what a merge would give no number is made up."""
+    vacuum = verb.Step(table="log", step="vacuum", files_before=40, files_after=38, bytes_before=900, bytes_after=800)
+    merge = verb.Step(table="log", step="merge", files_before=9, files_after=1, bytes_before=23_000_000)
+    assert shown(vacuum, replace(vacuum, files_after=40), replace(merge, bytes_after=21_000_000)) == [
+        "done",
+        "2 of 40 files, 100 B, deleted",
+        "nothing to delete among 40 files",
+        "9 files, 23.0 MB, into 1, 21.0 MB",
+    ]
+    assert shown(replace(merge, bytes_after=None), replace(merge, files_before=0), dry_run=True) == [
+        "would be done",
+        "9 files, 23.0 MB, into 1",
+        "nothing to merge",
+    ]
+    retain = verb.Step(table="log", step="retain", bytes_before=5000, bytes_after=3000, records=7)
+    assert shown(retain, replace(retain, bytes_after=5000, records=0)) == [
+        "done",
+        "2.0 kB of 5.0 kB, 7 records deleted",
+        "all of 5.0 kB stays",
+    ]
 
 
 def test_options_go_over_the_file() -> None:

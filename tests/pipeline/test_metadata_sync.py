@@ -42,7 +42,7 @@ from sources.rocketmq.wire.client import RemotingClient
 from sources.rocketmq.wire.remoting import Command
 from tests.patience import wait_until
 from tests.pipeline.masters import Served, embedded_master
-from tests.pipeline.running import job_config, run_until
+from tests.pipeline.running import job_config, replicate_now, run_until
 from tests.pipeline.sample_progress import PROGRESS
 
 LOG = LogId("rocketmq", "broker-a")
@@ -277,6 +277,46 @@ def test_stop_is_bounded_and_a_late_answer_is_dropped(tables: Tables, monkeypatc
     answer.set()
     wait_until(lambda: not _is_alive(), "the end of the thread")
     assert tables.recorded == []
+
+
+@pytest.mark.parametrize("phase", [Phase.RUNNING, Phase.DONE])
+def test_at_a_good_end_it_is_fetched_once_more(tables: Tables, phase: Phase) -> None:
+    """Also where the job ended before its first fetch was due; and where its log has ended already."""
+    running = sync(topics_only, rhythm(60, 60), lambda: replace(RUNNING, phase=phase))
+    running.start()
+    running.finish(time.monotonic() + 5)
+    assert [name for name, _ in tables.recorded] == ["topics"]
+    running.stop()
+    assert not _is_alive()
+    assert len(tables.recorded) == 1
+
+
+def test_the_last_fetch_keeps_nobody_longer_than_it_may(tables: Tables) -> None:
+    answer = threading.Event()
+
+    def fetch() -> Iterator[Fetched]:
+        answer.wait(10)
+        yield Fetched(TOPICS, NOTHING)
+
+    running = sync(fetch, rhythm(60, 60))
+    running.start()
+    began = time.monotonic()
+    running.finish(began + 0.2)
+    assert time.monotonic() - began < 1
+    answer.set()
+    wait_until(lambda: not any("last metadata" in one.name for one in threading.enumerate()), "the end of the thread")
+    assert tables.recorded == []
+
+
+@pytest.mark.spark
+def test_a_run_to_the_end_of_a_log_brings_its_metadata(spark: SparkSession, tmp_path: Path) -> None:
+    """It ends long before the first fetch is due (`first_after_s`, 10 s)."""
+    with embedded_master(tmp_path / "store") as served:
+        send_workload(served.master.address, workload(1), count=200)
+        config = job_config(tmp_path / "lake", **served.options)
+        replicate_now(spark, config.model_copy(update={"metadata": MetadataConfig(first_after_s=60)}))
+    found = DeltaTable(str(tmp_path / "lake/topics")).to_pyarrow_table().to_pylist()
+    assert "orders" in {row["topic"] for row in found}
 
 
 def test_stop_before_the_first_fetch_and_without_a_start(tables: Tables) -> None:

@@ -91,7 +91,7 @@ def test_no_other_way_is_gone(one: Replicated, before: Phase, after: Phase) -> N
 
 
 def test_a_stop_that_came_while_it_started_stays_and_nobody_acknowledges_any_more(one: Replicated) -> None:
-    one.before_it_runs = one.stop  # type: ignore[method-assign]
+    one.before_it_runs = lambda: one.stop(0.0)  # type: ignore[method-assign]
     one.start()
     assert one.phase is Phase.STOPPED
     assert not one.is_read
@@ -102,7 +102,7 @@ def test_what_comes_after_an_end_changes_nothing(one: Replicated) -> None:
     one.start()
     one.fail(ReplicaError("the first"), for_good=True)
     one.fail(MasterSilent("the second"), for_good=False)
-    one.stop()
+    one.stop(0.0)
     assert one.phase is Phase.FAILED
     assert str(one.error).startswith("the first")
 

@@ -15,10 +15,11 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from sources.datasource import RECORDS_SCHEMA, StreamReader, from_json, register, to_json
-from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, LogtwinError, find_error
+from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, LogtwinError
 from sources.offsets import Offset
 from sources.rocketmq.embedded.double_write import DoubleWriteSettings
 from tests.pipeline.masters import embedded_master
+from tests.sources.said_by_spark import error_said
 from tests.truth import Fixture
 
 pytestmark = pytest.mark.spark
@@ -44,9 +45,7 @@ def truth_offsets(fixture: Fixture) -> list[int]:
 def error_of(action: Any) -> LogtwinError:
     with pytest.raises(PySparkException) as caught:
         action()
-    error = find_error(str(caught.value))
-    assert error is not None, str(caught.value)[:2000]
-    return error
+    return error_said(str(caught.value))
 
 
 def test_a_batch_read_yields_every_record_once(spark: SparkSession, fixture_log: Fixture) -> None:
@@ -212,17 +211,13 @@ def test_a_stream_below_the_master_s_minimum_or_above_its_maximum_is_an_error(fi
 
     options = parse_options(SourceOptions, {"path": str(fixture_550.commitlog_path)}, where="test")
     reader = StreamReader(open_log(options), options)
-    with pytest.raises(RuntimeError) as caught:
+    with pytest.raises(AboveMaximum):
         reader.latestOffset({"offset": 99_999_999}, ReadAllAvailable())
-    assert isinstance(find_error(str(caught.value)), AboveMaximum)
 
     (fixture_550.commitlog_path / "00000000000000000000").rename(fixture_550.path / "expired")
     try:
-        with pytest.raises(RuntimeError) as caught:
+        with pytest.raises(BelowMinimum, match="1048576"):
             reader.latestOffset({"offset": 5}, ReadAllAvailable())
-        error = find_error(str(caught.value))
-        assert isinstance(error, BelowMinimum)
-        assert "1048576" in str(error)
     finally:
         (fixture_550.path / "expired").rename(fixture_550.commitlog_path / "00000000000000000000")
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+import traceback
 
 import pytest
 
@@ -15,6 +16,7 @@ from sources.errors import (
     error_from,
     find_error,
     of_log,
+    told_by_spark,
 )
 
 
@@ -80,6 +82,7 @@ def test_exit_codes_say_whose_fault_it_is_and_only_what_comes_back_is_worth_a_re
     assert {kind.__name__: kind.exit_code for kind in kinds} == {
         "LogtwinError": 1, "ConfigurationError": 2, "QueryError": 2,
         "MasterError": 3, "MasterUnreachable": 3, "MasterSilent": 3, "MasterRefused": 3, "MasterReplaced": 3,
+        "NobodyListens": 3,
         "AccessDenied": 3, "ProtocolViolation": 3, "OffsetOutOfRange": 3, "BelowMinimum": 3, "AboveMaximum": 3,
         "LogError": 4, "CorruptRecord": 4, "ChecksumMismatch": 4, "SegmentError": 4, "MissingSegment": 4,
         "UnfitMessage": 4,
@@ -93,6 +96,7 @@ def test_exit_codes_say_whose_fault_it_is_and_only_what_comes_back_is_worth_a_re
         "MasterSilent",
         "MasterRefused",
         "MasterReplaced",
+        "NobodyListens",
         "NotAlone",
         "WorkerLost",
         "StorageUnreachable",
@@ -107,6 +111,21 @@ def test_an_error_crosses_processes_as_text() -> None:
     found = find_error(str(caught.value))
     assert type(found) is Gap
     assert found.facts() == a_gap().facts()
+
+
+def test_what_people_read_in_spark_is_the_message_alone() -> None:
+    """In a traceback: no packed error behind it, and no stack of what led to it."""
+
+    def fail() -> None:
+        raise a_gap() from ValueError("what led to it")
+
+    with pytest.raises(Gap) as caught, told_by_spark():
+        fail()
+    text = "".join(traceback.format_exception(caught.value))
+    assert text.endswith(f"Gap: {a_gap()}\n")
+    assert "logtwin-error" not in text
+    assert "what led to it" not in text
+    assert "in fail" not in text
 
 
 def test_what_one_log_meets_is_its_own_also_where_nobody_thought_of_it() -> None:

@@ -51,6 +51,15 @@ def meaning(error: Exception, server: str, security: Security) -> LogtwinError:
     return MasterUnreachable(f"no connection to {server}, or it broke", found=str(error), hint=_listener(security))
 
 
+_NOBODY: Final = ("ECONNREFUSED", "DNS Resolution failure")
+"""How kafka-python says that nothing was there to connect to."""
+
+
+def is_nobody(error: LogtwinError) -> bool:
+    """Whether it says that nothing listens at the address, or that there is no such host."""
+    return isinstance(error, MasterUnreachable) and any(word in (error.found or "") for word in _NOBODY)
+
+
 def _tls_error(error: Exception) -> ssl.SSLError | None:
     """kafka-python wraps it: one of the handshake is what its own was raised in, a later one its argument."""
     wrapped = (error, error.__context__, *error.args)

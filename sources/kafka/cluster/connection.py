@@ -19,8 +19,8 @@ from kafka.protocol.metadata import MetadataRequest
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 from sources.access.tls import tls_context
-from sources.errors import LogtwinError, MasterRefused
-from sources.kafka.cluster.client_errors import ASKING, CONNECTING, meaning
+from sources.errors import LogtwinError, MasterRefused, NobodyListens
+from sources.kafka.cluster.client_errors import ASKING, CONNECTING, is_nobody, meaning
 from sources.kafka.cluster.retries import may_pass
 from sources.kafka.cluster.settings import KafkaSettings, Security
 
@@ -70,8 +70,9 @@ class Cluster:
 
         A connection is tried `connect_attempts` times, a request once. While the broker throttles us it is not sent.
 
-        Raises MasterUnreachable (no connection, or it broke), MasterSilent (no answer in time), MasterRefused (there is
-        no such broker now), ConfigurationError (authentication, TLS, a broker too old), ProtocolViolation.
+        Raises MasterUnreachable (no connection, or it broke; NobodyListens, at any server, before the first one),
+        MasterSilent (no answer in time), MasterRefused (there is no such broker now), ConfigurationError
+        (authentication, TLS, a broker too old), ProtocolViolation.
         """
         self._net.poll(timeout_ms=0)  # a connection that the broker has closed since then is seen to be closed
         connection = self._connections.get(node_id)
@@ -101,7 +102,7 @@ class Cluster:
 
     def _connect(self, nodes: Sequence[int | str]) -> KafkaConnection:
         retrying = Retrying(
-            retry=retry_if_exception(may_pass),
+            retry=retry_if_exception(lambda error: may_pass(error) and not isinstance(error, NobodyListens)),
             stop=stop_after_attempt(self._settings.connect_attempts),
             wait=wait_exponential(multiplier=0.1, max=2),
             reraise=True,
@@ -109,15 +110,25 @@ class Cluster:
         return retrying(self._first_of, nodes)
 
     def _first_of(self, nodes: Sequence[int | str]) -> KafkaConnection:
-        """Raises the error of the last where none can be reached, any other error at once."""
-        *others, last = nodes
-        for node in others:
+        """Raises the error of the last where none can be reached, any other error at once.
+
+        Raises NobodyListens where nothing is at any of the servers that were configured.
+        """
+        failures: list[LogtwinError] = []
+        for node in nodes:
             try:
                 return self._open(node)
             except LogtwinError as error:
                 if not may_pass(error):
                     raise
-        return self._open(last)
+                failures.append(error)
+        if self._manager.cluster.brokers() or not all(is_nobody(error) for error in failures):
+            raise failures[-1]
+        raise NobodyListens(
+            f"no broker listens at {' or at '.join(self._settings.servers)}",
+            found=failures[-1].found,
+            hint=failures[-1].hint,
+        ) from failures[-1]
 
     def _open(self, node: int | str) -> KafkaConnection:
         limit_ms = self._settings.connect_timeout_ms

@@ -31,6 +31,7 @@ class _Open:
 
 
 _waiting: dict[KafkaSettings, list[_Open]] = {}
+_answered: set[tuple[str, ...]] = set()
 _lock = threading.Lock()
 
 
@@ -45,9 +46,15 @@ def kept(settings: KafkaSettings) -> Iterator[Cluster]:
     _keep(settings, opened)
 
 
+def has_answered(settings: KafkaSettings) -> bool:
+    """Whether this process has ever reached one of these servers."""
+    return settings.servers in _answered
+
+
 def _connect(settings: KafkaSettings) -> _Open:
     with ExitStack() as closing:
         cluster = closing.enter_context(connected(settings))
+        _answered.add(settings.servers)
         return _Open(cluster, closing.pop_all())
 
 

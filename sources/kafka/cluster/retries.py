@@ -14,13 +14,20 @@ T = TypeVar("T")
 _LONGEST_WAIT_S = 2
 
 
-def ask_again(question: Callable[[], T], *, patience_ms: int, before_again: Callable[[], None] | None = None) -> T:
+def ask_again(
+    question: Callable[[], T],
+    *,
+    patience_ms: int,
+    before_again: Callable[[], None] | None = None,
+    is_worth: Callable[[BaseException], bool] | None = None,
+) -> T:
     """The answer to `question`, asked again after every error that a retry can help, until `patience_ms` have passed.
 
-    `before_again` is called before each repetition. Raises what `question` raised last.
+    `before_again` is called before each repetition; `is_worth` may know better which errors these are. Raises what
+    `question` raised last.
     """
     retrying = Retrying(
-        retry=retry_if_exception(may_pass),
+        retry=retry_if_exception(is_worth or may_pass),
         stop=stop_after_delay(patience_ms / 1000),
         wait=wait_random_exponential(multiplier=0.2, max=_LONGEST_WAIT_S),
         before_sleep=lambda _: before_again() if before_again else None,

@@ -80,6 +80,17 @@ def test_of_very_many_logs_the_worst_are_drawn() -> None:
     assert list(trace(drawn, "missing").y) == [0]
 
 
+def test_a_topic_is_one_row_in_which_a_flaw_lies_where_it_lies_in_its_partition() -> None:
+    parts = [log(f"kafka/prod/orders/{number}", end=1000 * (number + 1)) for number in range(100)]
+    drawn = over_offsets(bare(*parts, log(), flaws=(flawed(Flaw.MISSING, 500, 1000, parts[1].log_id),)))
+    assert len(trace(drawn, "there").y) == 2
+    missing = trace(drawn, "missing")
+    assert (list(missing.y), list(missing.base), list(missing.x)) == ([0], [25], [25])
+    shown = {one.text for one in drawn.figure.layout.annotations}
+    assert any("100 partitions" in text for text in shown)
+    assert len(trace(over_time(bare(*parts)), "there").y) == 1
+
+
 def test_foreign_text_is_only_text_when_hovered() -> None:
     drawn = over_offsets(bare(log(), flaws=(flawed(Flaw.MISSING, 2500, 5000, why="<a href='x'>%{y}"),)))
     (said,) = trace(drawn, "missing").hovertext

@@ -14,7 +14,7 @@ import pytest
 
 from pipeline.report.facts import Facts, Flaw, Incidents, SlowestGroups, TopicFacts, TopTopics
 from pipeline.report.page import page
-from tests.pipeline.report.samples import BROKER, INJECTED, bare, flawed, group, incident, log, whole
+from tests.pipeline.report.samples import BROKER, INJECTED, bare, before, flawed, group, incident, log, whole
 
 
 class Read(HTMLParser):
@@ -143,7 +143,7 @@ def test_what_a_replica_has_nothing_of_is_said_in_words() -> None:
     for words in (
         "No commit of a live job",
         "No messages of business topics.",
-        "No consumer group is known. The broker's metadata is not in this replica",
+        "No consumer group is known: the broker's metadata is not in this replica",
         "No transactions.",
         "No delayed messages.",
         "None so far.",
@@ -163,3 +163,21 @@ def test_of_many_logs_those_that_are_well_are_folded_up() -> None:
     assert found.words.index("rocketmq/bad") < found.words.index("40 logs are complete")
     assert found.words.count("Complete through offset 10,000") == 41
     assert "are complete" not in Read(page(bare(*logs[:3]))).words.replace("All 3 logs are complete.", "")
+
+
+def test_a_topic_is_one_line_that_unfolds() -> None:
+    """A hundred partitions take no more room than one log, until somebody wants them."""
+    found = Read(page(bare(*(log(f"kafka/prod/orders/{number}") for number in range(100)), log())))
+    assert found.words.count("100 partitions are complete") == 1
+    lines = found.of("li")
+    assert len([one for one in lines if (one.get("class") or "").startswith("log ")]) == 102
+    text = page(bare(*(log(f"kafka/prod/orders/{number}") for number in range(100))))
+    shown = text[text.index('<ul class="logs">') :]
+    assert shown.index("<details>") < shown.index("kafka/prod/orders/0<")
+    assert re.search(r"<details><summary>100 partitions</summary>", text)
+
+
+def test_age_has_a_colour_of_its_own() -> None:
+    text = page(bare(log(last_committed=before(hours=3))))
+    assert '<p class="summary stale">' in text
+    assert ".summary.stale" in text

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql
@@ -23,14 +24,17 @@ from sinks.books.incident import Action, Incident, State
 from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger import Ledger
 from sinks.books.ledger_row import BACKFILL, LedgerRow
+from sinks.history.metadata import MetadataTable
 from sinks.spark_schemas import spark_schema
 from sinks.tables import EPOCHS, LEDGER
 from sinks.warehouse import ensure_tables
 from sources.epochs import Epoch
 from sources.errors import ReplicaError
 from sources.loss import Condition
+from sources.metadata import KAFKA_PARTITIONS
 from sources.offsets import LogId, Offset, Position
 from tests.sinks.views.conftest import LOG_IDS
+from tests.sinks.views.made_topics import NOON, ORDERS, ranges_of, record, session_with
 from tests.truth import Fixture
 
 pytestmark = pytest.mark.spark
@@ -197,6 +201,7 @@ def test_elections_of_the_newest_history(facts: Facts) -> None:
 
 def test_without_metadata_and_messages_there_is_nothing_to_say_of_them(facts: Facts) -> None:
     assert facts.groups == SlowestGroups()
+    assert not facts.has_metadata
     assert facts.topics == TopTopics()
     assert facts.transactions == facts.delays == Pending()
 
@@ -242,6 +247,28 @@ def test_real_logs(spark: SparkSession, replica: Path, fixture_497: Fixture, fix
         worst.topic,
         worst.consumer_group,
     )
+
+
+def test_topics_of_kafka_are_topics_and_their_group_is_a_consumer(spark: SparkSession, tmp_path: Path) -> None:
+    """By the topic: two partitions of 3 and 1 records; the group has committed 2 and 1 of ends 5 and 1."""
+    records = [record(at, value=b"12345") for at in range(3)] + [record(0, 1, value=None)]
+    ledger = [*ranges_of(0, (0, 3), records=3, bytes=30), *ranges_of(1, (0, 1), bytes=7)]
+    session_with(spark, tmp_path, records, ledger=ledger)
+    partitions = [
+        {"partition": number, "leader": 1, "log_start": 0, "last_stable": end, "log_end": end, "group_offset": told}
+        | {"consumer_group": "lakehouse"}
+        for number, end, told in ((0, 5, 2), (1, 1, 1))
+    ]
+    fetched = pa.Table.from_pylist(partitions, schema=KAFKA_PARTITIONS.schema)
+    MetadataTable(spark, str(tmp_path), LogId.parse(ORDERS), KAFKA_PARTITIONS).record(fetched, NOON)
+    found = read_facts(spark, str(tmp_path), [])
+    assert [(one.topic, one.messages, one.bytes) for one in found.topics.topics] == [(ORDERS, 4, 15)]
+    assert (found.topics.of, found.topics.messages, found.topics.bytes) == (1, 4, 15)
+    assert [(one.log_id, one.consumer_group, one.queues, one.messages_behind) for one in found.groups.groups] == [
+        (ORDERS, "lakehouse", 2, 3)
+    ]
+    assert found.has_metadata
+    assert [(one.log_id, one.records, one.bytes) for one in found.timeline.commits] == [(ORDERS, 4, 37)]
 
 
 def is_system(one: dict[str, Any]) -> bool:

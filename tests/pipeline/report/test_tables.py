@@ -33,6 +33,33 @@ def test_logs() -> None:
     assert cells(table, 1)["offsets missing"] == "0"
 
 
+def test_a_topic_is_one_row_and_its_partitions_have_a_table_of_their_own() -> None:
+    parts = [log(f"kafka/prod/orders/{number}", end=1000 * (number + 1)) for number in (0, 1, 10)]
+    flaws = (flawed(Flaw.MISSING, 10, 20, parts[0].log_id), flawed(Flaw.MISSING, 10, 15, parts[2].log_id))
+    facts = bare(log(), *parts, flaws=flaws)
+    table = tables.logs(facts)
+    assert [row[0] for row in table.rows] == [BROKER, "kafka/prod/orders"]
+    whole = cells(table, 1)
+    assert (whole["records"], whole["end"], whole["offsets missing"]) == ("300", "14,000", "15")
+    table = tables.partitions(facts)
+    assert [(row[0], cells(table, at)["offsets missing"]) for at, row in enumerate(table.rows)] == [
+        ("kafka/prod/orders/0", "10"),
+        ("kafka/prod/orders/1", "0"),
+        ("kafka/prod/orders/10", "5"),
+    ]
+    assert [row[0] for row in tables.throughput(facts).rows] == [BROKER, "kafka/prod/orders"]
+    assert [row[0] for row in tables.waits(facts).rows] == [BROKER, "kafka/prod/orders"]
+
+
+def test_that_nobody_consumes_is_not_that_nobody_was_asked() -> None:
+    def said(facts: Facts) -> str:
+        (section,) = (one for one in sections(facts) if one.name == "consumers")
+        return " ".join(section.sentences)
+
+    assert said(bare(log(), has_metadata=True)) == "No consumer group has committed an offset."
+    assert "metadata is not in this replica" in said(bare(log()))
+
+
 def test_elections() -> None:
     won = Election(log_id=BROKER, number=3, start=8000, master="10.0.0.5:10912", since=before(minutes=1))
     table = tables.elections((won, replace(won, number=1, start=0, master=None)))

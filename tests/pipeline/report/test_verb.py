@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from pipeline.monitoring.progress import Phase
+from pipeline.monitoring.run_state import RunFile, RunState
+from sinks.books.ledger import Ledger
+from sinks.books.ledger_row import LedgerRow
+from sinks.state.log_state import Writer
+from sinks.tables import LEDGER
 from sinks.warehouse import ensure_tables
+from sources.offsets import LogId, Offset, Position
 from tests.pipeline.operator_at_work import Operator
 
 pytestmark = pytest.mark.spark
@@ -39,3 +48,38 @@ def test_without_a_replica_it_says_what_makes_one(operator: Operator, tmp_path: 
     said = operator.does("report", "--output", str(tmp_path / "report.html"))
     assert (said.code, "no replica in" in said.err) == (5, True)
     assert not (tmp_path / "report.html").exists()
+
+
+def test_a_replica_whose_job_stopped_long_ago_is_not_said_to_be_complete(
+    spark: SparkSession, operator: Operator, tmp_path: Path
+) -> None:
+    ensure_tables(spark, str(operator.lake))
+    log_id = LogId("rocketmq", "test")
+    stopped = datetime.now(UTC) - timedelta(hours=3)
+    at_us = round(stopped.timestamp()) * 1_000_000
+    row = LedgerRow(
+        start=Offset(0),
+        end=Offset(9),
+        records=1,
+        bytes=9,
+        checksum="sha256:00",
+        first_store_timestamp=at_us,
+        last_store_timestamp=at_us,
+        committed_at=at_us,
+    )
+    Ledger(spark, LEDGER.path(str(operator.lake))).append(Position(log_id, 0, Offset(9)), [row])
+    RunFile(str(operator.lake), str(log_id)).write(
+        RunState(
+            writer=Writer(run="run", host="host", pid=1, since="2026-01-01T00:00:00+00:00"),
+            process_space="another",
+            updated_at=stopped,
+            phase=Phase.STOPPED,
+            facts={},
+        )
+    )
+    file = tmp_path / "now.html"
+    operator.must("report", "--output", str(file))
+    text = file.read_text(encoding="utf-8")
+    said = r'<p class="summary stale">The log may have gone on: nobody replicates it since .*, 3 h before this report'
+    assert re.search(said, text)
+    assert "The log is complete." not in text

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from pipeline.report.facts import Facts, Flaw
+from pipeline.report.facts import Facts, Flaw, LogFacts, RunFacts
 from pipeline.report.wording import Level, headlines, span, summary
-from tests.pipeline.report.samples import BROKER, SHOP, bare, before, flawed, log
+from tests.pipeline.report.samples import BROKER, NOW, SHOP, bare, before, flawed, log
 
 
 def test_a_whole_log_is_said_to_be_complete_through_offset_and_time() -> None:
@@ -89,3 +91,84 @@ def test_all_in_one_sentence(facts: Facts, said: tuple[Level, str]) -> None:
 )
 def test_short_spans_keep_their_milliseconds(seconds: float | None, words: str) -> None:
     assert span(seconds) == words
+
+
+def partition(number: int, **facts: Any) -> LogFacts:
+    return log(f"kafka/prod/orders/{number}", **facts)
+
+
+def test_a_topic_is_one_line_with_its_partitions_behind_it() -> None:
+    hundred = [partition(number) for number in range(100)]
+    (said,) = headlines(bare(*hundred))
+    assert (said.log_id, said.level) == ("kafka/prod/orders", Level.GOOD)
+    assert said.sentence == "100 partitions are complete, 10,000 records."
+    assert [one.log_id for one in said.parts] == [f"kafka/prod/orders/{number}" for number in range(100)]
+    assert summary(bare(*hundred)) == (Level.GOOD, "The topic is complete.")
+
+
+def test_the_partitions_of_a_topic_that_need_attention_stand_first() -> None:
+    gap = flawed(Flaw.MISSING, 1, 2, "kafka/prod/orders/2")
+    facts = bare(partition(0), partition(1), partition(2), log(), flaws=(gap,))
+    orders, _ = headlines(facts)
+    assert orders.sentence == "1 of 3 partitions needs attention."
+    assert [one.log_id[-1] for one in orders.parts] == ["2", "0", "1"]
+    assert summary(facts) == (Level.BAD, "1 of 2 logs and topics needs attention.")
+
+
+def test_a_topic_of_which_partitions_are_there_is_not_unseen() -> None:
+    facts = bare(partition(0), unseen=("kafka/prod/orders/1", "kafka/prod/new"))
+    assert [(one.log_id, one.level) for one in headlines(facts)] == [
+        ("kafka/prod/new", Level.UNSEEN),
+        ("kafka/prod/orders", Level.GOOD),
+    ]
+    assert summary(facts) == (Level.UNSEEN, "1 topic is complete; nothing is replicated yet of 1.")
+
+
+def run(phase: str, **facts: Any) -> RunFacts:
+    given: dict[str, Any] = {"subject": BROKER, "is_live": False, "at": before(hours=3)}
+    return RunFacts(phase=phase, **{**given, **facts})
+
+
+OLD = "Nobody replicates it since 2026-11-22 09:00:00 UTC, 3 h before this report."
+
+
+@pytest.mark.parametrize(
+    ("said_last", "sentence"),
+    [
+        (run("stopped"), OLD),
+        (run("done"), OLD),
+        (run("running"), OLD),  # it was killed
+        (run("failed", at=before(minutes=1), error="another master"), "The last job failed: another master"),
+        (run("waiting", is_live=True, error="no route"), "The job waits: no route"),
+        (run("running", is_live=True, lag_s=7200.0), "It is 2 h behind its master."),
+    ],
+)  # fmt: skip
+def test_what_is_complete_and_old_is_as_loud_as_what_is_complete(said_last: RunFacts, sentence: str) -> None:
+    facts = bare(log(last_committed=before(hours=3)), runs=(said_last,))
+    (said,) = headlines(facts)
+    assert (said.level, said.sentence) == (Level.STALE, sentence)
+    assert said.details[0].startswith("Complete through offset 10,000")
+    assert summary(facts) == (Level.STALE, f"The log may have gone on: {sentence[0].lower()}{sentence[1:]}")
+    assert summary(bare(log(last_committed=before(hours=3)), log(SHOP), runs=(said_last,))) == (
+        Level.STALE,
+        "1 of 2 logs is not replicated any more, or late.",
+    )
+
+
+@pytest.mark.parametrize(
+    "said_last", [run("running", is_live=True, lag_s=1.0), run("done", at=before(minutes=50)), run("stopped", at=NOW)]
+)
+def test_a_log_without_traffic_is_not_old(said_last: RunFacts) -> None:
+    assert summary(bare(log(last_committed=before(hours=30)), runs=(said_last,)))[0] is Level.GOOD
+
+
+def test_where_no_job_is_known_the_last_commit_counts() -> None:
+    assert summary(bare(log(last_committed=before(hours=3))))[0] is Level.STALE
+
+
+def test_a_gap_is_louder_than_age_which_is_said_all_the_same() -> None:
+    gap = flawed(Flaw.MISSING, 2500, 5000)
+    (said,) = headlines(bare(log(complete_to=2500), flaws=(gap,), runs=(run("stopped"),)))
+    assert said.level is Level.BAD
+    assert said.sentence.startswith("1 gap")
+    assert said.details[0] == OLD

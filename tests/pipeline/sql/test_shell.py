@@ -12,11 +12,12 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
+from pipeline.inspect.tables import listed, relation_table
 from pipeline.sql import shell
 from pipeline.sql.reader import Reader
 from pipeline.sql.shell import Shell, known_names
 from sinks.tables import LOG_SCHEMA
-from sinks.views.definition import view
+from sinks.views.definition import VIEWS, view
 from sources.errors import ReplicaError
 
 pytestmark = pytest.mark.spark
@@ -118,3 +119,15 @@ def test_what_was_typed_before_comes_back(typed: Typed, tmp_path: Path) -> None:
     assert typed(UP, CTRL_D)[0] == "n\n1\n"
     # queries may name what is in messages
     assert stat.S_IMODE((tmp_path / "sql_history").stat().st_mode) == 0o600
+
+
+def test_d_lists_what_there_is_as_a_table_with_the_replica_s_own() -> None:
+    """In columns that a terminal does not cut: each has a name, a kind, and what it is."""
+    table = relation_table(listed(), [*VIEWS, "log", "orders"])
+    names, kinds, comments = (list(column.cells) for column in table.columns)
+    assert [column.header for column in table.columns] == ["name", "kind", "what it is"]
+    assert names[:2] == list(VIEWS[:2])
+    rows = {name: (kind, str(comment)) for name, kind, comment in zip(names, kinds, comments, strict=True)}
+    assert rows["messages"] == ("view", view("messages").comment)
+    assert rows["log"][0] == "table"
+    assert rows["orders"] == ("table", "typed table of this replica")

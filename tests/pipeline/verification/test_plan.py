@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from pipeline.verify.plan import LARGEST_SECTION_BYTES, SECTION_BYTES, At, Section, claims_of, sampled, sections
@@ -107,14 +109,32 @@ def test_sections_grow_where_every_file_would_be_read_for_each() -> None:
     assert max(one.range.size for one in found) == 250 * MB <= LARGEST_SECTION_BYTES
 
 
-@pytest.mark.parametrize("share", [0.1, 0.5])
-def test_a_sample_is_about_its_share_and_repeatable(share: float) -> None:
+@pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
+def test_a_sample_is_its_share_and_repeatable(share: float) -> None:
     found = [Section((claim(at, at + 1),), At.MASTER) for at in range(1000)]
     chosen = sampled(found, share, 7)
-    assert abs(len(chosen) - 1000 * share) < 60
+    assert len(chosen) == 1000 * share
     assert chosen == sampled(found, share, 7)
-    assert chosen != sampled(found, share, 8)
-    assert set(sampled(found[:500], share, 7)) <= set(chosen)  # the log has grown since
+    assert [one.range.start for one in chosen] == sorted(one.range.start for one in chosen)
+    if share < 1:
+        assert chosen != sampled(found, share, 8)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_a_share_is_of_bytes(share: float) -> None:
+    """Of 99 small sections and a large one, which has half of all bytes: whoever is drawn, the share is read."""
+    edges = [*range(100), 198]
+    found = [Section((claim(start, end),), At.MASTER) for start, end in pairwise(edges)]
+    large = found[-1]
+    taken = 0
+    for seed in range(400):
+        chosen = sampled(found, share, seed)
+        size = sum(section.compared_bytes for section in chosen)
+        assert size >= share * 198
+        taken += large in chosen
+        without_last = sorted(section.compared_bytes for section in chosen)[:-1]
+        assert sum(without_last) < share * 198 or large in chosen
+    assert taken > 0.5 * 400  # the first draw alone takes it every other time
 
 
 def test_a_sample_is_never_empty() -> None:

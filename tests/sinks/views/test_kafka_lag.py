@@ -81,9 +81,7 @@ def test_each_partition_is_as_far_behind_as_the_master_was_seen_ahead(spark: Spa
     assert [tuple(row) for row in times] == [(a_minute_past,) * 3]
 
 
-def test_what_is_not_known_is_null_and_what_is_ahead_of_the_fetch_is_not_behind(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_what_is_not_known_is_null(spark: SparkSession, tmp_path: Path) -> None:
     gone = seen(3, 0, 7, 7)
     fetched(spark, tmp_path, 0, gone)
     fetched(spark, tmp_path, 1, seen(4), with_group(seen(5, 0, 50, 50), 60), seen(6, 0, 170, 180), seen(7, 0, 0, 0))
@@ -93,9 +91,37 @@ def test_what_is_not_known_is_null_and_what_is_ahead_of_the_fetch_is_not_behind(
     assert lag(session, *columns) == {
         "3": (10, None, None, None, None),  # no metadata of it
         "4": (10, None, None, None, None),  # nobody leads it
-        "5": (60, 50, 0, 0, 0),
+        "5": (60, None, None, None, None),  # the end that was seen is older
         "6": (175, 180, 5, 5, None),  # read past the last stable offset
         "7": (None, 0, 0, 0, None),  # empty
+    }
+
+
+def test_what_was_seen_before_the_position_was_reached_is_null(spark: SparkSession, tmp_path: Path) -> None:
+    """Nothing of two moments is subtracted; and an idle partition, whose end no fetch finds changed, is known."""
+    fetched(
+        spark, tmp_path, 0,
+        with_group(seen(0, 0, 100, 100), 60),  # the replica has come further since
+        with_group(seen(1, 0, 100, 100), 60),  # the replica has come to that end since, and so may the group have
+        with_group(seen(2, 0, 100, 100), 60),  # committed before it was looked at: the group stands still
+        with_group(seen(3, 0, 100, 100), 100),
+        with_group(seen(4, 0, 100, 100), 100),
+        with_group(seen(5, 0, 100, 100), None),
+    )  # fmt: skip
+    ends = {0: 150, 1: 100, 2: 100, 3: 100, 4: 150, 5: 100}
+    ledger = [
+        one
+        for number, end in ends.items()
+        for one in ranges_of(number, (0, end), committed_at=NOON + (0 if number == 2 else 1) * MINUTE)
+    ]
+    columns = ("last_stable", "log_end", "offsets_behind", "offsets_waiting", "group_offset", "group_offsets_behind")
+    assert lag(session_with(spark, tmp_path, ledger=ledger), *columns) == {
+        "0": (None, None, None, None, None, None),
+        "1": (100, 100, 0, 0, None, None),
+        "2": (100, 100, 0, 0, 60, 40),
+        "3": (100, 100, 0, 0, 100, 0),
+        "4": (None, None, None, None, None, None),
+        "5": (100, 100, 0, 0, None, None),
     }
 
 

@@ -16,9 +16,17 @@ import trustme
 from pipeline.system.ports import free_port
 from sources.access.secrets import Secret
 from sources.access.tls import Tls
-from sources.errors import ConfigurationError, LogtwinError, MasterSilent, MasterUnreachable, ProtocolViolation
+from sources.errors import (
+    ConfigurationError,
+    LogtwinError,
+    MasterSilent,
+    MasterUnreachable,
+    NobodyListens,
+    ProtocolViolation,
+)
 from sources.kafka.cluster.connection import connected
 from sources.kafka.cluster.settings import KafkaSettings, Security
+from sources.kafka.topic import KafkaTopic
 
 TLS = Security(protocol="SSL")
 LIMIT_MS = 300
@@ -160,3 +168,33 @@ def test_secrets_are_read_when_a_connection_is_made(monkeypatch: pytest.MonkeyPa
     error = error_of(nowhere(), security=security)
     assert isinstance(error, ConfigurationError)
     assert "env:NOBODY" in str(error)
+
+
+def nobody() -> str:
+    return f"127.0.0.1:{free_port()}"
+
+
+def test_servers_at_which_nobody_listens_are_named_at_once_and_together() -> None:
+    """No attempt follows the first: they are wrong, or nothing runs there."""
+    one, other = nobody(), nobody()
+    began = time.monotonic()
+    error = error_of(one, other, attempts=50)
+    assert time.monotonic() - began < 5  # fifty attempts would take a minute
+    assert type(error) is NobodyListens
+    assert error.problem == f"no broker listens at {one} or at {other}"
+    assert error.is_transient
+
+
+def test_where_one_server_is_there_and_silent_it_is_not_that_nobody_listens() -> None:
+    with door() as silent:
+        assert type(error_of(nobody(), silent.server)) is MasterSilent
+        assert type(error_of(silent.server, nobody())) is MasterUnreachable
+
+
+def test_who_asks_a_topic_hears_at_once_that_nobody_listens() -> None:
+    server = nobody()
+    topic = KafkaTopic(settings=KafkaSettings(servers=(server,)), cluster="c", topic="t", patience_ms=60_000)
+    began = time.monotonic()
+    with pytest.raises(NobodyListens, match=server):
+        topic.bounds()
+    assert time.monotonic() - began < 5

@@ -12,7 +12,7 @@ import pytest
 
 from sources.errors import MasterSilent
 from sources.kafka.cluster import connection_cache as module
-from sources.kafka.cluster.connection_cache import IDLE_S, MOST, kept
+from sources.kafka.cluster.connection_cache import IDLE_S, MOST, has_answered, kept
 from sources.kafka.cluster.settings import KafkaSettings
 from tests.patience import PATIENCE_S
 
@@ -94,3 +94,10 @@ def test_one_that_nobody_asks_any_more_is_closed(made: list[Connected], monkeypa
     monkeypatch.setattr(time, "monotonic", lambda: later_s)
     ask(OTHER)
     assert [one.is_closed for one in made] == [True, False]
+
+
+def test_who_has_answered_once_is_known(made: list[Connected], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then that nobody listens may be a restart, which is waited out."""
+    monkeypatch.setattr(module, "_answered", set())
+    ask(ONE)
+    assert (has_answered(ONE), has_answered(OTHER)) == (True, False)

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 from sources.access.address import Address
-from sources.errors import MasterError, MasterUnreachable, ProtocolViolation
+from sources.errors import ConfigurationError, MasterError, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset
 from sources.options import MasterOptions
 from sources.registry import open_log
@@ -130,7 +130,7 @@ def test_the_first_name_server_that_knows_is_believed() -> None:
     [
         (lambda request: encode_command(request.response(0, body=b"[]")), ProtocolViolation),
         (lambda request: encode_command(request.response(0, body=b"{}")), ProtocolViolation),
-        (lambda request: encode_command(request.response(3, remark="what?")), MasterError),
+        (lambda request: encode_command(request.response(1, remark="what?")), MasterError),
     ],
     ids=["no object", "no table", "refused"],
 )
@@ -138,6 +138,30 @@ def test_what_is_no_name_server_is_named(answer: Callable[[Command], bytes], kin
     with ScriptedBroker(answer) as name_server, pytest.raises(kind) as caught:
         named(name_server.address).remoting()
     assert str(name_server.address) in str(caught.value)
+
+
+def not_knowing(request: Command) -> bytes:
+    """As a broker answers a question that is none of its own."""
+    return encode_command(request.response(3, remark=f" request type {request.code} not supported"))
+
+
+def test_a_broker_in_the_place_of_a_name_server_is_called_one() -> None:
+    """It does not know the question (106): that is no refusal, and waiting does not help."""
+    with ScriptedBroker(not_knowing) as one, pytest.raises(ConfigurationError) as caught:
+        named(one.address).remoting()
+    assert caught.value.problem == f"what answers at {one.address} is no name server, but perhaps a broker"
+    assert "master and remoting" in (caught.value.hint or "")
+    with ScriptedBroker(not_knowing) as one, pytest.raises(ConfigurationError, match="is no controller"):
+        elected(one.address).remoting()
+
+
+def test_a_wrong_name_server_does_not_hide_one_that_is_away() -> None:
+    with ScriptedBroker(not_knowing) as wrong, ScriptedBroker(knowing(lambda: "")) as ignorant:
+        with pytest.raises(MasterUnreachable, match="knows no master"):
+            named(ignorant.address, wrong.address).remoting()
+        table = group('0:"10.0.0.8:10911"')
+        with ScriptedBroker(knowing(lambda: table)) as right:
+            assert named(wrong.address, right.address).remoting() == Address("10.0.0.8", 10911)
 
 
 def controller(code: int, **fields: str) -> Callable[[Command], bytes]:

@@ -1,0 +1,429 @@
+"""README and docs as somebody follows them: every command and query in a code block, in order, on what a demo left.
+
+What a block must print is said here, from what the document says of it. One that is not run is marked in the document
+(`tests/documents.py`), and listed here. Commands run in this process, with one Spark session; names in them that stand
+for the reader's own are exchanged for the demo's. From the wheel, in an environment of its own: `tests/soak`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import shlex
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import Row, SparkSession
+
+from pipeline.cli.app import main
+from pipeline.config.configuration import parse
+from sinks.views.registration import register
+from tests.documents import PROJECT, Block, blocks
+from tests.pipeline.demos import DemoHere
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+README, SQL, ENGINES = "README.md", "docs/sql.md", "docs/other-engines.md"
+DISTER, TABLES, TYPED = "docs/dister.md", "docs/tables.md", "docs/typed-tables.md"
+DOCUMENTS: Final = (README, *sorted(f"docs/{one.name}" for one in (PROJECT / "docs").glob("*.md")))
+NOT_RUN: Final = {
+    README: ["make test", "logtwin replicate", "make wheel", "logtwin sql", "logtwin sql",
+             "logtwin --install-completion", "logtwin master"],
+    SQL: ["logtwin sql", "logtwin sql", "mkdir -p tour", *["SELECT"] * 4],
+    ENGINES: ["export AWS_ACCESS_KEY_ID", "CREATE SECRET"],
+    TYPED: ["logtwin tables add", "logtwin replicate", "format ="],
+    "docs/elections.md": ["SELECT number"],
+    "docs/kafka.md": ["from sources.datasource"],
+    "docs/metrics.md": ["scrape_configs"],
+    "docs/object-stores.md": ["aws=", '{"packages"'],
+    "docs/security.md": ["accounts:", "mqadmin createUser", "mqadmin createAcl"],
+    "docs/soak.md": ["python -m tests.fuzz"],
+}  # fmt: skip
+"""What each begins with."""
+
+TRIED: Final = {
+    *((name, "toml") for name in DOCUMENTS),
+    *((README, language) for language in ("console", "sh", "sql", "python")),
+    *((SQL, language) for language in ("sh", "sql", "python")),
+    *((document, language) for document in (DISTER, TYPED) for language in ("console", "sql")),
+    (ENGINES, "python"),
+    (TABLES, "sql"),
+    (TYPED, "python"),
+}
+"""What the tests below run of a document, by the language of its blocks."""
+
+MARK = "rocketmq/embedded"
+
+
+@dataclass(frozen=True)
+class Left:
+    """What a demo has left: its folder, what it printed."""
+
+    folder: Path
+    out: str
+
+    @property
+    def warehouse(self) -> Path:
+        return self.folder / "warehouse"
+
+    @property
+    def job(self) -> Path:
+        return self.warehouse / "demo.toml"
+
+    @property
+    def log(self) -> Path:
+        """Of the demo's master."""
+        return self.folder / "store" / "commitlog"
+
+    @property
+    def position(self) -> int:
+        position: int | None = DeltaTable(self.warehouse / "log").transaction_version(f"logtwin/{MARK}@0")
+        assert position is not None
+        return position
+
+
+class Demos:
+    """Each is run once, when the first block asks for it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._left: dict[str, Left] = {}
+
+    def left(self, master: str, here: DemoHere) -> Left:
+        if master not in self._left:
+            folder = self._folder / master
+            folder.mkdir()
+            rate = {"kafka": "700", "dister": "200"}.get(master, "500")
+            out, _ = here(folder, "--master", master, "--duration-s", "6", "--rate-per-s", rate)
+            self._left[master] = Left(folder, out)
+        return self._left[master]
+
+
+@pytest.fixture(scope="module")
+def demos(tmp_path_factory: pytest.TempPathFactory) -> Demos:
+    return Demos(tmp_path_factory.mktemp("demos"))
+
+
+@pytest.fixture
+def here(spark: SparkSession, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> DemoHere:
+    return DemoHere(capsys, monkeypatch)
+
+
+@pytest.fixture
+def shop(demos: Demos, here: DemoHere) -> Left:
+    """What ``make run`` has left."""
+    return demos.left("rocketmq", here)
+
+
+class Typist:
+    """Types what a document says, with the demo's names in the place of the reader's."""
+
+    def __init__(self, left: Left, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.left = left
+        self.folder = folder
+        self._capsys = capsys
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What stands for the reader's own, and what the demo has in its place."""
+        return {
+            "job.toml": str(self.left.job),
+            "warehouse/demo.toml": str(self.left.job),
+            "rocketmq/broker-a": MARK,
+            "/mnt/archive": str(self.left.log),
+            "/mnt/new/commitlog": str(self.folder / "commitlog"),
+        }
+
+    def does(self, command: str) -> str:
+        """What a command prints; it has to succeed."""
+        words = [self.names.get(word, word) for word in shlex.split(command)]
+        assert Path(words[0]).name == "logtwin", command
+        into = next((at for at, word in enumerate(words) if word in (">", ">>")), len(words))
+        self._capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(words[1:into])
+        said = self._capsys.readouterr()
+        assert not ended.value.code, f"{command}: {said.err[-3000:]}"
+        return said.out
+
+
+@pytest.fixture
+def typist(shop: Left, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Typist:
+    monkeypatch.chdir(tmp_path)
+    return Typist(shop, tmp_path, capsys)
+
+
+Expected = Callable[[str, Typist], bool]
+
+
+def says(*patterns: str) -> Expected:
+    return lambda out, _: all(re.search(pattern, out, re.M) for pattern in patterns)
+
+
+def rebuilt_is_the_master_s(out: str, typist: Typist) -> bool:
+    """ "The broker's files out of the table": every byte below the position."""
+    end = typist.left.position
+    joined = [b"".join(file.read_bytes() for file in sorted(folder.iterdir()))[:end] for folder in _both(typist)]
+    return MARK in out and joined[0] == joined[1] and len(joined[0]) == end
+
+
+def _both(typist: Typist) -> tuple[Path, Path]:
+    return typist.left.log, typist.folder / "commitlog"
+
+
+def is_json_of_the_log(out: str, typist: Typist) -> bool:
+    (log,) = json.loads(out)["logs"]
+    return (log["id"], log["position"]) == (MARK, typist.left.position)
+
+
+def has_the_names_that_are_shown(out: str, _: Typist) -> bool:
+    """Those of the block, in their order."""
+    (shown,) = (one for one in blocks(README) if "until loss" in one.text)
+    names = [match[1] for match in re.finditer(r"^ {2,4}(\S.*?)  ", shown.text, re.M)]
+    at = [out.index(f"  {name}") for name in names]
+    return len(names) > 10 and at == sorted(at)
+
+
+COMMANDS: Final[Mapping[str, Expected]] = {
+    # README
+    "logtwin replicate --config job.toml --available-now": says(rf"^{MARK}: done at offset \d+, 0 records in this run"),
+    "logtwin status --config job.toml --json": is_json_of_the_log,
+    "logtwin status --config job.toml": has_the_names_that_are_shown,
+    "logtwin coverage --config job.toml": says(rf"^{MARK}$", r"^  complete +0 to "),
+    "logtwin verify --config job.toml": says(rf"^{MARK}: .* compared with ", r"^  equal$"),
+    "logtwin incidents list --config job.toml": says(r"^no open incidents$"),
+    "logtwin backfill --config job.toml --log rocketmq/broker-a --path /mnt/archive": says(MARK),
+    "logtwin repair --config job.toml": says(MARK),
+    "logtwin rebuild --config job.toml --log rocketmq/broker-a --to /mnt/new/commitlog": rebuilt_is_the_master_s,
+    "logtwin maintain --config job.toml": says(r"^table +step +log +done +time", r"^log +vacuum ", r"^ledger +log "),
+    ".venv/bin/logtwin tables all": says(r"^  messages +\S", r"^  log +\S", r"^  incidents +\S"),
+    ".venv/bin/logtwin report --config job.toml": says(r"^report.html$"),
+    # docs/sql.md
+    '.venv/bin/logtwin sql -e "SELECT * FROM completeness" --format csv > complete.csv': says(
+        r"^log_id,complete_from,complete_to", rf"^{MARK},0,\d+,"
+    ),
+    # docs/typed-tables.md
+    "logtwin tables list --config job.toml": says(r"\borders\b"),
+    "logtwin tables check --config job.toml": says(r"\borders\b"),
+    "logtwin sql --config job.toml -e 'SELECT status, sum(amount) FROM orders GROUP BY status'": says(r"delivered +\d"),
+    ".venv/bin/logtwin tables show messages": says(r"^messages: ", r"^  topic +string +\S", r"^  json +variant +\S"),
+}
+
+
+def of(document: str, *languages: str) -> list[Any]:
+    """Its blocks that are run."""
+    return [pytest.param(one, id=str(one)) for one in blocks(document) if one.language in languages and one.is_run]
+
+
+def test_what_is_not_run_is_marked_in_the_document_and_listed_here() -> None:
+    """Every block of README and docs is one or the other: run below, or marked."""
+    for document in DOCUMENTS:
+        skipped = [
+            one.text.strip().removeprefix("$ ") if what is None else what
+            for one in blocks(document)
+            for what in one.marks
+        ]
+        listed = NOT_RUN.get(document, [])
+        assert len(skipped) == len(listed), skipped
+        for text, begins in zip(skipped, listed, strict=True):
+            assert text.removeprefix(".venv/bin/").startswith(begins)
+        for one in blocks(document):
+            assert set(one.marks) - {None} <= set(one.commands), f"{one}: a mark of nothing"
+            assert not one.is_run or (document, one.language) in TRIED, one
+
+
+@pytest.mark.parametrize("block", [one for name in DOCUMENTS for one in of(name, "toml")])
+def test_what_is_configured_can_be(block: Block) -> None:
+    """Every key is known, and every value is one."""
+    given = tomllib.loads(block.text)
+    assert parse(given, where=str(block)).warehouse
+
+
+def test_make_run_ends_with_what_it_did_queries_and_the_proof(shop: Left) -> None:
+    (block, *_) = blocks(README)
+    assert block.wanted == ["make run"]
+    at = [
+        shop.out.index(what) for what in ("records ", "messages and bytes by topic", "is anything missing", "  equal")
+    ]
+    assert at == sorted(at)
+    assert shop.job.exists()
+
+
+@pytest.mark.parametrize("block", of(README, "console", "sh")[1:])
+def test_commands_of_the_readme(block: Block, typist: Typist, demos: Demos, here: DemoHere) -> None:
+    if "logtwin get " in block.text:
+        the_value_of_a_key(block, demos.left("dister", here), typist)
+        return
+    for command in block.wanted:
+        said = typist.does(command)
+        assert COMMANDS[re.sub(" +", " ", command)](said, typist), f"{command}\n{said}"
+
+
+def the_value_of_a_key(block: Block, left: Left, typist: Typist) -> None:
+    """It is what the table says, which is the newest of the log."""
+    (command,) = block.wanted
+    said = Typist(left, typist.folder, typist._capsys).does(command)
+    rows = DeltaTable(left.warehouse / "dister_kv").to_pyarrow_table().to_pylist()
+    (value,) = (one["value"] for one in rows if one["key"] == "settings/currency")
+    assert said == f"{value}\n"
+
+
+@pytest.mark.parametrize("block", of(SQL, "sh"))
+def test_commands_of_sql(block: Block, typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
+    for command in block.wanted:
+        if command.startswith("export "):
+            monkeypatch.setenv("LOGTWIN_CONFIG", str(typist.left.job))
+            continue
+        said = typist.does(command)
+        assert COMMANDS[command](said, typist), f"{command}\n{said}"
+
+
+@pytest.mark.parametrize("block", of(TYPED, "console"))
+def test_commands_of_typed_tables(block: Block, typist: Typist) -> None:
+    for command in block.wanted:
+        said = typist.does(command)
+        assert COMMANDS[re.sub(" +", " ", command)](said, typist), f"{command}\n{said}"
+
+
+@pytest.mark.parametrize("block", of(DISTER, "console"))
+def test_commands_of_dister(
+    block: Block, demos: Demos, here: DemoHere, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A key, and all of them: of each line the table has the value."""
+    left = demos.left("dister", here)
+    typist = Typist(left, tmp_path, capsys)
+    one, every = (typist.does(command) for command in block.wanted)
+    rows = DeltaTable(left.warehouse / "dister_kv").to_pyarrow_table().to_pylist()
+    values = {row["key"]: row["value"] for row in rows if not row["deleted"]}
+    assert one == f"{values['settings/currency']}\n"
+    assert all(key in every for key in values)
+
+
+@pytest.mark.parametrize("block", [*of(DISTER, "sql"), *of(TABLES, "sql")])
+def test_queries_of_other_documents(spark: SparkSession, demos: Demos, here: DemoHere, block: Block) -> None:
+    """Where the demo has nobody who consumes there are no rows; elsewhere there are."""
+    is_of_consumers = "consumer_offsets" in block.text
+    left = demos.left("rocketmq" if is_of_consumers else "dister", here)
+    for statement in block.statements:
+        mine = statement.replace("/data/lake", str(left.warehouse)).replace("default.group.dister", "demo")
+        assert bool(asked(spark, left, mine.rstrip(";\n"))) is not is_of_consumers
+
+
+def asked(spark: SparkSession, left: Left, statement: str) -> list[Row]:
+    session = spark.newSession()
+    register(session, str(left.warehouse))
+    return session.sql(statement).collect()
+
+
+def messages_of(left: Left, topic: str) -> int:
+    """Not by way of our views."""
+    log = DeltaTable(left.warehouse / "log").to_pyarrow_table(columns=["topic", "kind"])
+    return sum(one == {"topic": topic, "kind": "message"} for one in log.to_pylist())
+
+
+@pytest.mark.parametrize("block", of(README, "sql"))
+def test_queries_of_the_readme_have_rows(spark: SparkSession, shop: Left, block: Block) -> None:
+    by_hour, by_status, unfit, by_topic, complete = (asked(spark, shop, one) for one in block.statements)
+    orders = messages_of(shop, "orders")
+    assert sum(row[1] for row in by_hour) <= orders  # the batches' messages are apart in the view
+    assert by_hour and by_status and unfit
+    assert {row["topic"] for row in by_topic} == {"orders", "payments", "user-events", "telemetry"}
+    assert [(row["log_id"], row["complete_to"], row["gaps"]) for row in complete] == [(MARK, shop.position, 0)]
+
+
+def questions(part: str, master: str) -> list[Any]:
+    """The queries below a heading of docs/sql.md."""
+    lines = (PROJECT / SQL).read_text().splitlines()
+    start = lines.index(part) + 1
+    end = next((at for at, line in enumerate(lines[start:], start) if line.startswith("## ")), len(lines))
+    marks = [pytest.mark.peer] if master == "kafka" else []
+    return [
+        pytest.param(master, one, id=str(one), marks=marks)
+        for one in blocks(SQL)
+        if one.language == "sql" and one.is_run and start < one.line <= end
+    ]
+
+
+QUESTIONS = [
+    *questions("## After `make run`", "rocketmq"),
+    *questions("## After `make run MASTER=kafka`", "kafka"),
+    *questions("## After `make run MASTER=dister`", "dister"),
+]
+
+
+def test_each_question_is_asked_of_a_demo() -> None:
+    assert {str(one.values[1]) for one in QUESTIONS} == {str(one.values[0]) for one in of(SQL, "sql")}
+
+
+@pytest.mark.parametrize(("master", "block"), QUESTIONS)
+def test_questions_have_answers(spark: SparkSession, demos: Demos, here: DemoHere, master: str, block: Block) -> None:
+    left = demos.left(master, here)
+    (statement,) = (one.rstrip(";\n") for one in block.statements)
+    rows = asked(spark, left, statement)
+    assert bool(rows) != ("FROM incidents" in statement), statement
+    if "FROM kafka_lag" in statement:
+        assert_nothing_is_behind(rows)
+    if "AS without" in statement:
+        assert sum(row["without"] for row in rows) > 0  # some were sent in transactions
+    if "FROM removed" in statement:
+        assert sum(row["entries"] for row in rows) == 50  # as the demo says
+
+
+def assert_nothing_is_behind(rows: list[Row]) -> None:
+    """The demo ends when all is committed and the group told: metadata is of then, of the new partitions, too."""
+    assert [row["partition"] for row in rows] == list(range(8))
+    for row in rows:
+        assert row["position"] == row["log_end"] == row["group_offset"] > 0
+        assert row["offsets_behind"] == row["group_offsets_behind"] == 0
+
+
+def names_left_by(block: Block, left: Left, folder: Path, **given: Any) -> dict[str, Any]:
+    """The block, run as a program, with the demo's places in those of the document."""
+    text = block.text.replace("/data/lake", str(left.warehouse)).replace("rocketmq/broker-a", MARK)
+    text = text.replace("/mnt/broker-b/store/commitlog", str(left.log)).replace('"…"', repr(str(left.log)))
+    program = folder / "block.py"
+    program.write_text(text)
+    return runpy.run_path(str(program), init_globals=given)
+
+
+@pytest.mark.parametrize("block", of(README, "python"))
+def test_the_data_source_of_the_readme(spark: SparkSession, shop: Left, tmp_path: Path, block: Block) -> None:
+    left = names_left_by(block, shop, tmp_path, spark=spark)
+    assert left["records"].isStreaming
+    rows = DeltaTable(shop.warehouse / "log").to_pyarrow_table(columns=["offset"])["offset"].to_pylist()
+    assert left["first_megabyte"].count() == sum(offset < 1 << 20 for offset in rows) < len(rows)
+
+
+@pytest.mark.parametrize("block", of(SQL, "python"))
+def test_the_names_of_sql_in_a_notebook(spark: SparkSession, shop: Left, tmp_path: Path, block: Block) -> None:
+    session = spark.newSession()
+    try:
+        names_left_by(block, shop, tmp_path, spark=session)
+        assert session.table("messages").where("topic = 'orders'").count() > 0
+        assert spark.table("rocketmq.messages").where("topic = 'orders'").count() > 0  # "for everybody"
+    finally:
+        spark.sql("DROP SCHEMA IF EXISTS rocketmq CASCADE")
+
+
+@pytest.mark.parametrize("block", of(TYPED, "python"))
+def test_a_typed_table_in_another_engine(shop: Left, tmp_path: Path, block: Block) -> None:
+    names_left_by(block, shop, tmp_path)
+
+
+@pytest.mark.parametrize("block", of(ENGINES, "python"))
+def test_other_engines(spark: SparkSession, shop: Left, tmp_path: Path, block: Block) -> None:
+    """What the view has, but for inner batches, of which the demo sends none."""
+    left = names_left_by(block, shop, tmp_path)
+    if "position" in left:
+        assert left["position"] == shop.position
+        assert left["payments"].num_rows == messages_of(shop, "payments")
+        return
+    found = left["messages"]
+    count = len(found.collect()) if hasattr(found, "collect") else found.count("*").fetchall()[0][0]
+    assert count == asked(spark, shop, "SELECT count(*) FROM messages WHERE batch_index IS NULL")[0][0] > 0
