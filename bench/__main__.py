@@ -32,6 +32,7 @@ class Work(StrEnum):
     TYPED_FRESHNESS = auto()
     OBJECT_STORE = auto()
     COMMITS = auto()
+    QUESTIONS = auto()
     MEMORY = auto()
     MANY_LOGS = auto()
     WAITING = auto()

@@ -1,12 +1,15 @@
 """What a shell offers for an argument: what the configuration names that stands before it on the same line.
 
-Nothing is asked for it but that file, which is read, with what that takes to import, only where a shell asks. What is
-wrong with it the verb says.
+Nothing is asked for it but that file, and of incidents their table. They are read, with what that takes to import, only
+where a shell asks. What is wrong with them the verb says.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
@@ -14,6 +17,10 @@ from sources.errors import LogtwinError
 
 if TYPE_CHECKING:
     from pipeline.config.configuration import Config
+
+
+INCIDENTS_FOLDER: Final = "incidents"
+"""Of the table. What defines that one needs pyspark, for which nobody at a prompt waits."""
 
 
 def log_ids(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -34,6 +41,48 @@ def relations(incomplete: str) -> list[tuple[str, str]]:
     from pipeline.inspect.tables import listed
 
     return [(one.name, one.comment) for one in listed() if one.name.startswith(incomplete)]
+
+
+def incident_ids(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Every incident of the warehouse, or of its --log, with what it is; the open ones first."""
+    found = sorted(_incidents(ctx), key=lambda one: (one["state"] != "open", one["log_id"], one["start"]))
+    return [(one["id"], _incident_words(one)) for one in found if one["id"].startswith(incomplete)]
+
+
+def open_incident_ids(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Those that can be closed."""
+    return [(name, words) for name, words in incident_ids(ctx, incomplete) if words.startswith("open")]
+
+
+def _incident_words(one: dict[str, Any]) -> str:
+    return f"{one['state']}: {one['condition']}, {one['log_id']} {one['start']:,} to {one['end']:,}"
+
+
+def _incidents(ctx: typer.Context) -> Iterator[dict[str, Any]]:
+    """Rows of their table, as the Delta log and its files have them; none of a table that is not there."""
+    file, log = ctx.params.get("config"), ctx.params.get("log")
+    if file is None:
+        return
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from sinks.delta.delta_log import newest
+    from sinks.storage.place import open_folder, placed
+    from sinks.storage.settings import Storage, use
+
+    try:
+        given = tomllib.loads(Path(file).read_text(encoding="utf-8"))
+        use(Storage.model_validate(given.get("storage", {})))
+        folder = f"{placed(given.get('warehouse', './warehouse'), 'warehouse')}/{INCIDENTS_FOLDER}"
+        version = newest(folder)
+        filesystem, where = open_folder(folder)
+        names = [] if version is None else [one.path for one in version.files.values()]
+        for name in names:
+            with filesystem.open_input_file(f"{where.rstrip('/')}/{name}") as opened:
+                rows = pq.read_table(opened, columns=["log_id", "id", "condition", "start", "end", "state"]).to_pylist()
+            yield from (row for row in rows if log is None or f"{row['log_id']}/".startswith(f"{log}/"))
+    except (LogtwinError, OSError, ValueError, TypeError, pa.ArrowException):
+        return
 
 
 def _config(ctx: typer.Context) -> Config | None:

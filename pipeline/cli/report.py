@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipeline.cli.options import RequiredConfig
-from pipeline.config import configuration
+from pipeline.cli.options import RequiredConfig, plain_app
 from pipeline.sql.wire import REPORT
-from pipeline.system.console import err, out
+from pipeline.system.console import err, out, run
 from pipeline.verb_groups import QUERY
 from sources.errors import ConfigurationError
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 app = typer.Typer()
+
+_LITTLE_BYTES = 1 << 30
+"""A session starts, and plans what it is asked, for longer than it reads that."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """``logtwin report`` alone, for whom the import of the other verbs takes too long."""
+    alone = plain_app()
+    alone.command()(report)
+    run(alone, sys.argv[2:] if arguments is None else arguments, "logtwin report")
 
 
 @app.command(rich_help_panel=QUERY)
@@ -29,19 +43,29 @@ def report(
     One HTML file that needs no network, for any browser, phones too. A server of logtwin sql makes it at once.
     """
     from pipeline.sql.client import answered
+
+    _check_folder(output)
+    if not answered(config, REPORT, output=output):
+        _make(config, output)
+    out.print(str(output), markup=False, highlight=False, soft_wrap=True)
+
+
+def _make(config: Path, output: Path) -> None:
+    from pipeline.config import configuration
+    from pipeline.report.run import made_report
+    from pipeline.spark.session import session_for, without_session
     from pipeline.sql.output import destination
 
     settings = configuration.load(config).with_logs(str(config))
-    _check_folder(output)
-    if not answered(config, REPORT, output=output):
-        from pipeline.report.run import made_report
-        from pipeline.spark.session import session_for
+    with err.status("reading the small tables …") as status:
 
-        with err.status("starting Spark …") as status:
-            made = made_report(session_for(settings, archived=True), settings, status.update)
-        with destination(output) as sink:
-            sink.write(made)
-    out.print(str(output), markup=False, highlight=False, soft_wrap=True)
+        def session(size_bytes: int) -> SparkSession:
+            status.update("starting Spark …")
+            return session_for(settings, archived=True, is_brief=size_bytes <= _LITTLE_BYTES).newSession()
+
+        made = made_report(without_session(settings), session, status.update)
+    with destination(output) as sink:
+        sink.write(made)
 
 
 def _check_folder(output: Path) -> None:

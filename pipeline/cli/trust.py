@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pipeline.cli.completion import log_ids
+from pipeline.cli.completion import incident_ids, log_ids, open_incident_ids
 from pipeline.cli.options import AsJson, OneLog, RequiredConfig
 from pipeline.config import configuration
 from pipeline.system.console import err, out
@@ -20,7 +20,9 @@ incidents = typer.Typer(
 )
 app.add_typer(incidents, name="incidents", rich_help_panel=PROVE)
 
-IncidentId = Annotated[str, typer.Argument(metavar="ID", help="the incident's id, or how it begins")]
+_AN_ID = "the incident's id, or how it begins"
+IncidentId = Annotated[str, typer.Argument(metavar="ID", help=_AN_ID, autocompletion=incident_ids)]
+OpenIncidentId = Annotated[str, typer.Argument(metavar="ID", help=_AN_ID, autocompletion=open_incident_ids)]
 
 
 @incidents.command("list")
@@ -56,7 +58,7 @@ def explain_incident(name: IncidentId, config: RequiredConfig, log: OneLog = Non
 
 @incidents.command("close")
 def close_incident(
-    name: IncidentId,
+    name: OpenIncidentId,
     config: RequiredConfig,
     note: Annotated[str, typer.Option(help="why the loss is accepted; kept with the incident")],
     log: OneLog = None,

@@ -22,7 +22,7 @@ from pipeline.monitoring.display import extent, moment, number
 from sinks.books.incident import IncidentRow
 from sinks.books.incidents import incidents_of
 from sinks.books.ledger import app_id, fill_app_id
-from sinks.delta.delta_log import newest
+from sinks.delta.delta_log import LoggedVersion, newest
 from sinks.proof.completeness import Accounts, Completeness, Missing, Reason, Stretch
 from sinks.proof.whole_ledger import Owed, read_ledgers
 from sinks.state.fence import state_at
@@ -108,10 +108,11 @@ def _all_accounts(warehouse: str, log_ids: Iterable[LogId]) -> dict[LogId, Accou
     that was read first.
     """
     found: dict[LogId, Accounts | None] = dict.fromkeys(log_ids)
-    held = _held(warehouse, found)
+    versions: dict[str, LoggedVersion | None] = {}
+    held = _held(warehouse, found, versions)
     for _ in range(_LOOKS):
         looked = _accounts(warehouse, held)
-        again = _held(warehouse, looked)
+        again = _held(warehouse, looked, versions)
         settled = {log_id for log_id, one in again.items() if one.is_as(held[log_id])}
         found |= {log_id: looked[log_id] for log_id in settled}
         held = {log_id: one for log_id, one in again.items() if log_id not in settled}
@@ -151,10 +152,12 @@ class _Held:
         return list({row.id: row for row in (*passed, *listed)}.values())
 
 
-def _held(warehouse: str, log_ids: Iterable[LogId]) -> dict[LogId, _Held]:
-    """Of these logs those that have a first record."""
+def _held(warehouse: str, log_ids: Iterable[LogId], versions: dict[str, LoggedVersion | None]) -> dict[LogId, _Held]:
+    """Of these logs those that have a first record. `versions` are those that were found before, and then the newest:
+    to read one of many files takes longer than all the rest.
+    """
     of_table = {log_id: log_table(log_id).path(absolute(warehouse)) for log_id in log_ids}
-    versions = {path: newest(path) for path in set(of_table.values())}
+    versions |= {path: newest(path, versions.get(path)) for path in set(of_table.values())}
     found = {}
     for log_id, path in of_table.items():
         version = versions[path]

@@ -1,54 +1,54 @@
-"""Find out the facts: SQL over a replica's views and tables, each of one version, asked for once.
+"""Find out the facts: of the small tables without Spark, of single records by SQL over the replica's views.
 
-Every query aggregates in Spark: what comes to the driver is bounded by the logs, and by the numbers named here, however
-many rows the ledger has. A range of the ledger counts in the span of time in which it was committed. Some questions are
-asked side by side: most of their time goes by before Spark runs anything.
+The records may be very many, and more than one machine's: so every query aggregates in Spark, and what comes to the
+driver is bounded by the logs, the topics, and the numbers named here. A question that the Delta log proves to have no
+answer is not asked, and without any there is no session. Some are asked side by side: most of their time goes by before
+Spark runs anything. Each table is read at one version.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import fields
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pipeline.report import statements
+from pipeline.report.asked import worth_asking
 from pipeline.report.facts import (
-    Commits,
     Election,
     Facts,
-    Flaw,
-    FlawedRange,
     GroupLag,
     IncidentFacts,
     Incidents,
-    LogFacts,
     Pending,
     Slice,
     SlowestGroups,
-    Timeline,
     TopicFacts,
     TopTopics,
     Waiting,
 )
-from pipeline.report.palette import SERIES
+from pipeline.report.flaws import flaws
+from pipeline.report.ranges import COLUMNS, Ranges, log_facts, timeline
+from pipeline.report.rows import rows_of
 from pipeline.report.time_buckets import width_s
+from sinks.delta.delta_log import newest
 from sinks.delta.spark_jobs import first_cause, first_line
-from sinks.tables import KAFKA_LOG, LOG
+from sinks.tables import EPOCHS, INCIDENTS, KAFKA_LOG, LEDGER, LOG, metadata_table
 from sinks.views.definition import named_in, words_in
-from sinks.views.registration import frames, newest_versions, register_views
+from sinks.views.registration import frames, newest_versions, no_replica, register_views
 from sinks.warehouse import absolute
 from sources.errors import ReplicaError
 from sources.metadata import CONSUMER_OFFSETS, KAFKA_PARTITIONS
 
 _AT_ONCE: Final = 3
-_MOST_SPANS: Final = 120
 _SECOND_US: Final = 1_000_000
 _MOST_SLICES: Final = 60
 _MOST_RANGES: Final = 50  # of a log and a flaw
@@ -62,65 +62,111 @@ _T = TypeVar("_T")
 
 
 def read_facts(
-    spark: SparkSession, warehouse: str, configured: Sequence[str], tell: Callable[[str], None] = lambda _: None
+    warehouse: str,
+    configured: Sequence[str],
+    session: Callable[[int], SparkSession],
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Facts:
     """What there is to say of the replica in `warehouse`, which has the logs `configured`, and perhaps others.
 
-    Asked in a session of its own: the names that `spark` knows stay what they are. `tell` hears how far it is. Raises
-    ReplicaError where there is no replica, or a table of it cannot be read.
+    `session` is called where Spark is needed, for a session that is ours alone; it is told how many bytes the files
+    have that will be read. `tell` hears how far it is.
+
+    Raises ReplicaError where there is no replica, or a table of it cannot be read.
     """
     place = absolute(warehouse)
-    with _translated(place):
-        session = spark.newSession()
-        versions = _register(session, place)
-        found = _Questions(session).all(tell)
+    log, kafka_log = newest(LOG.path(place)), newest(KAFKA_LOG.path(place))
+    of_replica = log or kafka_log
+    if of_replica is None:
+        raise no_replica(place)
+    found = _of_small_tables(place)
+    worth = worth_asking(place, log, kafka_log)
+    if worth:
+        spark = session(sum(one.size_bytes for table in (log, kafka_log) if table for one in table.files.values()))
+        with _translated(place):
+            found |= _Questions.opened(spark, place, worth).all(tell)
     seen = {one.log_id for one in found["logs"]}
     return Facts(
         warehouse=place,
-        version=next(versions[spec.name] for spec in (LOG, KAFKA_LOG) if spec.name in versions),
+        version=of_replica.version,
         made_at=datetime.now(UTC),
         unseen=tuple(log_id for log_id in configured if log_id not in seen),
-        has_metadata=not versions.keys().isdisjoint(kind.name for kind in (CONSUMER_OFFSETS, KAFKA_PARTITIONS)),
+        has_metadata=any(newest(metadata_table(kind).path(place)) for kind in (CONSUMER_OFFSETS, KAFKA_PARTITIONS)),
         **found,
     )
 
 
-def _register(spark: SparkSession, place: str) -> Mapping[str, int]:
-    """The replica's tables that are asked for, each as it is now, and the views over them.
+def _of_small_tables(place: str) -> dict[str, Any]:
+    """By the names of the fields of `Facts`."""
+    ranges = Ranges.of(rows_of(LEDGER, place, *COLUMNS))
+    # after the ledger: so no gap in it lacks its reason because that came a moment later
+    incidents = rows_of(INCIDENTS, place, *INCIDENTS.schema.names).to_pylist()
+    return {
+        "logs": tuple(log_facts(ranges, incidents)),
+        "timeline": timeline(ranges),
+        "flaws": tuple(flaws(ranges, incidents, _MOST_RANGES)),
+        "elections": _elections(rows_of(EPOCHS, place, *EPOCHS.schema.names).to_pylist()),
+        "incidents": _incidents(incidents),
+    }
 
-    Returns the version of each table.
-    """
-    texts = [text for text in vars(statements).values() if isinstance(text, str)]
-    tables = words_in(*texts)
-    versions = newest_versions(spark, place, tables)
-    for spec, frame in frames(spark, place, versions, pinned=versions, tables=tables):
-        frame.createOrReplaceTempView(spec.name)
-    register_views(spark, named_in(*texts))
-    return versions
+
+def _elections(rows: Sequence[Mapping[str, Any]]) -> tuple[Election, ...]:
+    """Those of each log's newest history, the newest first."""
+    newest_epochs: dict[str, int] = {}
+    for row in rows:
+        newest_epochs[row["log_id"]] = max(row["epoch"], newest_epochs.get(row["log_id"], row["epoch"]))
+    found = sorted(
+        (row for row in rows if row["epoch"] == newest_epochs[row["log_id"]]),
+        key=lambda row: (_backwards(row["since"]), row["log_id"], -row["number"]),
+    )
+    return tuple(_each(Election, found[:_MOST_ELECTIONS]))
+
+
+def _incidents(rows: Sequence[Mapping[str, Any]]) -> Incidents:
+    is_open = [row["state"] == "open" for row in rows]
+    found = sorted(
+        rows, key=lambda row: (row["state"] != "open", _backwards(row["detected_at"]), row["log_id"], row["id"])
+    )
+    return Incidents(tuple(_each(IncidentFacts, found[:_MOST_INCIDENTS])), len(rows), sum(is_open))
+
+
+def _backwards(at: datetime | None) -> float:
+    """The newest first, and what has no time last."""
+    return math.inf if at is None else -at.timestamp()
 
 
 class _Questions:
-    """Ask Spark."""
+    """Ask Spark what is worth asking."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, worth: Collection[str]) -> None:
         self._spark = spark
-        self._waits = spark.sql(statements.WAITS)
+        known: dict[str, tuple[str, Callable[[], Any]]] = {
+            "topics": (statements.TOPICS, self._topics),
+            "groups": (statements.GROUPS, self._groups),
+            "transactions": (
+                statements.TRANSACTIONS,
+                lambda: self._pending(statements.TRANSACTIONS, _TRANSACTION_STATES),
+            ),
+            "delays": (statements.DELAYS, lambda: self._pending(statements.DELAYS, _DELAY_STATES)),
+        }
+        self._asked = {name: one for name, one in known.items() if name in worth}
+
+    @classmethod
+    def opened(cls, spark: SparkSession, place: str, worth: Collection[str]) -> Self:
+        """With the tables that are asked for, each as it is now, and the views over them."""
+        questions = cls(spark, worth)
+        texts = [text for text, _ in questions._asked.values()]
+        tables = words_in(*texts)
+        versions = newest_versions(spark, place, tables)
+        for spec, frame in frames(spark, place, versions, pinned=versions, tables=tables):
+            frame.createOrReplaceTempView(spec.name)
+        register_views(spark, named_in(*texts))
+        return questions
 
     def all(self, tell: Callable[[str], None]) -> dict[str, Any]:
         """The answers, by the names of the fields of `Facts`."""
-        questions: dict[str, Callable[[], Any]] = {
-            "logs": self._logs,
-            "groups": self._groups,
-            "topics": self._topics,
-            "transactions": lambda: self._pending(statements.TRANSACTIONS, _TRANSACTION_STATES),
-            "delays": lambda: self._pending(statements.DELAYS, _DELAY_STATES),
-            "flaws": self._flaws,
-            "timeline": self._timeline,
-            "elections": self._elections,
-            "incidents": self._incidents,
-        }
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            asked = {pool.submit(question): name for name, question in questions.items()}
+            asked = {pool.submit(question): name for name, (_, question) in self._asked.items()}
             try:
                 for number, answer in enumerate(as_completed(asked), 1):
                     answer.result()
@@ -131,35 +177,10 @@ class _Questions:
                 raise
             return {name: answer.result() for answer, name in asked.items()}
 
-    def _logs(self) -> tuple[LogFacts, ...]:
-        ranges = {row["log_id"]: row for row in self._rows(statements.RANGES, waits=self._waits)}
-        rows = ({**row, **ranges[row["log_id"]]} for row in self._rows(statements.COMPLETENESS))
-        return tuple(_each(LogFacts, rows))
-
-    def _elections(self) -> tuple[Election, ...]:
-        return tuple(_each(Election, self._rows(statements.ELECTIONS, most=_MOST_ELECTIONS)))
-
-    def _timeline(self) -> Timeline:
-        (bounds,) = self._rows(statements.COMMIT_TIMES, waits=self._waits)
-        logs = bounds["logs"]
-        if bounds["first"] is None:
-            return Timeline(1.0)
-        width = width_s(bounds["first"], bounds["last"], _MOST_SPANS)
-        # where colours are too few, the last one is for all the rest
-        shown = logs if logs <= len(SERIES) else len(SERIES) - 1
-        rows = self._rows(statements.COMMITS, width_us=width * _SECOND_US, shown=shown, waits=self._waits)
-        return Timeline(width, tuple(_each(Commits, rows)))
-
-    def _flaws(self) -> tuple[FlawedRange, ...]:
-        rows = self._rows(statements.FLAWS, most=_MOST_RANGES)
-        return tuple(_each(FlawedRange, ({**row, "flaw": Flaw[row["flaw"]]} for row in rows)))
-
     def _topics(self) -> TopTopics:
-        rows = self._rows(statements.TOPICS, most=_MOST_BARS)
-        if not rows:
-            return TopTopics()
-        of, messages, size_bytes = _same(rows, "topics", "all_messages", "all_bytes")
-        return TopTopics(tuple(_each(TopicFacts, rows)), of, messages, size_bytes)
+        rows = sorted(self._rows(statements.TOPICS), key=lambda row: (-row["messages"], row["topic"]))
+        messages, sizes = (sum(row[name] for row in rows) for name in ("messages", "bytes"))
+        return TopTopics(tuple(_each(TopicFacts, rows[:_MOST_BARS])), len(rows), messages, sizes)
 
     def _groups(self) -> SlowestGroups:
         rows = self._rows(statements.GROUPS, most=_MOST_BARS)
@@ -183,13 +204,6 @@ class _Questions:
         (places,) = _same(rows, "places")
         oldest = _each(Waiting, (row for row in rows if not row["is_total"]))
         return Pending(counted, width, tuple(_each(Slice, slices)), tuple(oldest), places)
-
-    def _incidents(self) -> Incidents:
-        rows = self._rows(statements.INCIDENTS, most=_MOST_INCIDENTS)
-        if not rows:
-            return Incidents()
-        of, still_open = _same(rows, "incidents", "open")
-        return Incidents(tuple(_each(IncidentFacts, rows)), of, still_open)
 
     def _rows(self, statement: str, **names: Any) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self._spark.sql(statement, **names).toArrow().to_pylist()

@@ -18,10 +18,12 @@ from pipeline.report.queries import read_facts
 from pipeline.report.subjects import subjects
 
 
-def made_report(spark: SparkSession, config: Config, tell: Callable[[str], None] = lambda _: None) -> bytes:
-    """The page; `tell` hears how far it is. Raises ReplicaError where there is no replica to read."""
+def made_report(
+    config: Config, session: Callable[[int], SparkSession], tell: Callable[[str], None] = lambda _: None
+) -> bytes:
+    """The page; `session` and `tell` are those of `read_facts`. Raises ReplicaError where there is no replica."""
     tables = tuple(map(_typed_facts, typed_statuses(config)))  # before the logs, which they are never ahead of
-    facts = read_facts(spark, config.warehouse, _configured(config), tell)
+    facts = read_facts(config.warehouse, _configured(config), session, tell)
     names = dict.fromkeys([one.name for one in subjects(facts.logs)])
     runs = tuple(run for name in names if (run := _run_facts(config.warehouse, name, facts.made_at)) is not None)
     return page(replace(facts, tables=tables, runs=runs)).encode()

@@ -1,4 +1,4 @@
-"""The questions in Spark's SQL. Their columns have the names of the fields in `pipeline.report.facts`.
+"""The questions about single records, in Spark's SQL. Columns have the names of the fields in `pipeline.report.facts`.
 
 Names in braces are filled in: ``{most}`` bounds the rows, ``{width_us}`` is the length of a span in microseconds, where
 a time belongs to the span that starts at the greatest multiple of it at or below; others stand for the answer of
@@ -9,202 +9,15 @@ from __future__ import annotations
 
 from typing import Final
 
-WAITS: Final = """
-SELECT
-  *,
-  -- partitions come and go by the topic
-  regexp_replace(log_id, '^(kafka/.+)/[0-9]+$', '$1') AS subject,
-  -- what a backfill or a repair writes is old by nature
-  CASE WHEN origin = 'stream' AND first_store_timestamp IS NOT NULL
-    THEN greatest(0D, (unix_micros(committed_at) - unix_micros(first_store_timestamp)) / 1e6D)
-  END AS oldest_waited_s,
-  CASE WHEN origin = 'stream' AND last_store_timestamp IS NOT NULL
-    THEN greatest(0D, (unix_micros(committed_at) - unix_micros(last_store_timestamp)) / 1e6D)
-  END AS newest_waited_s
-FROM ledger
-"""
-"""The ledger, with how long the oldest and the newest record of each range waited for its commit."""
-
-COMPLETENESS: Final = """
-SELECT
-  log_id, records, bytes, `end`, complete_to, complete_through_timestamp AS complete_through, open_incidents
-FROM completeness
-ORDER BY log_id
-"""
-
-RANGES: Final = """
-WITH ranges AS (
-  SELECT
-    log_id, start, first_store_timestamp, last_store_timestamp, committed_at, oldest_waited_s, newest_waited_s
-  FROM {waits}
-  UNION ALL
-  -- what was lost before the first range stands here alone
-  SELECT log_id, start, NULL, NULL, NULL, NULL, NULL
-  FROM incidents
-  WHERE action <> 'reported' AND state <> 'healed'
-)
-SELECT
-  log_id,
-  min(start) AS begin,
-  min(first_store_timestamp) AS oldest_stored,
-  max(last_store_timestamp) AS newest_stored,
-  max(committed_at) AS last_committed,
-  max_by(newest_waited_s, start) FILTER (WHERE newest_waited_s IS NOT NULL) AS newest_waited_s,
-  percentile_approx(oldest_waited_s, 0.5) AS waited_p50_s,
-  percentile_approx(oldest_waited_s, 0.99) AS waited_p99_s
-FROM ranges
-GROUP BY log_id
-"""
-
-COMMIT_TIMES: Final = """
-SELECT min(committed_at) AS first, max(committed_at) AS last, count(DISTINCT subject) AS logs
-FROM {waits}
-"""
-
-COMMITS: Final = """
-WITH ranked AS (
-  SELECT subject, row_number() OVER (ORDER BY sum(bytes) DESC, subject) AS rank
-  FROM {waits}
-  GROUP BY subject
-)
-SELECT
-  if(rank <= {shown}, subject, NULL) AS log_id,
-  timestamp_micros(unix_micros(committed_at) - pmod(unix_micros(committed_at), {width_us})) AS at,
-  sum(records) AS records,
-  sum(bytes) AS bytes,
-  percentile_approx(oldest_waited_s, 0.5) AS waited_p50_s,
-  percentile_approx(oldest_waited_s, 0.99) AS waited_p99_s
-FROM {waits}
-JOIN ranked USING (subject)
-GROUP BY 1, 2
-ORDER BY 2, 1
-"""
-
-FLAWS: Final = """
-WITH
--- where a range begins or ends, of the ledger or of an incident: between two such points nothing changes
-ranges AS (
-  SELECT
-    log_id, start, `end`, first_store_timestamp, last_store_timestamp,
-    if(deleted_at IS NULL, 'live', 'deleted') AS kind, true AS is_of_log
-  FROM ledger
-  UNION ALL
-  -- what verify reports may lie where the log has never been
-  SELECT log_id, start, `end`, NULL, NULL, state, action <> 'reported'
-  FROM incidents
-  WHERE state <> 'healed'
-),
-edges AS (
-  SELECT log_id, start AS at, 1 AS step, first_store_timestamp AS first_stored, NULL AS last_stored, kind, is_of_log
-  FROM ranges
-  UNION ALL
-  SELECT log_id, `end`, -1, NULL, last_store_timestamp, kind, is_of_log
-  FROM ranges
-),
-points AS (
-  SELECT
-    log_id,
-    at,
-    min(first_stored) AS first_stored,
-    max(last_stored) AS last_stored,
-    sum(if(kind = 'live', step, 0)) AS live,
-    sum(if(kind = 'deleted', step, 0)) AS deleted,
-    sum(if(kind = 'open', step, 0)) AS open,
-    sum(if(kind = 'closed', step, 0)) AS closed,
-    bool_or(is_of_log) AS is_of_log
-  FROM edges
-  GROUP BY log_id, at
-),
-segments AS (
-  SELECT
-    log_id,
-    at AS start,
-    lead(at) OVER along AS `end`,
-    sum(live) OVER along AS live,
-    CASE
-      WHEN sum(open) OVER along > 0 THEN 'MISSING'
-      WHEN sum(closed) OVER along > 0 THEN 'ACCEPTED'
-      WHEN sum(deleted) OVER along > 0 THEN 'DELETED'
-      ELSE 'MISSING'
-    END AS flaw,
-    -- the messages next to it; of deleted records their own
-    if(sum(deleted) OVER along > 0, first_stored, max(last_stored) OVER along) AS stored_after,
-    if(sum(deleted) OVER along > 0, lead(last_stored) OVER along, lead(first_stored) OVER along) AS stored_before,
-    min(if(is_of_log, at, NULL)) OVER (PARTITION BY log_id) AS log_start,
-    max(if(is_of_log, at, NULL)) OVER (PARTITION BY log_id) AS log_end
-  FROM points
-  WINDOW along AS (PARTITION BY log_id ORDER BY at)
-),
-holes AS (
-  SELECT *, coalesce(lag(`end`) OVER along = start AND lag(flaw) OVER along = flaw, false) AS goes_on
-  FROM segments
-  WHERE live = 0 AND start >= log_start AND `end` <= log_end
-  WINDOW along AS (PARTITION BY log_id ORDER BY start)
-),
-numbered AS (
-  SELECT *, count_if(NOT goes_on) OVER (PARTITION BY log_id ORDER BY start) AS number
-  FROM holes
-),
-whole_holes AS (
-  SELECT
-    log_id, flaw, min(start) AS start, max(`end`) AS `end`,
-    min(stored_after) AS stored_after, max(stored_before) AS stored_before
-  FROM numbered
-  GROUP BY log_id, flaw, number
-),
-flawed AS (
-  SELECT
-    h.log_id, h.flaw, h.start, h.`end`, h.stored_after, h.stored_before,
-    max_by(concat(i.condition, ': ', i.cause), i.state = 'open') AS why
-  FROM whole_holes h
-  LEFT JOIN incidents i
-    ON i.log_id = h.log_id AND i.start < h.`end` AND i.`end` > h.start AND i.state <> 'healed' AND h.flaw <> 'DELETED'
-  GROUP BY h.log_id, h.flaw, h.start, h.`end`, h.stored_after, h.stored_before
-  UNION ALL
-  -- an open incident over records that are there
-  SELECT
-    i.log_id, 'DOUBTFUL', i.start, i.`end`, min(l.first_store_timestamp), max(l.last_store_timestamp),
-    concat(i.condition, ': ', i.cause)
-  FROM (SELECT * FROM incidents WHERE state = 'open' ORDER BY detected_at DESC, log_id, id LIMIT 100) i
-  JOIN ledger l
-    ON l.log_id = i.log_id AND l.start < i.`end` AND l.`end` > i.start AND l.deleted_at IS NULL
-  GROUP BY i.log_id, i.id, i.start, i.`end`, i.condition, i.cause
-),
-ranked AS (
-  SELECT
-    *,
-    row_number() OVER (PARTITION BY log_id, flaw ORDER BY `end` - start DESC, start) AS rank,
-    count(*) OVER of_log AS all_of_log,
-    sum(`end` - start) OVER of_log AS units_of_log
-  FROM flawed
-  WINDOW of_log AS (PARTITION BY log_id, flaw)
-)
-SELECT log_id, flaw, start, `end`, stored_after, stored_before, why, all_of_log, units_of_log
-FROM ranked
-WHERE rank <= {most}
-ORDER BY log_id, start, flaw
-"""
-
+# one row a topic: the driver puts them into their order
 TOPICS: Final = """
-WITH counted AS (
-  SELECT topic, sum(messages) AS messages, sum(body_bytes) AS bytes
-  FROM topic_stats
-  GROUP BY topic
-  UNION ALL
-  SELECT regexp_replace(log_id, '/[0-9]+$', ''), count(*), coalesce(sum(octet_length(value)), 0)
-  FROM kafka_log
-  GROUP BY 1
-)
-SELECT
-  topic,
-  messages,
-  bytes,
-  count(*) OVER () AS topics,
-  sum(messages) OVER () AS all_messages,
-  sum(bytes) OVER () AS all_bytes
-FROM counted
-ORDER BY messages DESC, topic
-LIMIT {most}
+SELECT topic, count(*) AS messages, coalesce(sum(octet_length(body)), 0) AS bytes
+FROM messages
+GROUP BY topic
+UNION ALL
+SELECT regexp_replace(log_id, '/[0-9]+$', ''), count(*), coalesce(sum(octet_length(value)), 0)
+FROM kafka_log
+GROUP BY 1
 """
 
 GROUPS: Final = """
@@ -280,22 +93,4 @@ FROM {waiting}
 WHERE state = 'pending' AND at IS NOT NULL
 GROUP BY 1, 3
 ORDER BY 1, 3
-"""
-
-ELECTIONS: Final = """
-SELECT log_id, number, start, master, since
-FROM epochs
-WHERE epoch = (SELECT max(epoch) FROM epochs AS of_log WHERE of_log.log_id = epochs.log_id)
-ORDER BY since DESC, log_id, number DESC
-LIMIT {most}
-"""
-
-INCIDENTS: Final = """
-SELECT
-  log_id, id, condition, start, `end`, cause, action, detected_at, state, note,
-  count(*) OVER () AS incidents,
-  count_if(state = 'open') OVER () AS open
-FROM incidents
-ORDER BY state = 'open' DESC, detected_at DESC, log_id, id
-LIMIT {most}
 """

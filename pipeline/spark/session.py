@@ -78,6 +78,10 @@ COMPILE_LATER = (
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
 
+# What only plans a few queries over little data runs hardly anything often enough for C2. C1 alone takes two thirds of
+# the time for that, and twice as long for a scan.
+COMPILE_ONCE = "-XX:TieredStopAtLevel=1"
+
 LOOPBACK = {
     # Driver and tasks of a local session talk over the loopback, whatever the host is called.
     "spark.driver.bindAddress": "127.0.0.1",
@@ -85,14 +89,24 @@ LOOPBACK = {
 }
 
 
-def session_for(config: Config, name: str = "logtwin", *, archived: bool = False) -> SparkSession:
+def session_for(
+    config: Config, name: str = "logtwin", *, archived: bool = False, is_brief: bool = False
+) -> SparkSession:
     """The session of a configuration, once its storage has answered; what the JVM says goes to `spark_log`.
 
-    `archived`: if no earlier one has left an archive of its classes, this one does.
+    `archived`: if no earlier one has left an archive of its classes, this one does. `is_brief`: it is for a few
+    questions about little data (`COMPILE_ONCE`).
 
     Raises ConfigurationError where the warehouse cannot be reached, StorageUnreachable where that may pass.
     """
-    return build_session(config.spark, warehouse=_reached(config), name=name, log_file=spark_log(), archived=archived)
+    return build_session(
+        config.spark,
+        warehouse=_reached(config),
+        name=name,
+        log_file=spark_log(),
+        archived=archived,
+        is_brief=is_brief,
+    )
 
 
 def without_session(config: Config) -> Config:
@@ -119,6 +133,7 @@ def build_session(
     name: str = "logtwin",
     log_file: Path | None = None,
     archived: bool = False,
+    is_brief: bool = False,
 ) -> SparkSession:
     """The Spark session of this process, made if there is none, with Delta and the data source ``logtwin``.
 
@@ -130,7 +145,7 @@ def build_session(
     builder = SparkSession.builder.appName(name)
     submitted = _submitted()
     own = {"spark.python.unix.domain.socket.dir": str(process_folder())}  # daemons of Python have others, of their own
-    launch = {} if submitted else _launch(properties, warehouse, archived)
+    launch = {} if submitted else _launch(properties, warehouse, archived, is_brief)
     settings = {**NEEDED, **own, **launch, **properties}
     for key, value in settings.items():
         if key not in submitted:
@@ -196,7 +211,7 @@ def _submitted() -> set[str]:
     return {name for name, _ in SparkConf().getAll()}
 
 
-def _launch(properties: Mapping[str, str], warehouse: Place, archived: bool) -> dict[str, str]:
+def _launch(properties: Mapping[str, str], warehouse: Place, archived: bool, is_brief: bool) -> dict[str, str]:
     """What only the one who starts the JVM can say."""
     jars = [*delta_jars(), *storage_jars(warehouse.scheme)]
     logging = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
@@ -204,6 +219,8 @@ def _launch(properties: Mapping[str, str], warehouse: Place, archived: bool) -> 
     if not properties.get("spark.master", "local").startswith("local"):
         return {"spark.jars": ",".join(map(str, jars)), "spark.driver.extraJavaOptions": options}
     options += f" {archive_options(java(), [*jars, *spark_jars()], made=archived)}"
+    if is_brief:
+        options += f" {COMPILE_ONCE}"
     return {
         "spark.master": "local[*]",
         # On the class path of the only JVM there is; spark.jars would copy them for every session.

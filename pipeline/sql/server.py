@@ -115,7 +115,7 @@ class Server:
         theirs = configuration.parse(tomllib.loads(ask.config), where=ask.where)
         config = theirs.model_copy(update={"warehouse": self._warehouse})  # the same, and relative to another folder
         if ask.form == REPORT:
-            made = made_report(self._spark, config.with_logs(ask.where))
+            made = made_report(config.with_logs(ask.where), lambda _: client.stops(self._spark.newSession()))
             with client.sink() as sink:
                 sink.write(made)
             return
@@ -146,9 +146,10 @@ class _Client:
             with suppress(OSError):
                 buffered.close()
 
-    def stops(self, session: SparkSession) -> None:
+    def stops(self, session: SparkSession) -> SparkSession:
         """What runs in this session is stopped when the client goes."""
         self._session = session
+        return session
 
     @contextmanager
     def watched(self) -> Iterator[None]:

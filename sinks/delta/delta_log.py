@@ -133,14 +133,16 @@ class LoggedVersion:
                     self.protocol = dict(said)
 
 
-def newest(path: str) -> LoggedVersion | None:
+def newest(path: str, known: LoggedVersion | None = None) -> LoggedVersion | None:
     """The newest version of the table at `path`; None where there is no table.
+
+    `known` is the one that was the newest a moment ago: where it still is, it is the answer, and nothing is read.
 
     Raises ReplicaError, ConfigurationError, StorageUnreachable.
     """
     for attempt in range(_ATTEMPTS):
         try:
-            found = _newest(*open_folder(f"{path.rstrip('/')}/_delta_log"))
+            found = _newest(*open_folder(f"{path.rstrip('/')}/_delta_log"), known)
         except FileNotFoundError as error:
             if attempt == _ATTEMPTS - 1:
                 raise _unread(path, error) from error
@@ -153,7 +155,7 @@ def newest(path: str) -> LoggedVersion | None:
     return None
 
 
-def _newest(filesystem: pafs.FileSystem, folder: str) -> LoggedVersion | None:
+def _newest(filesystem: pafs.FileSystem, folder: str, known: LoggedVersion | None) -> LoggedVersion | None:
     listed = filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
     names = [one.base_name for one in listed]
     commits = sorted(int(found[1]) for found in map(_COMMIT.fullmatch, names) if found)
@@ -161,6 +163,8 @@ def _newest(filesystem: pafs.FileSystem, folder: str) -> LoggedVersion | None:
     if not commits and not parts:
         return None
     version = max(commits[-1] if commits else checkpoint, checkpoint)
+    if known is not None and known.version == version:
+        return known
     missing = {*range(checkpoint + 1, version + 1)}.difference(commits)
     if missing:
         raise ValueError(f"version {min(missing)} is missing below {version}")

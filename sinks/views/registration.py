@@ -148,13 +148,17 @@ def newest_versions(spark: SparkSession, place: str, tables: Collection[str] | N
             hint="Check that their storage can be reached, and that the session has Delta.",
         ) from error
     if found.keys().isdisjoint(_OF_LOGS):
-        raise ReplicaError(
-            f"no replica in {place}",
-            expected=f"a Delta table in {LOG.path(place)} or {KAFKA_LOG.path(place)}",
-            found="none",
-            hint="See warehouse in the configuration; logtwin replicate makes the tables.",
-        )
+        raise no_replica(place)
     return found
+
+
+def no_replica(place: str) -> ReplicaError:
+    return ReplicaError(
+        f"no replica in {place}",
+        expected=f"a Delta table in {LOG.path(place)} or {KAFKA_LOG.path(place)}",
+        found="none",
+        hint="See warehouse in the configuration; logtwin replicate makes the tables.",
+    )
 
 
 def _versions(spark: SparkSession, place: str, specs: Iterable[TableSpec]) -> dict[str, int]:

@@ -25,6 +25,7 @@ IN_ORDER = [
     "typed_freshness",
     "object_store",
     "commits",
+    "questions",
     "memory",
     "many_logs",
     "waiting",

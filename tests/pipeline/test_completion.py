@@ -7,10 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from typer.testing import CliRunner
 
 from pipeline.cli import app as cli
+from sinks.tables import INCIDENTS as INCIDENTS_TABLE
+
+PROJECT = Path(__file__).parents[2]
 
 JOB = """
 [[logs]]
@@ -76,6 +81,68 @@ def test_without_a_name_it_is_the_configuration_of_the_folder(job: Path, monkeyp
 )
 def test_verbs_options_logs_and_tables(job: Path, line: str, expected: list[str]) -> None:
     assert sorted(offered(line.replace("JOB", str(job)))) == sorted(expected)
+
+
+INCIDENTS = [
+    ("rocketmq/broker-a", "aa10", "healed"),
+    ("rocketmq/broker-a", "ab20", "open"),
+    ("kafka/prod/orders/0", "ac30", "closed"),
+    ("kafka/prod/orders/10", "ad40", "open"),
+]
+
+
+@pytest.fixture
+def lossy(tmp_path: Path) -> Path:
+    """A configuration whose warehouse has incidents, in several files, one of which is no more."""
+    file, place = tmp_path / "lossy.toml", INCIDENTS_TABLE.path(str(tmp_path / "lake"))
+    file.write_text(f'warehouse = "{tmp_path / "lake"}"\n{JOB}')
+    gone = [("rocketmq/broker-a", "ae50", "open")]
+    for rows, mode in ((gone, "append"), (INCIDENTS[:2], "overwrite"), (INCIDENTS[2:], "append")):
+        common = {"condition": "gap", "start": 0, "end": 100}
+        found = [common | dict(zip(("log_id", "id", "state"), row, strict=True)) for row in rows]
+        write_deltalake(place, pa.Table.from_pylist(found, INCIDENTS_TABLE.schema), mode=mode)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("logtwin incidents explain --config JOB a", ["ad40", "ab20", "ac30", "aa10"]),
+        ("logtwin incidents explain --config JOB ac", ["ac30"]),
+        ("logtwin incidents explain --config JOB b", []),
+        ("logtwin incidents explain --config JOB --log kafka/prod/orders a", ["ad40", "ac30"]),
+        ("logtwin incidents explain --config JOB --log kafka/prod/orders/1 a", []),
+        ("logtwin incidents close --config JOB a", ["ad40", "ab20"]),
+    ],
+)
+def test_incidents_the_open_ones_first(lossy: Path, line: str, expected: list[str]) -> None:
+    assert offered(line.replace("JOB", str(lossy))) == expected
+
+
+def test_what_an_incident_is_stands_beside_it(lossy: Path) -> None:
+    line = f"logtwin incidents explain --config {lossy} ac"
+    environment = {"_LOGTWIN_COMPLETE": "complete_fish", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    environment["_TYPER_COMPLETE_ARGS"] = line
+    answer = CliRunner().invoke(cli.app, env=environment, prog_name="logtwin").stdout
+    assert answer.split("\t") == ["ac30", "closed: gap, kafka/prod/orders/0 0 to 100\n"]
+
+
+def test_without_incidents_none_is_offered(lossy: Path, job: Path) -> None:
+    assert offered(f"logtwin incidents explain --config {job} a") == []
+    for file in Path(INCIDENTS_TABLE.path(str(lossy.parent / "lake"))).glob("*.parquet"):
+        file.unlink()
+    assert offered(f"logtwin incidents explain --config {lossy} a") == []
+
+
+def test_the_table_of_incidents_is_found_without_pyspark(lossy: Path) -> None:
+    look = (
+        "import sys, types\n"
+        "from pipeline.cli.completion import incident_ids\n"
+        f"found = incident_ids(types.SimpleNamespace(params={{'config': {str(lossy)!r}}}), 'ab')\n"
+        "print([name for name, _ in found], 'pyspark' in sys.modules)"
+    )
+    found = subprocess.run([sys.executable, "-c", look], cwd=PROJECT, capture_output=True, text=True, check=True)
+    assert found.stdout == "['ab20'] False\n"
 
 
 @pytest.mark.parametrize("config", ["", "--config nowhere.toml ", "--config BAD "])

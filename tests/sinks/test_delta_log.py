@@ -62,6 +62,19 @@ def test_actions_replace_each_other(tmp_path: Path) -> None:
     assert [one.path for one in found.files.values()] == ["b c"]
 
 
+def test_what_is_still_the_newest_is_not_read_again(tmp_path: Path) -> None:
+    begun(tmp_path)
+    known = newest(str(tmp_path))
+    assert known is not None
+    (tmp_path / "_delta_log" / f"{0:020}.json").write_text("nobody reads this")
+    assert newest(str(tmp_path), known) is known
+    begun(tmp_path)
+    written(tmp_path, 1, added("b"))
+    later = newest(str(tmp_path), known)
+    assert later is not None
+    assert (later.version, [*later.files]) == (1, ["a", "b"])
+
+
 def test_a_folder_without_a_table_is_none(tmp_path: Path) -> None:
     assert newest(str(tmp_path / "none")) is None
     (tmp_path / "_delta_log").mkdir()

@@ -133,7 +133,7 @@ def facts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Fact
         BROKER, 1, (Epoch(1, Offset(0), None, micros(STORED)), Epoch(3, Offset(800), "b:1", micros(STORED)))
     )
     add_many(spark, warehouse)
-    return read_facts(spark, warehouse, [str(BROKER), "rocketmq/new"])
+    return read_facts(warehouse, [str(BROKER), "rocketmq/new"], lambda _: spark.newSession())
 
 
 def test_logs(facts: Facts) -> None:
@@ -218,7 +218,7 @@ def test_many_logs_and_commits_come_as_few_rows(facts: Facts) -> None:
 
 
 def test_real_logs(spark: SparkSession, replica: Path, fixture_497: Fixture, fixture_550: Fixture) -> None:
-    found = read_facts(spark, str(replica), [])
+    found = read_facts(str(replica), [], lambda _: spark.newSession())
     assert "All 2 logs are complete." in page(found)
     assert {one.log_id: (one.complete_to, one.end, one.begin) for one in found.logs} == {
         str(LOG_IDS[fixture.version]): (fixture.max_offset, fixture.max_offset, 0)
@@ -261,7 +261,7 @@ def test_topics_of_kafka_are_topics_and_their_group_is_a_consumer(spark: SparkSe
     ]
     fetched = pa.Table.from_pylist(partitions, schema=KAFKA_PARTITIONS.schema)
     MetadataTable(spark, str(tmp_path), LogId.parse(ORDERS), KAFKA_PARTITIONS).record(fetched, NOON)
-    found = read_facts(spark, str(tmp_path), [])
+    found = read_facts(str(tmp_path), [], lambda _: spark.newSession())
     assert [(one.topic, one.messages, one.bytes) for one in found.topics.topics] == [(ORDERS, 4, 15)]
     assert (found.topics.of, found.topics.messages, found.topics.bytes) == (1, 4, 15)
     assert [(one.log_id, one.consumer_group, one.queues, one.messages_behind) for one in found.groups.groups] == [
@@ -286,4 +286,4 @@ def behind(fixture: Fixture, topic: str, group: str) -> int:
 
 def test_no_replica_is_said_to_be_none(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ReplicaError, match="no replica"):
-        read_facts(spark, str(tmp_path / "nothing"), [])
+        read_facts(str(tmp_path / "nothing"), [], lambda _: spark.newSession())

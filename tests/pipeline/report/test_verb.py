@@ -6,18 +6,25 @@ import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
+from pipeline.cli import report
+from pipeline.config.configuration import Config
 from pipeline.monitoring.progress import Phase
 from pipeline.monitoring.run_state import RunFile, RunState
+from pipeline.spark import session
 from sinks.books.ledger import Ledger
 from sinks.books.ledger_row import LedgerRow
 from sinks.state.log_state import Writer
-from sinks.tables import LEDGER
+from sinks.storage.place import LOCAL
+from sinks.tables import LEDGER, LOG, LOG_SCHEMA
 from sinks.warehouse import ensure_tables
 from sources.offsets import LogId, Offset, Position
 from tests.pipeline.operator_at_work import Operator
+from tests.sinks.views.made_logs import message
 
 pytestmark = pytest.mark.spark
 
@@ -83,3 +90,22 @@ def test_a_replica_whose_job_stopped_long_ago_is_not_said_to_be_complete(
     said = r'<p class="summary stale">The log may have gone on: nobody replicates it since .*, 3 h before this report'
     assert re.search(said, text)
     assert "The log is complete." not in text
+
+
+@pytest.mark.parametrize(("little", "is_brief"), [(1 << 30, True), (0, False)])
+def test_a_session_for_little_data_compiles_once(
+    spark: SparkSession, operator: Operator, monkeypatch: pytest.MonkeyPatch, little: int, is_brief: bool
+) -> None:
+    asked: list[bool] = []
+
+    def session_for(_: Config, *, archived: bool, is_brief: bool) -> SparkSession:
+        asked.append(is_brief and archived)
+        return spark
+
+    monkeypatch.setattr(session, "session_for", session_for)
+    monkeypatch.setattr(report, "_LITTLE_BYTES", little)
+    write_deltalake(LOG.path(str(operator.lake)), pa.Table.from_pylist([message(0)], LOG_SCHEMA))
+    operator.must("report", "--output", str(operator.lake / "report.html"))
+    assert asked == [is_brief]
+    launched = session._launch({}, LOCAL, archived=True, is_brief=is_brief)["spark.driver.extraJavaOptions"]
+    assert (session.COMPILE_ONCE in launched) == is_brief

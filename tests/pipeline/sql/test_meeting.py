@@ -18,7 +18,7 @@ from pipeline.sql import client
 from pipeline.sql.client import server_for
 from pipeline.sql.meeting import LONGEST_ADDRESS_BYTES, check_owned, make_folder, peer_is_owner, socket_path
 from pipeline.sql.server import listening, reserved
-from pipeline.sql.wire import OUTPUT, Ask, Hello, Message
+from pipeline.sql.wire import DONE, OUTPUT, Ask, Hello, Message, next_message
 from pipeline.version import own_version
 from sources.errors import ConfigurationError, QueryError
 
@@ -180,8 +180,44 @@ def test_a_configuration_that_cannot_be_read_is_left_to_who_says_why() -> None:
     assert server_for("warehouse = ", TEXT, "csv") is None
 
 
-def test_who_asks_a_server_waits_for_no_slow_import() -> None:
+@pytest.mark.parametrize("verb", ["sql", "report"])
+def test_who_asks_a_server_waits_for_no_slow_import(verb: str) -> None:
     slow = ("pyspark", "pyarrow", "pydantic")
-    look = f"import sys, pipeline.cli.sql, pipeline.sql.client; print([one for one in {slow} if one in sys.modules])"
+    look = (
+        f"import sys, pipeline.cli_{verb}, pipeline.sql.client\n"
+        "from pipeline.cli.entry import main\n"
+        f"sys.argv = ['logtwin', '{verb}', '--help']\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        f"print([one for one in {slow} if one in sys.modules])"
+    )
     found = subprocess.run([sys.executable, "-c", look], cwd=PROJECT, capture_output=True, text=True, check=True)
-    assert found.stdout == "[]\n"
+    assert found.stdout.splitlines()[-1] == "[]"
+
+
+def test_who_has_a_report_made_there_loads_no_configuration(job: Path) -> None:
+    """What is slow to import is not there to be imported: only the server, which is asked first, can answer."""
+
+    def answer(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection, connection.makefile("rb") as stream:
+            connection.sendall(Hello(own_version(), 4711, str(job.parent)).message().encoded())
+            ask = Ask.read(next_message(stream))
+            connection.sendall(Message(OUTPUT, ask.form.encode()).encoded() + Message(DONE).encoded())
+
+    look = (
+        "import sys\n"
+        "sys.modules |= dict.fromkeys(('pyspark', 'pyarrow'))\n"
+        "from pipeline.cli.entry import main\n"
+        "sys.argv = ['logtwin', 'report', '--config', 'job.toml']\n"
+        "main()"
+    )
+    with reserved(job) as path, listening(path) as listener:
+        thread = threading.Thread(target=answer, args=(listener,))
+        thread.start()
+        environment = os.environ | {"PYTHONPATH": str(PROJECT)}
+        command = [sys.executable, "-c", look]
+        found = subprocess.run(command, cwd=job.parent, env=environment, capture_output=True, text=True, check=False)
+        listener.close()
+        thread.join(10)
+    assert (found.returncode, found.stdout, found.stderr) == (0, "report.html\n", "")
+    assert (job.parent / "report.html").read_text() == "report"

@@ -20,6 +20,7 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from pipeline.config import configuration
+from pipeline.report import statements
 from pipeline.sql import server as server_module
 from pipeline.sql.client import server_for
 from pipeline.sql.output import Format
@@ -107,10 +108,15 @@ def test_the_same_rows_in_a_parquet_file(served: Client, tmp_path: Path) -> None
     assert pq.read_table(file).equals(pq.read_table(io.BytesIO(alone(served, QUERY, "parquet"))))
 
 
-def test_a_report_is_made_there_too(served: Client, tmp_path: Path) -> None:
-    job = tmp_path / "job.toml"
+def reporter(served: Client, folder: Path) -> Client:
+    """Of the same replica, with a log that has not begun."""
+    job = folder / "job.toml"
     job.write_text(served.job.read_text() + '[[logs]]\nid = "rocketmq/not-begun"\npath = "/nowhere"\n')
-    reporting, file = replace(served, job=job, verb="report"), tmp_path / "report.html"
+    return replace(served, job=job, verb="report")
+
+
+def test_a_report_is_made_there_too(served: Client, tmp_path: Path) -> None:
+    reporting, file = reporter(served, tmp_path), tmp_path / "report.html"
     assert reporting("--output", file) == (0, f"{file}\n".encode(), "")
     page = file.read_text(encoding="utf-8")
     assert message(0)["log_id"] in page
@@ -190,6 +196,24 @@ def test_a_client_that_goes_away_ends_what_ran_for_it(served: Client, spark: Spa
         process.wait(10)
     while jobs.getActiveJobsIds():
         pause.wait(0.05)
+    assert served("-e", "SELECT 1 AS n", "--format", "csv")[:2] == (0, b"n\n1\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_so_does_one_that_has_asked_for_a_report(
+    served: Client, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setattr(statements, "TOPICS", ENDLESS)
+    jobs, pause, file = spark.sparkContext.statusTracker(), threading.Event(), tmp_path / "report.html"
+    with reporter(served, tmp_path).start("--output", file) as process:
+        while not jobs.getActiveJobsIds():
+            assert process.poll() is None
+            pause.wait(0.05)
+        process.send_signal(number)
+        process.wait(10)
+    while jobs.getActiveJobsIds():
+        pause.wait(0.05)
+    assert not file.exists()
     assert served("-e", "SELECT 1 AS n", "--format", "csv")[:2] == (0, b"n\n1\n")
 
 
