@@ -10,6 +10,8 @@ MASTER ?= rocketmq
 WAREHOUSE ?= local
 CODE := logtwin sources sinks pipeline tests bench airflow_dags conf
 export LOGTWIN_CACHE ?= $(CURDIR)/.cache
+# where it is set, every process of a test compiles all modules anew, and pytest rewrites all its assertions again
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## this list
 	@awk -F ':.*## ' '/^##@ /{printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,9 +85,9 @@ test: lint airflow-setup browser-setup azurite-setup ## everything that must hol
 	$(BIN)/python -m pytest -m "not soak" -n $(WORKERS) --no-loadscope-reorder --durations=20 $(ARGS)
 
 unit: setup ## the pure tests only, in seconds
-	$(BIN)/python -m pytest -m "not spark and not peer and not airflow and not browser and not soak" $(ARGS)
+	$(BIN)/python -m pytest -m "not spark and not peer and not airflow and not browser and not soak" -n $(WORKERS) $(ARGS)
 
-soak: setup ## long runs: a large log, random kills, an hour of fuzzing, many random cases; figures belong into bench/results/long-runs.md
+soak: setup airflow-setup azurite-setup ## long runs: a large log, random kills, an hour of fuzzing, many random cases; figures belong into bench/results/long-runs.md
 	JAVA_TOOL_OPTIONS= $(BIN)/python -m pytest -m soak -s --timeout 7200 $(ARGS)
 	LOGTWIN_HYPOTHESIS=exhaustive $(BIN)/python -m pytest -q -m "not spark and not peer and not airflow and not browser and not soak" --timeout 7200
 

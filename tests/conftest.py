@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,17 @@ _LONG_LIVED = "-XX:+UseSerialGC"
 os.environ.setdefault("JAVA_TOOL_OPTIONS", _SHORT_LIVED)
 
 _LONGEST_FIRST = ("airflow", "peer", "spark")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is collected and imported lasts as long as the run: the collector need not look at it again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -134,8 +134,10 @@ def test_a_backfill_closes_a_hole_by_conditional_writes(
     written = asked.of(Kind.PUT, key=VERSION)
     assert {seen.request.key.split("/")[1] for seen in written} >= {"log", "ledger"}
     assert all(seen.request.is_conditional for seen in written)
+    assert_no_key(airflow, LOG)
 
 
+@pytest.mark.soak  # with a stand-in for Spark: tests/airflow/test_submissions.py
 def test_a_changed_byte_turns_the_verification_red(airflow: Airflow, api: Api, twin: Twin) -> None:
     """That a submission which ends well is a green task, the backfill has shown."""
     change_a_byte(twin)

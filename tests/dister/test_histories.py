@@ -18,6 +18,7 @@ from tests.dister.histories import History, Move, histories
 from tests.dister.twin import Twin
 
 _NUMBERS = itertools.count()
+PROFILE = settings.get_profile(settings.get_current_profile_name())
 REPEATABLE = settings(
     deadline=None,
     derandomize=True,
@@ -95,7 +96,7 @@ def fixed(replica: Log, leader: Log, mode: str) -> Log:
 
 
 @pytest.mark.parametrize("mode", ["safe", "faithful"])
-@settings(max_examples=300)
+@settings(max_examples=max(50, PROFILE.max_examples))
 @given(data=st.data())
 def test_both_rules_end_with_the_leaders_log(mode: str, data: st.DataObject) -> None:
     """DI-70: where histories share a prefix and nothing else, whatever the order, and wherever catching up stopped."""

@@ -77,7 +77,7 @@ def test_scenario_38_the_histories_part_in_one_file_and_end_in_the_next(twin: Tw
     assert (twin.went_back_to, twin.ids()) == (common[-1], theirs)
 
 
-@pytest.mark.parametrize("kept", [1, 2, 6])
+@pytest.mark.parametrize("kept", [1, pytest.param(2, marks=pytest.mark.soak), 6])
 def test_scenario_39_the_point_itself_is_kept_in_later_files_too(twin: Twin, kept: int) -> None:
     """DI-87, DI-89, D-4: where it is the first, the second, or the last entry of the second file."""
     common = leader(2, first=99_998) + leader(kept, first=100_000)

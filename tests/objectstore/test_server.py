@@ -47,7 +47,9 @@ def race(rounds: int, write: Callable[[int, int], int]) -> list[Counter[int]]:
         return [Counter(said) for said in zip(*threads.map(run, range(WRITERS)), strict=True)]
 
 
-@pytest.mark.parametrize(("size", "rounds"), [(100, 100), (2_000_000, 15)])
+@pytest.mark.parametrize(
+    ("size", "rounds"), [(100, 30), pytest.param(100, 200, marks=pytest.mark.soak), (2_000_000, 5)]
+)
 def test_of_writers_that_put_a_new_key_at_once_one_is_the_first(s3: Server, size: int, rounds: int) -> None:
     client = PlainClient.of(s3)
     said = race(rounds, lambda number, writer: client.put_if_absent(f"log/{number}", bytes([writer]) * size))

@@ -215,6 +215,7 @@ def test_a_host_without_an_address() -> None:
     assert "host name has no address" in str(error)
 
 
+@pytest.mark.usefixtures("asked_once")
 def test_an_endpoint_that_says_nothing_is_waited_for_as_long_as_our_patience() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         error = refused(owner(f"http://127.0.0.1:{silent.getsockname()[1]}", patience_s=1.0))

@@ -140,6 +140,7 @@ def test_an_object_that_is_damaged_is_found_and_then_is_whole_again(twin: Linked
     assert [one.row.state for one in Incidents(twin.config(), "").all()].count(State.OPEN) <= 1
 
 
+@pytest.mark.soak  # of a folder: tests/pipeline/test_cli_sql.py, tests/sinks/views/test_as_of.py
 def test_questions_as_of_now_an_offset_and_a_time(twin: LinkedTwin, capsys: pytest.CaptureFixture[str]) -> None:
     middle = twin.log.boundaries[MIDDLE]
 
@@ -177,6 +178,7 @@ def test_the_files_come_out_of_the_tables(twin: LinkedTwin, tmp_path: Path) -> N
     assert len(made) >= twin.log.end
 
 
+@pytest.mark.soak  # in a folder: tests/pipeline/test_repair.py
 def test_back_to_what_another_master_shares(twin: LinkedTwin) -> None:
     end = twin.log.end
     common = twin.log.rewrite_from_the_middle()
@@ -188,13 +190,17 @@ def test_back_to_what_another_master_shares(twin: LinkedTwin) -> None:
     assert (twin.verify().problem, log_statuses(config)[0].epoch) == (None, 1)
 
 
-def test_tidied_up_and_whole(twin: LinkedTwin) -> None:
+def test_tidied_up(twin: LinkedTwin) -> None:
     with twin.link.counted() as asked:
         done = twin.maintain()
     assert done["log", "merge"].files_after == 1 < done["log", "merge"].files_before
     assert done["ledger", "merge"].files_after == 1 < done["ledger", "merge"].files_before
     assert done["log", "vacuum"].files_before > done["log", "vacuum"].files_after
     assert len(asked) <= MAINTAIN_BESIDE + MAINTAIN_A_BATCH * BATCHES, asked.table()
+
+
+@pytest.mark.soak  # each step alone on the local disk: tests/sinks/upkeep
+def test_tidied_up_again_and_gone_on_with(twin: LinkedTwin) -> None:
     again = twin.maintain()
     assert again["log", "vacuum"].files_after <= 2
     with twin.link.counted() as asked:

@@ -24,11 +24,8 @@ from tests.patience import wait_until
 from tests.peers.cluster import connections_of
 from tests.peers.proxy import Cut, Proxy, random_cuts
 from tests.peers.replicating import (
-    assert_same_as_files,
     end_of,
     replicate_over_cuts,
-    replicating,
-    wait_for_all,
 )
 from tests.peers.rocketmq import Broker
 from tests.peers.sender import Sender
@@ -178,13 +175,3 @@ def test_acknowledging_over_a_connection_that_is_cut_a_hundred_times(broker: Bro
 def test_a_job_whose_connections_are_cut(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """HA-69, of the session's connections and of those that read; a hundred times: `make soak`."""
     replicate_over_cuts(spark, tmp_path, broker, JOB_CUTS, within_s=300)
-
-
-@pytest.mark.spark
-@pytest.mark.parametrize("broker", ["5.5.0"], indirect=True)
-def test_a_job_over_a_slow_network(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
-    with Proxy(broker.ha_port, delay_s=0.05) as ha, Proxy(broker.port, delay_s=0.05) as remoting:
-        ways = {"master": f"127.0.0.1:{ha.port}", "remoting": f"127.0.0.1:{remoting.port}"}
-        with replicating(spark, tmp_path, broker, trigger_interval_s=0.1, **ways) as job:
-            wait_for_all(job, broker)
-    assert_same_as_files(spark, tmp_path, job, broker)

@@ -107,6 +107,7 @@ def cut_off(group: ElectedGroup, job: Job, beyond: Job) -> tuple[Broker, Broker,
     return first, second, shared
 
 
+@pytest.mark.soak  # each half in test_auto_switch, test_repair_epochs
 def test_what_nobody_confirmed_is_taken_where_it_was_asked_for_and_then_taken_back(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -145,6 +146,7 @@ def test_what_nobody_confirmed_is_taken_where_it_was_asked_for_and_then_taken_ba
     assert {(row["epoch"], row["number"], row["start"]) for row in rows} == {(0, old, 0), (1, old, 0), (1, new, start)}
 
 
+@pytest.mark.soak  # of epochs alone: tests/pipeline/test_repair_epochs.py
 def test_an_epoch_file_that_is_gone_is_named(spark: SparkSession, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     with elected_group(tmp_path, 1) as group:

@@ -78,6 +78,7 @@ def test_a_broker_that_does_not_start_says_why_and_leaves_no_process(tmp_path: P
     assert not [command for command in commands if str(tmp_path) in " ".join(command)]
 
 
+@pytest.mark.soak
 def test_a_broker_that_was_behind_may_be_made_to_lead(tmp_path: Path) -> None:
     """What only the other one had is gone then, and its offsets are given again."""
     with kafka_cluster(VERSIONS[-1], tmp_path, 3, {"unclean.leader.election.enable": "true"}) as (first, ahead, behind):

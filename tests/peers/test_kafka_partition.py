@@ -26,7 +26,7 @@ from sources.kafka.partition import KafkaPartition
 from sources.master import Chunk, Damage
 from sources.offsets import Offset, OffsetRange
 from tests.patience import wait_until
-from tests.peers.kafka import VERSIONS, KafkaBroker, kafka_cluster
+from tests.peers.kafka import EACH_VERSION, VERSIONS, KafkaBroker, kafka_cluster
 from tests.peers.kafka_compaction import compacted_topic
 from tests.peers.kafka_reading import Row, consumed, partition_of, rows, settings_of, topic_of
 from tests.peers.kafka_traffic import (
@@ -218,6 +218,7 @@ def test_a_compacted_topic_has_holes_that_are_covered(broker: KafkaBroker) -> No
         partition.check_history(chunk.covered.end, chunk.mark)
 
 
+@pytest.mark.parametrize("broker", EACH_VERSION, indirect=True)
 def test_retention_that_overtook_says_where_the_log_starts(broker: KafkaBroker) -> None:
     create_topic(broker, "overtaken")
     with producer(broker) as through:
@@ -236,6 +237,7 @@ def test_retention_that_overtook_says_where_the_log_starts(broker: KafkaBroker) 
     partition.check_history(Offset(40), 0)
 
 
+@pytest.mark.parametrize("broker", EACH_VERSION, indirect=True)
 def test_a_topic_that_was_created_again_is_another_one(broker: KafkaBroker) -> None:
     create_topic(broker, "again")
     with producer(broker) as through:
@@ -263,6 +265,7 @@ def exists(broker: KafkaBroker, topic: str) -> bool:
         return bool(topics_matching(cluster, topic))
 
 
+@pytest.mark.parametrize("broker", EACH_VERSION, indirect=True)
 def test_topics_by_name_and_by_pattern_and_a_partition_that_is_added(broker: KafkaBroker) -> None:
     create_topic(broker, "shop.orders", 2)
     create_topic(broker, "shop.returns", 1)
@@ -286,6 +289,7 @@ def test_topics_by_name_and_by_pattern_and_a_partition_that_is_added(broker: Kaf
         partition_of(broker, "shop.orders", 4).bounds()
 
 
+@pytest.mark.parametrize("broker", EACH_VERSION, indirect=True)
 def test_a_broker_that_restarts_while_it_is_read_is_waited_for(broker: KafkaBroker) -> None:
     create_topic(broker, "restarted")
     with producer(broker) as through:
@@ -303,6 +307,7 @@ def test_a_broker_that_restarts_while_it_is_read_is_waited_for(broker: KafkaBrok
     assert rows_of(found) == consumed(broker, "restarted", Isolation.READ_COMMITTED)
 
 
+@pytest.mark.parametrize("broker", EACH_VERSION, indirect=True)
 def test_a_log_that_was_cut_is_told_from_one_that_went_on(broker: KafkaBroker) -> None:
     create_topic(broker, "cut")
     with producer(broker) as through:

@@ -49,7 +49,7 @@ COMPRESSIONS = (None, "gzip", "snappy", "lz4", "zstd")
 PARTITIONS = 6
 ADDED = 2
 OLD, NEW = VERSIONS
-ENOUGH = 30_000
+ENOUGH = 6_000
 """Records: before the partitions are added each compression has its turn."""
 
 
@@ -119,7 +119,7 @@ def a_record(chance: random.Random) -> Record:
 
 def send_mixed(broker: KafkaBroker, topic: str, partitions: int, count: int, chance: random.Random) -> None:
     """At least `count` records, by each compression in turn; more in transactions, every other one aborted."""
-    records = [a_record(chance) for _ in range(500)]
+    records = [a_record(chance) for _ in range(min(500, count // (len(COMPRESSIONS) * partitions)))]
     with ExitStack() as stack:
         plain = [stack.enter_context(producer(broker, compression_type=name)) for name in COMPRESSIONS]
         in_transactions = stack.enter_context(producer(broker, transactional_id=f"{topic}-{chance.random()}"))
@@ -128,7 +128,7 @@ def send_mixed(broker: KafkaBroker, topic: str, partitions: int, count: int, cha
                 send(plain[turn % len(plain)], topic, records, partition)
             with transaction(in_transactions, commit=turn % 2 == 0):
                 for partition in range(partitions):
-                    send(in_transactions, topic, records[:100], partition)
+                    send(in_transactions, topic, records[: len(records) // 5], partition)
 
 
 @pytest.mark.parametrize("count", [ENOUGH, pytest.param(200_000, marks=pytest.mark.soak)])
@@ -140,7 +140,7 @@ def test_mixed_records_while_the_job_runs(spark: SparkSession, broker: KafkaBrok
 def test_mixed_records_of_an_older_broker(spark: SparkSession, tmp_path: Path) -> None:
     """How its partitions are read: `test_kafka_partition.py`."""
     with KafkaBroker(OLD, tmp_path / "kafka") as broker:
-        replicate_mixed(spark, broker, tmp_path / "lake", ENOUGH)
+        replicate_mixed(spark, broker, tmp_path / "lake", 30_000)
 
 
 def replicate_mixed(spark: SparkSession, broker: KafkaBroker, lake: Path, count: int) -> None:
@@ -254,6 +254,7 @@ def test_a_partition_that_lost_its_tail(spark: SparkSession, broker: KafkaBroker
     assert replicated(spark, tmp_path).count() == 100
 
 
+@pytest.mark.soak
 def test_a_job_that_started_later_takes_the_topic(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
     create_topic(broker, "taken")
     with producer(broker) as through:
@@ -342,6 +343,7 @@ def test_topics_of_a_pattern_by_a_user_with_a_password(
         assert not any(secret.encode() in content for content in written)
 
 
+@pytest.mark.soak
 def test_a_group_in_which_somebody_consumes(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
     """A job does not start, and one that runs ends: by the word of who it is."""
     create_topic(broker, "busy")

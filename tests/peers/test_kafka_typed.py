@@ -22,7 +22,7 @@ from tests.pipeline.running import replicate_now
 pytestmark = [pytest.mark.spark, pytest.mark.peer]
 
 PARTITIONS = 3
-STEPS = 3
+STEPS = 2
 MESSAGES = 300
 
 

@@ -204,6 +204,7 @@ def test_what_retention_took_at_the_brokers_stays_proven_by_the_ledger(
     assert_accounted(spark, tmp_path, "old")
 
 
+@pytest.mark.soak  # how it is counted: test_comparison_of_compacted.py
 def test_what_compaction_took_at_the_broker_is_counted_and_no_difference(
     spark: SparkSession, broker: KafkaBroker, tmp_path: Path
 ) -> None:

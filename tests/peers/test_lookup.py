@@ -23,7 +23,7 @@ from tests.sources.rocketmq.log_reading import chunks_of
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 
 
-@pytest.fixture(params=["4.9.7", "5.5.0"])
+@pytest.fixture(params=["4.9.7", pytest.param("5.5.0", marks=pytest.mark.soak)])
 def name_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NameServer]:
     with NameServer(request.param, tmp_path / "name-server") as running:
         yield running

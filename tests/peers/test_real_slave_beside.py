@@ -61,6 +61,7 @@ def codes_in_vain(cluster: Cluster, sender: Sender) -> Counter[int | None]:
         cluster.set_slave_timeout(PATIENT_MS)
 
 
+@pytest.mark.soak  # alone with a master: test_turns.py
 def test_two_connections_of_one_replica_do_not_pass_for_two(
     spark: SparkSession, cluster: Cluster, tmp_path: Path
 ) -> None:

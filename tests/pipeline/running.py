@@ -22,7 +22,8 @@ from sources.rocketmq.columns import codec
 
 def job_config(warehouse: Path | str, **log: Any) -> Config:
     """A configuration of one log, ``rocketmq/test`` unless told otherwise, without its metadata."""
-    job = {"warehouse": str(warehouse), "trigger_interval_s": 0.1, "metadata": {"enabled": False}}
+    waits = {"trigger_interval_s": 0.1, "retry_wait_max_s": 0.5}
+    job = {"warehouse": str(warehouse), **waits, "metadata": {"enabled": False}}
     return parse({**job, "logs": [{"id": "rocketmq/test", **log}]}, where="test")
 
 

@@ -78,6 +78,7 @@ def logtwin(*arguments: str) -> str:
     return subprocess.run(program, cwd=PROJECT, capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.soak  # the demo is shown above, a warehouse on S3 in tests/objectstore
 def test_into_an_s3_server_that_ends_with_it(tmp_path: Path, demo_here: DemoHere) -> None:
     out, err = demo_here(tmp_path, "--warehouse", "s3", "--duration-s", "2", "--rate-per-s", "500")
     _, end, acknowledged = offsets_of(out)
@@ -96,6 +97,7 @@ def test_into_an_s3_server_that_ends_with_it(tmp_path: Path, demo_here: DemoHere
     assert not (tmp_path / "store" / "s3").exists()
 
 
+@pytest.mark.soak  # the job: tests/dister/test_scenarios_fix.py
 def test_the_demo_of_dister_follows_a_leader_through_a_lost_election(
     tmp_path: Path, demo_here: DemoHere, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -50,6 +50,7 @@ ARGUMENTS = ("--master", "kafka", "--rate-per-s", "700")
 ONCE = (*ARGUMENTS, "--duration-s", "6")
 
 
+@pytest.mark.soak  # the job: tests/peers/test_kafka_replication.py
 def test_it_ends_by_itself(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,9 +65,9 @@ def assert_equal(spark: SparkSession, operator: Operator, log: FaultyLog) -> Non
     operator.must("verify", "--restart")
 
 
-DIVERGED: list[tuple[Callable[[FaultyLog], int], int, str]] = [
-    (FaultyLog.lose_a_record, 3, "AboveMaximum"),
-    (FaultyLog.lose_a_file, 3, "AboveMaximum"),
+DIVERGED = [
+    pytest.param(FaultyLog.lose_a_record, 3, "AboveMaximum", marks=pytest.mark.soak),  # by path: test_repair.py
+    pytest.param(FaultyLog.lose_a_file, 3, "AboveMaximum", marks=pytest.mark.soak),
     (FaultyLog.rewrite_from_the_middle, 4, "Rewritten"),
 ]
 

@@ -1,4 +1,4 @@
-"""Five random histories of a group of eight logs; fifteen more, and two hundred others, are in the soak."""
+"""Two random histories of a group of eight logs; eighteen more, and two hundred others, are in the soak."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.pipeline.group_world import World
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 
-ALWAYS = 5
+ALWAYS = 2
 
 
 @pytest.mark.parametrize(

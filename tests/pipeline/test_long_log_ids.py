@@ -28,7 +28,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 SHARED = "rocketmq/" + "a-broker-with-a-name-of-its-own-"
 LONG, SISTER = LogId.parse(SHARED + "0"), LogId.parse(SHARED + "1")
 assert len(SHARED) > CHARACTERS
-WRITTEN = ["whole", "cut-as-we-did", "cut-as-delta-does", "optimized"]
+WRITTEN = [
+    *(pytest.param(written, marks=pytest.mark.soak) for written in ("whole", "cut-as-we-did")),
+    "cut-as-delta-does",
+    "optimized",
+]
+"""How statistics were written. What is made of each of them: tests/sinks/test_file_statistics.py."""
 
 
 @pytest.fixture(scope="module")

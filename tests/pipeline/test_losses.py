@@ -205,11 +205,17 @@ def empty(commitlog: Path, fixture: Fixture) -> None:
     (commitlog / f"{0:020d}").write_bytes(bytes(FILE_BYTES))
 
 
+OTHERS = [(cut, AboveMaximum, "above_maximum"), (rewrite, Rewritten, "rewritten"), (empty, Recreated, "recreated")]
+
+
 @pytest.mark.parametrize(
-    ("change", "error", "condition"),
-    [(cut, AboveMaximum, "above_maximum"), (rewrite, Rewritten, "rewritten"), (empty, Recreated, "recreated")],
+    ("change", "error", "condition", "on_loss"),
+    [
+        *((*other, "record") for other in OTHERS),
+        (*OTHERS[0], "fail"),
+        *(pytest.param(*other, "fail", marks=pytest.mark.soak) for other in OTHERS[1:]),
+    ],
 )
-@pytest.mark.parametrize("on_loss", ["fail", "record"])
 def test_a_master_that_is_another_one_is_promised_nothing(
     spark: SparkSession,
     fixture_550: Fixture,

@@ -56,7 +56,9 @@ def test_a_commit_whose_answer_is_lost_is_found_in_the_table(
         pytest.param(
             r"(rename|list) .*/log/_delta_log.*", "java.net.SocketTimeoutException", True, -1, id="answer lost"
         ),
-        pytest.param(A_COMMIT, "org.apache.hadoop.ipc.StandbyException", False, -1, id="fail-over"),
+        pytest.param(
+            A_COMMIT, "org.apache.hadoop.ipc.StandbyException", False, -1, id="fail-over", marks=pytest.mark.soak
+        ),
         pytest.param(r"rename .*/checkpoint-.*/offsets/1", "java.net.ConnectException", False, 1, id="Spark's mark"),
     ],
 )

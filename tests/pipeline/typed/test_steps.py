@@ -63,6 +63,7 @@ def test_what_does_not_fit_is_kept_apart_and_the_rest_of_its_message_is_a_row(wo
     ]
 
 
+@pytest.mark.soak  # test_where_steps_end_does_not_decide_what_a_table_has says more
 def test_many_steps_give_what_one_does(world: World) -> None:
     follower = world.follower()
     for number in range(4):

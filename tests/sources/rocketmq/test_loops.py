@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipeline.system.cache import cache_folder
 from sources.decoding.spans import read_only
 from sources.rocketmq.columns.loops import hop, name_codes, pairs, read
 from sources.rocketmq.format.commitlog import V2, Host, Message
@@ -42,8 +43,12 @@ with as_damage(0):
 PLUGINS = ("-p", "no:cacheprovider", "-p", "tests.sources.rocketmq.index_errors")
 
 
-def checking_bounds(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    """Python, whose numba checks each index and raises IndexError; with machine code of its own."""
+def checking_bounds(*command: str) -> subprocess.CompletedProcess[str]:
+    """Python, whose numba checks each index and raises IndexError; with machine code of its own.
+
+    It is kept for the next time: numba makes it anew where the source has changed.
+    """
+    folder = cache_folder() / "checks-bounds"
     return subprocess.run(
         [sys.executable, *command],
         cwd=PROJECT,
@@ -54,11 +59,11 @@ def checking_bounds(folder: Path, *command: str) -> subprocess.CompletedProcess[
     )
 
 
-def test_no_index_is_out_of_bounds_in_any_damaged_log(tmp_path: Path) -> None:
-    assert "IndexError" in checking_bounds(tmp_path, "-c", OUT_OF_BOUNDS).stderr  # so it is checked
+def test_no_index_is_out_of_bounds_in_any_damaged_log() -> None:
+    assert "IndexError" in checking_bounds("-c", OUT_OF_BOUNDS).stderr  # so it is checked
     own = f"{__file__}::{test_spans_lie_in_the_record_whatever_byte_of_it_is_another.__name__}"
     files = [str(Path(__file__).with_name(name)) for name in WITH_DAMAGE]
-    done = checking_bounds(tmp_path, "-m", "pytest", "-q", *PLUGINS, own, *files)
+    done = checking_bounds("-m", "pytest", "-q", *PLUGINS, own, *files)
     assert done.returncode == 0, done.stdout
 
 
