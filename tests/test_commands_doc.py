@@ -23,7 +23,7 @@ PAGES = sorted(
         *(PROJECT / "airflow_dags").glob("*.md"),
     ]
 )
-_BLOCK = re.compile(r"^ *```(\w+)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 _SPAN = re.compile(r"`([^`]+)`")
 _COMMAND = re.compile(r"^(?:[$#] )?(?:\S+/)?logtwin (.*)$", re.MULTILINE)
 _TARGET = re.compile(r"^(?:[$#] )?make ([a-z][a-z-]*)", re.MULTILINE)

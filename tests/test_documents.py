@@ -29,17 +29,21 @@ from tests.pipeline.demos import DemoHere
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
-README, SQL, ENGINES = "README.md", "docs/sql.md", "docs/other-engines.md"
+README, FIRST_JOB, OPERATING = "README.md", "docs/first-job.md", "docs/operating.md"
+SQL, ENGINES = "docs/sql.md", "docs/other-engines.md"
 DISTER, TABLES, TYPED = "docs/dister.md", "docs/tables.md", "docs/typed-tables.md"
 DOCUMENTS: Final = (README, *sorted(f"docs/{one.name}" for one in (PROJECT / "docs").glob("*.md")))
 NOT_RUN: Final = {
-    README: ["make test", "logtwin replicate", "make wheel", "logtwin sql", "logtwin sql",
-             "logtwin --install-completion", "logtwin master"],
+    README: ["make test", "logtwin replicate", "logtwin sql"],
+    FIRST_JOB: ["logtwin replicate", "logtwin sql", "logtwin sql", "make wheel", "logtwin master",
+                "logtwin --install-completion"],
+    OPERATING: ["logtwin incidents close"],
+    "docs/deploying.md": ["# useradd", "docker build"],
     SQL: ["logtwin sql", "logtwin sql", "mkdir -p tour", *["SELECT"] * 4],
     ENGINES: ["export AWS_ACCESS_KEY_ID", "CREATE SECRET"],
     TYPED: ["logtwin tables add", "logtwin replicate", "format ="],
     "docs/elections.md": ["SELECT number"],
-    "docs/kafka.md": ["from sources.datasource"],
+    "docs/kafka.md": ["from logtwin import"],
     "docs/metrics.md": ["scrape_configs"],
     "docs/object-stores.md": ["aws=", '{"packages"'],
     "docs/security.md": ["accounts:", "mqadmin createUser", "mqadmin createAcl"],
@@ -49,7 +53,9 @@ NOT_RUN: Final = {
 
 TRIED: Final = {
     *((name, "toml") for name in DOCUMENTS),
-    *((README, language) for language in ("console", "sh", "sql", "python")),
+    *((README, language) for language in ("console", "sql")),
+    *((FIRST_JOB, language) for language in ("console", "sh", "python")),
+    (OPERATING, "console"),
     *((SQL, language) for language in ("sh", "sql", "python")),
     *((document, language) for document in (DISTER, TYPED) for language in ("console", "sql")),
     (ENGINES, "python"),
@@ -184,14 +190,14 @@ def is_json_of_the_log(out: str, typist: Typist) -> bool:
 
 def has_the_names_that_are_shown(out: str, _: Typist) -> bool:
     """Those of the block, in their order."""
-    (shown,) = (one for one in blocks(README) if "until loss" in one.text)
+    (shown,) = (one for one in blocks(OPERATING) if "until loss" in one.text)
     names = [match[1] for match in re.finditer(r"^ {2,4}(\S.*?)  ", shown.text, re.M)]
     at = [out.index(f"  {name}") for name in names]
     return len(names) > 10 and at == sorted(at)
 
 
 COMMANDS: Final[Mapping[str, Expected]] = {
-    # README
+    # README, docs/first-job.md, docs/operating.md
     "logtwin replicate --config job.toml --available-now": says(rf"^{MARK}: done at offset \d+, 0 records in this run"),
     "logtwin status --config job.toml --json": is_json_of_the_log,
     "logtwin status --config job.toml": has_the_names_that_are_shown,
@@ -255,8 +261,10 @@ def test_make_run_ends_with_what_it_did_queries_and_the_proof(shop: Left) -> Non
     assert shop.job.exists()
 
 
-@pytest.mark.parametrize("block", of(README, "console", "sh")[1:])
-def test_commands_of_the_readme(block: Block, typist: Typist, demos: Demos, here: DemoHere) -> None:
+@pytest.mark.parametrize(
+    "block", [*of(README, "console")[1:], *of(FIRST_JOB, "console", "sh"), *of(OPERATING, "console")]
+)
+def test_commands_of_a_first_job(block: Block, typist: Typist, demos: Demos, here: DemoHere) -> None:
     if "logtwin get " in block.text:
         the_value_of_a_key(block, demos.left("dister", here), typist)
         return
@@ -392,8 +400,8 @@ def names_left_by(block: Block, left: Left, folder: Path, **given: Any) -> dict[
     return runpy.run_path(str(program), init_globals=given)
 
 
-@pytest.mark.parametrize("block", of(README, "python"))
-def test_the_data_source_of_the_readme(spark: SparkSession, shop: Left, tmp_path: Path, block: Block) -> None:
+@pytest.mark.parametrize("block", of(FIRST_JOB, "python"))
+def test_the_data_source(spark: SparkSession, shop: Left, tmp_path: Path, block: Block) -> None:
     left = names_left_by(block, shop, tmp_path, spark=spark)
     assert left["records"].isStreaming
     rows = DeltaTable(shop.warehouse / "log").to_pyarrow_table(columns=["offset"])["offset"].to_pylist()

@@ -184,7 +184,7 @@ def test_a_configuration_that_cannot_be_read_is_left_to_who_says_why() -> None:
 def test_who_asks_a_server_waits_for_no_slow_import(verb: str) -> None:
     slow = ("pyspark", "pyarrow", "pydantic")
     look = (
-        f"import sys, pipeline.cli_{verb}, pipeline.sql.client\n"
+        f"import sys, pipeline.cli.{verb}, pipeline.sql.client\n"
         "from pipeline.cli.entry import main\n"
         f"sys.argv = ['logtwin', '{verb}', '--help']\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
