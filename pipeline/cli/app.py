@@ -19,10 +19,10 @@ import typer
 
 from pipeline.cli import dister, options, report, sql, tables, trust
 from pipeline.cli.options import AsJson, ConfigFile, RequiredConfig
+from pipeline.cli.verb_groups import QUERY, REPLICATE, TRY
 from pipeline.config import configuration
 from pipeline.config.configuration import Config
 from pipeline.system.console import err, out, run
-from pipeline.verb_groups import QUERY, REPLICATE, TRY
 from sources.errors import MasterError
 
 if TYPE_CHECKING:

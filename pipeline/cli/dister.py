@@ -10,10 +10,10 @@ import typer
 
 from pipeline.cli.completion import log_ids
 from pipeline.cli.options import AsJson, RequiredConfig
+from pipeline.cli.verb_groups import DISTER, VerbGroups
 from pipeline.config import configuration
 from pipeline.demo.dister_leader import fill, leader_lines, parse_node, parse_pairs
 from pipeline.system.console import err, out
-from pipeline.verb_groups import DISTER, VerbGroups
 from sources.dister.embedded.leader import EmbeddedLeader
 
 if TYPE_CHECKING:

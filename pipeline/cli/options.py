@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from pipeline.cli.completion import log_ids
-from pipeline.verb_groups import VerbGroups
+from pipeline.cli.verb_groups import VerbGroups
 from sources.errors import ConfigurationError
 
 plain_app = partial(

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipeline.cli.options import RequiredConfig, plain_app
-from pipeline.sql.wire import REPORT
+from pipeline.cli.verb_groups import QUERY
+from pipeline.sql.serve.wire import REPORT
 from pipeline.system.console import err, out, run
-from pipeline.verb_groups import QUERY
 from sources.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def report(
 
     One HTML file that needs no network, for any browser, phones too. A server of logtwin sql makes it at once.
     """
-    from pipeline.sql.client import answered
+    from pipeline.sql.serve.client import answered
 
     _check_folder(output)
     if not answered(config, REPORT, output=output):

@@ -12,9 +12,9 @@ import typer
 
 from pipeline.cli.completion import log_ids
 from pipeline.cli.options import RequiredConfig, plain_app
+from pipeline.cli.verb_groups import QUERY
 from pipeline.sql.output import Format, destination
 from pipeline.system.console import err, out, run
-from pipeline.verb_groups import QUERY
 
 if TYPE_CHECKING:
     from pipeline.sql.reader import Reader
@@ -69,7 +69,7 @@ def sql(
     text = _statements(statements, file)
     if text is None and output is not None:
         raise typer.BadParameter("a file holds the results of -e or -f", param_hint="--output")
-    from pipeline.sql.client import answered
+    from pipeline.sql.serve.client import answered
 
     width = out.width if output is None and sys.stdout.isatty() else None
     if text is not None and not is_past and answered(config, form, text=text, output=output, width=width):
@@ -104,7 +104,7 @@ def _serve(config: Path) -> None:
     from pipeline.spark.session import session_for
     from pipeline.sql.reader import Reader
     from pipeline.sql.run import run_text
-    from pipeline.sql.server import WARM_UP, Server, listening, reserved
+    from pipeline.sql.serve.server import WARM_UP, Server, listening, reserved
     from pipeline.system.signals import stop_by_signal
 
     settings = configuration.load(config)

@@ -10,9 +10,9 @@ import typer
 
 from pipeline.cli.completion import relations, typed_tables
 from pipeline.cli.options import AsJson, RequiredConfig
+from pipeline.cli.verb_groups import VerbGroups
 from pipeline.config import configuration
 from pipeline.system.console import err, out
-from pipeline.verb_groups import VerbGroups
 from sources.errors import ReplicaError
 
 app = typer.Typer(

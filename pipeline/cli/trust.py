@@ -10,9 +10,9 @@ import typer
 
 from pipeline.cli.completion import incident_ids, log_ids, open_incident_ids
 from pipeline.cli.options import AsJson, OneLog, RequiredConfig
+from pipeline.cli.verb_groups import PROVE, VerbGroups
 from pipeline.config import configuration
 from pipeline.system.console import err, out
-from pipeline.verb_groups import PROVE, VerbGroups
 
 app = typer.Typer()
 incidents = typer.Typer(

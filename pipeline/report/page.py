@@ -19,12 +19,12 @@ from typing import Final
 from plotly.offline import get_plotlyjs
 
 from pipeline.monitoring.display import moment
+from pipeline.report.drawing.palette import for_dark_screens, style_rules
+from pipeline.report.drawing.plotting import Drawn, Key
+from pipeline.report.drawing.sections import Section, Tile, sections
+from pipeline.report.drawing.tables import Column, Table
+from pipeline.report.drawing.wording import Headline, Level, count, headlines, summary
 from pipeline.report.facts import Facts
-from pipeline.report.palette import for_dark_screens, style_rules
-from pipeline.report.plotting import Drawn, Key
-from pipeline.report.sections import Section, Tile, sections
-from pipeline.report.tables import Column, Table
-from pipeline.report.wording import Headline, Level, count, headlines, summary
 
 _MANY_LOGS: Final = 12
 

@@ -13,8 +13,8 @@ from pipeline.inspect.status import last_run
 from pipeline.inspect.topics_held import held_topics
 from pipeline.inspect.typed_status import TypedStatus, typed_statuses
 from pipeline.report.facts import RunFacts, TypedFacts
+from pipeline.report.finding.queries import read_facts
 from pipeline.report.page import page
-from pipeline.report.queries import read_facts
 from pipeline.report.subjects import subjects
 
 

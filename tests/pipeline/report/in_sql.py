@@ -1,6 +1,6 @@
-"""What small tables tell a report, asked in Spark's SQL: another way than `pipeline.report.ranges`, to compare with.
+"""What small tables tell a report, asked in SQL: another way than `pipeline.report.finding.ranges`, to compare with.
 
-Names in braces are filled in, as in `pipeline.report.statements`.
+Names in braces are filled in, as in `pipeline.report.finding.statements`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
+from pipeline.report.drawing.palette import SERIES
 from pipeline.report.facts import (
     Commits,
     Election,
@@ -22,7 +23,6 @@ from pipeline.report.facts import (
     TopicFacts,
     TopTopics,
 )
-from pipeline.report.palette import SERIES
 from pipeline.report.time_buckets import width_s
 from sinks.views.definition import named_in, words_in
 from sinks.views.registration import register

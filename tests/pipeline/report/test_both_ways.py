@@ -13,10 +13,10 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from pipeline.report import asked
-from pipeline.report.asked import DELAY_TOPICS, TRANSACTION_TOPICS, worth_asking
 from pipeline.report.facts import Pending, SlowestGroups, TopTopics
-from pipeline.report.queries import _Questions, read_facts
+from pipeline.report.finding import asked
+from pipeline.report.finding.asked import DELAY_TOPICS, TRANSACTION_TOPICS, worth_asking
+from pipeline.report.finding.queries import _Questions, read_facts
 from sinks.delta.delta_log import newest
 from sinks.tables import EPOCHS, INCIDENTS, KAFKA_LOG, LEDGER, LOG, TableSpec, metadata_table
 from sinks.views.definition import view

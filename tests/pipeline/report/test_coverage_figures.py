@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.report.coverage_figures import ROWS, over_offsets, over_time
+from pipeline.report.drawing.coverage_figures import ROWS, over_offsets, over_time
+from pipeline.report.drawing.palette import colour
+from pipeline.report.drawing.plotting import Drawn
 from pipeline.report.facts import Flaw
-from pipeline.report.palette import colour
-from pipeline.report.plotting import Drawn
 from tests.pipeline.report.samples import BROKER, SHOP, bare, before, flawed, log
 
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.report import figures
+from pipeline.report.drawing import figures
+from pipeline.report.drawing.palette import colour
+from pipeline.report.drawing.plotting import Drawn, Key, plain
 from pipeline.report.facts import Pending, SlowestGroups, Timeline, TopicFacts, TopTopics
-from pipeline.report.palette import colour
-from pipeline.report.plotting import Drawn, Key, plain
 from tests.pipeline.report.samples import BROKER, SHOP, commits, group, slices
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, Page, sync_playwright
 
+from pipeline.report.drawing.palette import PALETTE
 from pipeline.report.facts import Facts
 from pipeline.report.page import page
-from pipeline.report.palette import PALETTE
 from tests.patience import wait_until
 from tests.pipeline.report.samples import INJECTED, bare, log, whole
 

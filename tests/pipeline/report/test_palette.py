@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from pipeline.report.palette import PALETTE, SERIES, for_dark_screens, style_rules
+from pipeline.report.drawing.palette import PALETTE, SERIES, for_dark_screens, style_rules
 
 _TEXTS = [("ink", "card", 7.0), ("muted", "card", 4.5), ("ink", "page", 7.0), ("muted", "page", 4.5)]
 _MARKS = [(name, "card", 3.0) for name in (*SERIES, "good", "bad", "late")]

@@ -15,10 +15,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql
 
+from pipeline.report.drawing.palette import SERIES
 from pipeline.report.facts import Facts, Flaw, FlawedRange, Pending, SlowestGroups, TopTopics
+from pipeline.report.finding.queries import read_facts
 from pipeline.report.page import page
-from pipeline.report.palette import SERIES
-from pipeline.report.queries import read_facts
 from sinks.books.epochs import EpochsTable
 from sinks.books.incident import Action, Incident, State
 from sinks.books.incidents import IncidentsTable

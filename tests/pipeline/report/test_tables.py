@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pipeline.report import tables
+from pipeline.report.drawing import tables
+from pipeline.report.drawing.sections import Section, sections
 from pipeline.report.facts import Election, Facts, Flaw, Timeline, TypedFacts
-from pipeline.report.sections import Section, sections
 from tests.pipeline.report.samples import BROKER, SHOP, bare, before, commits, flawed, log, whole
 
 

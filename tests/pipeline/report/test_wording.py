@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from pipeline.report.drawing.wording import Level, headlines, span, summary
 from pipeline.report.facts import Facts, Flaw, LogFacts, RunFacts
-from pipeline.report.wording import Level, headlines, span, summary
 from tests.pipeline.report.samples import BROKER, NOW, SHOP, bare, before, flawed, log
 
 

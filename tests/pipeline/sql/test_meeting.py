@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.sql import client
-from pipeline.sql.client import server_for
-from pipeline.sql.meeting import LONGEST_ADDRESS_BYTES, check_owned, make_folder, peer_is_owner, socket_path
-from pipeline.sql.server import listening, reserved
-from pipeline.sql.wire import DONE, OUTPUT, Ask, Hello, Message, next_message
+from pipeline.sql.serve import client
+from pipeline.sql.serve.client import server_for
+from pipeline.sql.serve.meeting import LONGEST_ADDRESS_BYTES, check_owned, make_folder, peer_is_owner, socket_path
+from pipeline.sql.serve.server import listening, reserved
+from pipeline.sql.serve.wire import DONE, OUTPUT, Ask, Hello, Message, next_message
 from pipeline.version import own_version
 from sources.errors import ConfigurationError, QueryError
 
@@ -184,7 +184,7 @@ def test_a_configuration_that_cannot_be_read_is_left_to_who_says_why() -> None:
 def test_who_asks_a_server_waits_for_no_slow_import(verb: str) -> None:
     slow = ("pyspark", "pyarrow", "pydantic")
     look = (
-        f"import sys, pipeline.cli.{verb}, pipeline.sql.client\n"
+        f"import sys, pipeline.cli.{verb}, pipeline.sql.serve.client\n"
         "from pipeline.cli.entry import main\n"
         f"sys.argv = ['logtwin', '{verb}', '--help']\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"

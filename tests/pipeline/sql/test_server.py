@@ -20,13 +20,13 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from pipeline.config import configuration
-from pipeline.report import statements
-from pipeline.sql import server as server_module
-from pipeline.sql.client import server_for
+from pipeline.report.finding import statements
 from pipeline.sql.output import Format
 from pipeline.sql.reader import Reader
 from pipeline.sql.run import run_text
-from pipeline.sql.server import Server, listening, reserved
+from pipeline.sql.serve import server as server_module
+from pipeline.sql.serve.client import server_for
+from pipeline.sql.serve.server import Server, listening, reserved
 from sinks.tables import LOG, LOG_SCHEMA, TABLES
 from sinks.typed.columns import Column
 from sinks.typed.state import TypedState

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from pipeline.sql import wire
-from pipeline.sql.wire import Ask, Hello, Message, error_in, error_message, next_message
+from pipeline.sql.serve import wire
+from pipeline.sql.serve.wire import Ask, Hello, Message, error_in, error_message, next_message
 from sources.errors import ConfigurationError, QueryError
 
 HELLO = Hello("0.1.0", 4711, "/data/消息")

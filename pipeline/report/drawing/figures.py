@@ -11,10 +11,10 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from pipeline.monitoring.display import number, size
+from pipeline.report.drawing.palette import SERIES, colour
+from pipeline.report.drawing.plotting import Drawn, Key, bar, figure, look, on_axis, plain, rows_figure
+from pipeline.report.drawing.wording import span
 from pipeline.report.facts import Commits, GroupLag, Pending, Slice, SlowestGroups, Timeline, TopTopics
-from pipeline.report.palette import SERIES, colour
-from pipeline.report.plotting import Drawn, Key, bar, figure, look, on_axis, plain, rows_figure
-from pipeline.report.wording import span
 
 OTHERS: Final = "all others"
 LATE: Final = "due before the newest record of the log was stored"

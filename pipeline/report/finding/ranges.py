@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.report.drawing.palette import SERIES
 from pipeline.report.facts import Commits, LogFacts, Timeline
-from pipeline.report.palette import SERIES
 from pipeline.report.subjects import subject_of
 from pipeline.report.time_buckets import width_s
 

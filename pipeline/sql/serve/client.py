@@ -1,4 +1,4 @@
-"""Ask a server that is there already (`pipeline.sql.server`), instead of starting Spark.
+"""Ask a server that is there already (`pipeline.sql.serve.server`), instead of starting Spark.
 
 Nothing here needs Spark, nor what takes long to import: who asks waits for it.
 """
@@ -11,9 +11,9 @@ import tomllib
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from pipeline.sql.meeting import check_owned, peer_is_owner, socket_path
 from pipeline.sql.output import destination
-from pipeline.sql.wire import DONE, ERROR, NOTE, OUTPUT, REPORT, Ask, Hello, Message, error_in, next_message
+from pipeline.sql.serve.meeting import check_owned, peer_is_owner, socket_path
+from pipeline.sql.serve.wire import DONE, ERROR, NOTE, OUTPUT, REPORT, Ask, Hello, Message, error_in, next_message
 from pipeline.system.console import err
 from pipeline.version import own_version
 from sources.errors import ConfigurationError, QueryError

@@ -20,8 +20,6 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pipeline.report import statements
-from pipeline.report.asked import worth_asking
 from pipeline.report.facts import (
     Election,
     Facts,
@@ -35,9 +33,11 @@ from pipeline.report.facts import (
     TopTopics,
     Waiting,
 )
-from pipeline.report.flaws import flaws
-from pipeline.report.ranges import COLUMNS, Ranges, log_facts, timeline
-from pipeline.report.rows import rows_of
+from pipeline.report.finding import statements
+from pipeline.report.finding.asked import worth_asking
+from pipeline.report.finding.flaws import flaws
+from pipeline.report.finding.ranges import COLUMNS, Ranges, log_facts, timeline
+from pipeline.report.finding.rows import rows_of
 from pipeline.report.time_buckets import width_s
 from sinks.delta.delta_log import newest
 from sinks.delta.spark_jobs import first_cause, first_line

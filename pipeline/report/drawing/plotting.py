@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import plotly.graph_objects as go
 
-from pipeline.report.palette import colour
+from pipeline.report.drawing.palette import colour
 
 NAME_LENGTH: Final = 34
 """Characters of a name beside a value, where both have a line."""

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from pipeline.report.facts import Flaw, FlawedRange
-from pipeline.report.ranges import NO_TIME, Bools, Incident, Ints, Ranges, is_of_log, moment_at
+from pipeline.report.finding.ranges import NO_TIME, Bools, Incident, Ints, Ranges, is_of_log, moment_at
 
 _MOST_DOUBTS: Final = 100
 _AFTER_ALL: Final = int(np.iinfo(np.int64).max)

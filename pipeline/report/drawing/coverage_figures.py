@@ -14,11 +14,11 @@ from typing import Any, Final
 import plotly.graph_objects as go
 
 from pipeline.monitoring.display import number
+from pipeline.report.drawing.palette import colour
+from pipeline.report.drawing.plotting import Drawn, Key, bar, on_axis, plain, rows_figure
+from pipeline.report.drawing.wording import count, extent_of, headlines, time
 from pipeline.report.facts import Facts, Flaw, FlawedRange, LogFacts
-from pipeline.report.palette import colour
-from pipeline.report.plotting import Drawn, Key, bar, on_axis, plain, rows_figure
 from pipeline.report.subjects import Subject, subjects
-from pipeline.report.wording import count, extent_of, headlines, time
 
 ROWS: Final = 60
 """Logs that are drawn; tables have all."""

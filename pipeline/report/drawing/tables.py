@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from pipeline.monitoring.display import number, size
-from pipeline.report.coverage_figures import range_words
+from pipeline.report.drawing.coverage_figures import range_words
+from pipeline.report.drawing.wording import count, span, time
 from pipeline.report.facts import (
     Election,
     Facts,
@@ -21,7 +22,6 @@ from pipeline.report.facts import (
     TypedFacts,
 )
 from pipeline.report.subjects import subject_of, subjects
-from pipeline.report.wording import count, span, time
 
 _T = TypeVar("_T")
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from pipeline.report.rows import unread
+from pipeline.report.finding.rows import unread
 from sinks.delta.delta_log import LoggedVersion, StoredFile, newest
 from sinks.delta.file_statistics import bounds, may_hold
 from sinks.storage.place import open_folder

@@ -7,12 +7,12 @@ from datetime import datetime
 from typing import Final
 
 from pipeline.monitoring.display import number, size
-from pipeline.report import coverage_figures, figures, tables
+from pipeline.report.drawing import coverage_figures, figures, tables
+from pipeline.report.drawing.plotting import Drawn
+from pipeline.report.drawing.tables import Table
+from pipeline.report.drawing.wording import count, from_now, span
 from pipeline.report.facts import Facts, Pending
-from pipeline.report.plotting import Drawn
 from pipeline.report.subjects import subjects
-from pipeline.report.tables import Table
-from pipeline.report.wording import count, from_now, span
 
 _NO_METADATA: Final = (
     "No consumer group is known: the broker's metadata is not in this replica. A job that is connected to the broker "

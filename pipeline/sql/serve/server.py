@@ -1,5 +1,5 @@
-"""``logtwin sql --serve``: a session that is warm, for the clients of its owner (`pipeline.sql.client`), which are
-``logtwin sql`` and ``logtwin report``.
+"""``logtwin sql --serve``: a warm session for the clients of its owner (`pipeline.sql.serve.client`): ``logtwin sql`` and
+``logtwin report``.
 
 Each question has a session of its own beside it: what is SET there, and temporary views, nobody else sees. Tables and
 views are looked up and registered anew for each, those that it names, which takes a tenth of a second: so it sees what
@@ -24,11 +24,11 @@ from pyspark.sql import SparkSession
 from pipeline.config import configuration
 from pipeline.report.run import made_report
 from pipeline.spark.session import spark_log
-from pipeline.sql.meeting import make_folder, peer_is_owner, socket_path
 from pipeline.sql.output import Format
 from pipeline.sql.reader import Reader
 from pipeline.sql.run import run_text
-from pipeline.sql.wire import DONE, NOTE, OUTPUT, REPORT, Ask, Hello, Message, error_message, next_message
+from pipeline.sql.serve.meeting import make_folder, peer_is_owner, socket_path
+from pipeline.sql.serve.wire import DONE, NOTE, OUTPUT, REPORT, Ask, Hello, Message, error_message, next_message
 from pipeline.version import own_version
 from sources.errors import ConfigurationError, LogtwinError, ReplicaError, of_log
 

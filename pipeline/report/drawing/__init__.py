@@ -1,0 +1,1 @@
+"""Facts as pictures, tables and sentences. Pure."""
