@@ -1,5 +1,6 @@
-"""``logtwin sql --serve``: a warm session for the clients of its owner (`pipeline.sql.serve.client`): ``logtwin sql`` and
-``logtwin report``.
+"""``logtwin sql --serve``: a warm session for the clients of its owner (`pipeline.sql.serve.client`).
+
+The clients are ``logtwin sql`` and ``logtwin report``.
 
 Each question has a session of its own beside it: what is SET there, and temporary views, nobody else sees. Tables and
 views are looked up and registered anew for each, those that it names, which takes a tenth of a second: so it sees what
