@@ -111,18 +111,25 @@ def headlines(facts: Facts) -> list[Headline]:
     flaws = {log_id: list(rows) for log_id, rows in groupby(facts.flaws, key=lambda one: one.log_id)}
     runs = {one.subject: one for one in facts.runs}
     found = subjects(facts.logs)
-    seen = [_aged(_of_subject(one, flaws, facts.made_at), one, runs.get(one.name), facts.made_at) for one in found]
-    names = {one.name for one in found}
-    unseen = [
-        Headline(name, Level.UNSEEN, "Nothing of it is replicated yet.")
-        for name in dict.fromkeys(map(subject_of, facts.unseen))
-        if name not in names
+    unseen: dict[str, list[Headline]] = {}
+    for log_id in facts.unseen:
+        unseen.setdefault(subject_of(log_id), []).append(_unseen(log_id))
+    seen = [
+        _aged(_of_subject(one, flaws, facts.made_at, unseen.pop(one.name, [])), one, runs.get(one.name), facts.made_at)
+        for one in found
     ]
     order = list(Level)
-    return sorted([*seen, *unseen], key=lambda one: (order.index(one.level), one.log_id))
+    return sorted([*seen, *map(_unseen, unseen)], key=lambda one: (order.index(one.level), one.log_id))
 
 
-def _of_subject(subject: Subject, flaws: Mapping[str, list[FlawedRange]], now: datetime) -> Headline:
+def _unseen(name: str) -> Headline:
+    return Headline(name, Level.UNSEEN, "Nothing of it is replicated yet.")
+
+
+def _of_subject(
+    subject: Subject, flaws: Mapping[str, list[FlawedRange]], now: datetime, unseen: Sequence[Headline]
+) -> Headline:
+    """`unseen` are partitions of it that nothing is there of."""
     parts = tuple(_headline(one, flaws.get(one.log_id, []), now) for one in subject.logs)
     if not subject.is_topic:
         return parts[0]
@@ -134,8 +141,11 @@ def _of_subject(subject: Subject, flaws: Mapping[str, list[FlawedRange]], now: d
         are = "is" if len(parts) == 1 else "are"
         sentence = f"{of} {are} complete, {count(whole.records, 'record')}."
     level = Level.BAD if bad else Level.GOOD
+    details = [_lag(whole, now)]
+    if unseen:
+        details.append(f"Nothing is replicated yet of {count(len(unseen), 'more partition')}.")
     return Headline(
-        subject.name, level, sentence, (_lag(whole, now),), (*bad, *(one for one in parts if one not in bad))
+        subject.name, level, sentence, tuple(details), (*bad, *(one for one in parts if one not in bad), *unseen)
     )
 
 

@@ -121,6 +121,12 @@ def test_a_topic_of_which_partitions_are_there_is_not_unseen() -> None:
         ("kafka/prod/new", Level.UNSEEN),
         ("kafka/prod/orders", Level.GOOD),
     ]
+    orders = headlines(facts)[1]
+    assert [(one.log_id, one.level) for one in orders.parts] == [
+        ("kafka/prod/orders/0", Level.GOOD),
+        ("kafka/prod/orders/1", Level.UNSEEN),
+    ]
+    assert "Nothing is replicated yet of 1 more partition." in orders.details
     assert summary(facts) == (Level.UNSEEN, "1 topic is complete; nothing is replicated yet of 1.")
 
 

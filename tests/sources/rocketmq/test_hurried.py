@@ -16,7 +16,7 @@ from tests.sources.rocketmq.log_reading import assert_is, kept, over_ha, owned, 
 from tests.sources.rocketmq.scripted_master import HAScript, SlaveConnection, holding, serve_log
 from tests.truth import Fixture
 
-HURRY_S = 0.3
+HURRY_S = 1.0
 LONGER_S = 20.0
 """Of a machine that does much else; waiting as long as one alone would takes longer than that."""
 
