@@ -7,9 +7,8 @@ where a shell asks. What is wrong with them the verb says.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -17,10 +16,6 @@ from sources.errors import LogtwinError
 
 if TYPE_CHECKING:
     from pipeline.config.configuration import Config
-
-
-INCIDENTS_FOLDER: Final = "incidents"
-"""Of the table. What defines that one needs pyspark, for which nobody at a prompt waits."""
 
 
 def log_ids(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -58,31 +53,24 @@ def _incident_words(one: dict[str, Any]) -> str:
     return f"{one['state']}: {one['condition']}, {one['log_id']} {one['start']:,} to {one['end']:,}"
 
 
-def _incidents(ctx: typer.Context) -> Iterator[dict[str, Any]]:
+def _incidents(ctx: typer.Context) -> list[dict[str, Any]]:
     """Rows of their table, as the Delta log and its files have them; none of a table that is not there."""
     file, log = ctx.params.get("config"), ctx.params.get("log")
     if file is None:
-        return
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from sinks.delta.delta_log import newest
-    from sinks.storage.place import open_folder, placed
+        return []
+    from pipeline.report.finding.rows import rows_of
+    from sinks.storage.place import placed
     from sinks.storage.settings import Storage, use
+    from sinks.tables import INCIDENTS
 
     try:
         given = tomllib.loads(Path(file).read_text(encoding="utf-8"))
         use(Storage.model_validate(given.get("storage", {})))
-        folder = f"{placed(given.get('warehouse', './warehouse'), 'warehouse')}/{INCIDENTS_FOLDER}"
-        version = newest(folder)
-        filesystem, where = open_folder(folder)
-        names = [] if version is None else [one.path for one in version.files.values()]
-        for name in names:
-            with filesystem.open_input_file(f"{where.rstrip('/')}/{name}") as opened:
-                rows = pq.read_table(opened, columns=["log_id", "id", "condition", "start", "end", "state"]).to_pylist()
-            yield from (row for row in rows if log is None or f"{row['log_id']}/".startswith(f"{log}/"))
-    except (LogtwinError, OSError, ValueError, TypeError, pa.ArrowException):
-        return
+        place = str(placed(given.get("warehouse", "./warehouse"), "warehouse"))
+        rows = rows_of(INCIDENTS, place, "log_id", "id", "condition", "start", "end", "state").to_pylist()
+    except (LogtwinError, OSError, ValueError, TypeError):
+        return []
+    return [row for row in rows if log is None or f"{row['log_id']}/".startswith(f"{log}/")]
 
 
 def _config(ctx: typer.Context) -> Config | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +12,7 @@ import typer
 
 from pipeline.cli.completion import log_ids
 from pipeline.cli.verb_groups import VerbGroups
+from pipeline.system.console import run
 from sources.errors import ConfigurationError
 
 plain_app = partial(
@@ -21,6 +24,14 @@ plain_app = partial(
     cls=VerbGroups,
 )
 """A command line that looks as ours does."""
+
+
+def run_alone(verb: Callable[..., None], arguments: Sequence[str] | None) -> None:
+    """Run one verb, of these arguments or the process's, for whom the import of the other verbs takes too long."""
+    alone = plain_app()
+    alone.command()(verb)
+    run(alone, sys.argv[2:] if arguments is None else arguments, f"logtwin {verb.__name__}")
+
 
 _NAMED_BY = "LOGTWIN_CONFIG"
 _HERE = Path("logtwin.toml")

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipeline.cli.options import RequiredConfig, plain_app
+from pipeline.cli.options import RequiredConfig, run_alone
 from pipeline.cli.verb_groups import QUERY
 from pipeline.sql.serve.wire import REPORT
-from pipeline.system.console import err, out, run
+from pipeline.system.console import err, out
 from sources.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -25,10 +24,8 @@ _LITTLE_BYTES = 1 << 30
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """``logtwin report`` alone, for whom the import of the other verbs takes too long."""
-    alone = plain_app()
-    alone.command()(report)
-    run(alone, sys.argv[2:] if arguments is None else arguments, "logtwin report")
+    """``logtwin report`` alone."""
+    run_alone(report, arguments)
 
 
 @app.command(rich_help_panel=QUERY)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipeline.cli.completion import log_ids
-from pipeline.cli.options import RequiredConfig, plain_app
+from pipeline.cli.options import RequiredConfig, run_alone
 from pipeline.cli.verb_groups import QUERY
 from pipeline.sql.output import Format, destination
-from pipeline.system.console import err, out, run
+from pipeline.system.console import err, out
 
 if TYPE_CHECKING:
     from pipeline.sql.reader import Reader
@@ -23,10 +23,8 @@ app = typer.Typer()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """``logtwin sql`` alone, for whom the import of the other verbs takes too long."""
-    alone = plain_app()
-    alone.command()(sql)
-    run(alone, sys.argv[2:] if arguments is None else arguments, "logtwin sql")
+    """``logtwin sql`` alone."""
+    run_alone(sql, arguments)
 
 
 @app.command(rich_help_panel=QUERY)

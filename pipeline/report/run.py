@@ -24,8 +24,8 @@ def made_report(
     """The page; `session` and `tell` are those of `read_facts`. Raises ReplicaError where there is no replica."""
     tables = tuple(map(_typed_facts, typed_statuses(config)))  # before the logs, which they are never ahead of
     facts = read_facts(config.warehouse, _configured(config), session, tell)
-    names = dict.fromkeys([one.name for one in subjects(facts.logs)])
-    runs = tuple(run for name in names if (run := _run_facts(config.warehouse, name, facts.made_at)) is not None)
+    found = (_run_facts(config.warehouse, one.name, facts.made_at) for one in subjects(facts.logs))
+    runs = tuple(one for one in found if one is not None)
     return page(replace(facts, tables=tables, runs=runs)).encode()
 
 

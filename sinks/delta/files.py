@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
@@ -72,6 +73,14 @@ def open_parquet(folder: str, name: str) -> pq.ParquetFile:
         with source:
             source = pa.BufferReader(source.read_buffer())
     return pq.ParquetFile(source, coerce_int96_timestamp_unit=_INT96_UNIT)  # closed with the last who knows it
+
+
+def dataset_of(folder: str, names: Iterable[str], schema: pa.Schema) -> ds.Dataset:
+    """Data files of the table in `folder` as one dataset. Raises OSError; reading it does, and ArrowException."""
+    filesystem, inner = open_folder(folder)
+    paths = [f"{inner.rstrip('/')}/{name}" for name in names]
+    parquet = ds.ParquetFileFormat(coerce_int96_timestamp_unit=_INT96_UNIT)
+    return ds.dataset(paths, schema=schema.remove_metadata(), format=parquet, filesystem=filesystem)
 
 
 def batches_of(

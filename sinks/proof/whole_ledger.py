@@ -14,14 +14,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from sinks.books.ledger_row import LedgerRow
 from sinks.delta.delta_log import LoggedVersion, newest
 from sinks.delta.file_statistics import holds_only, may_hold
+from sinks.delta.files import dataset_of
 from sinks.proof.completeness import COLUMNS
 from sinks.storage.errors import failed_by
-from sinks.storage.place import open_folder
 from sinks.tables import LEDGER, LEDGER_SCHEMA, LOG_ID
 from sinks.warehouse import absolute
 from sources.offsets import LogId, OffsetRange
@@ -110,12 +109,11 @@ def _is_one_row(statistics: dict[str, Any], log_id: LogId) -> bool:
 
 
 def _read(path: str, names: Sequence[str], log_id: LogId) -> pa.Table:
-    filesystem, folder = open_folder(path)
-    paths = [f"{folder.rstrip('/')}/{name}" for name in names]
-    # Spark may have written timestamps as INT96
-    parquet = ds.ParquetFileFormat(coerce_int96_timestamp_unit="us")
-    files = ds.dataset(paths, schema=LEDGER_SCHEMA.remove_metadata(), format=parquet, filesystem=filesystem)
-    return files.to_table(columns=list(COLUMNS), filter=pc.field(LOG_ID.name) == str(log_id)).cast(_ROWS)
+    return (
+        dataset_of(path, names, LEDGER_SCHEMA)
+        .to_table(columns=list(COLUMNS), filter=pc.field(LOG_ID.name) == str(log_id))
+        .cast(_ROWS)
+    )
 
 
 def _table(rows: Sequence[LedgerRow]) -> pa.Table:

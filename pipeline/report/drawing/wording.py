@@ -80,10 +80,10 @@ def summary(facts: Facts) -> tuple[Level, str]:
         return Level.BAD, f"{bad:,} of {count(len(found), *what)} {'needs' if bad == 1 else 'need'} attention."
     if stale:
         return Level.STALE, _old(facts, stale, what)
-    unseen = {subject_of(log_id) for log_id in facts.unseen} - {one.name for one in found}
+    unseen = sum(one.level is Level.UNSEEN for one in said)
     if unseen:
         complete = f"{count(len(found), *what)} {'is' if len(found) == 1 else 'are'} complete"
-        return Level.UNSEEN, f"{complete}; nothing is replicated yet of {len(unseen):,}."
+        return Level.UNSEEN, f"{complete}; nothing is replicated yet of {unseen:,}."
     if len(found) == 1:
         return Level.GOOD, f"The {what[0]} is complete."
     return Level.GOOD, f"All {len(found):,} {what[1]} are complete."

@@ -12,12 +12,11 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from pipeline.report.finding.rows import unread
 from sinks.delta.delta_log import LoggedVersion, StoredFile, newest
 from sinks.delta.file_statistics import bounds, may_hold
-from sinks.storage.place import open_folder
+from sinks.delta.files import dataset_of
 from sinks.tables import IS_CURRENT, LOG, metadata_table
 from sources.metadata import CONSUMER_OFFSETS, KAFKA_PARTITIONS, MetadataKind
 
@@ -89,13 +88,9 @@ def _may_have(file: StoredFile, topics: Sequence[str], kind: int | None) -> bool
 
 
 def _look(place: str, names: Sequence[str], topics: Sequence[str], kind: int | None) -> bool:
-    filesystem, folder = open_folder(LOG.path(place))
-    schema = pa.schema([LOG.schema.field(name) for name in ("topic", "sys_flag")]).remove_metadata()
-    paths = [f"{folder.rstrip('/')}/{name}" for name in names]
+    schema = pa.schema([LOG.schema.field(name) for name in ("topic", "sys_flag")])
     wanted = pc.field("topic").isin(list(topics))
     if kind is not None:
         wanted |= pc.bit_wise_and(pc.field("sys_flag"), pa.scalar(_TYPE_BITS, schema.field("sys_flag").type)) == kind
-    batches: Iterator[pa.RecordBatch] = ds.dataset(
-        paths, schema=schema, format="parquet", filesystem=filesystem
-    ).to_batches(filter=wanted)
+    batches: Iterator[pa.RecordBatch] = dataset_of(LOG.path(place), names, schema).to_batches(filter=wanted)
     return any(batch.num_rows for batch in batches)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
-from sinks.delta.delta_log import LoggedVersion, newest
+from sinks.delta.delta_log import newest
+from sinks.delta.files import dataset_of
 from sinks.storage.errors import failed_by
-from sinks.storage.place import open_folder
 from sinks.tables import TableSpec
 
 
@@ -19,20 +18,10 @@ def rows_of(spec: TableSpec, place: str, *columns: str) -> pa.Table:
     path = spec.path(place)
     version = newest(path)
     try:
-        return _files(spec, path, version).to_table(columns=list(columns)).unify_dictionaries()
+        names = [] if version is None else [one.path for one in version.files.values()]
+        return dataset_of(path, names, spec.schema).to_table(columns=list(columns)).unify_dictionaries()
     except (OSError, pa.ArrowException) as error:
         raise unread(place, error) from error
-
-
-def _files(spec: TableSpec, path: str, version: LoggedVersion | None) -> ds.Dataset:
-    schema = spec.schema.remove_metadata()
-    if version is None or not version.files:
-        return ds.dataset(schema.empty_table())
-    filesystem, folder = open_folder(path)
-    paths = [f"{folder.rstrip('/')}/{one.path}" for one in version.files.values()]
-    # Spark may have written timestamps as INT96
-    parquet = ds.ParquetFileFormat(coerce_int96_timestamp_unit="us")
-    return ds.dataset(paths, schema=schema, format=parquet, filesystem=filesystem)
 
 
 def unread(place: str, error: Exception) -> Exception:
