@@ -22,6 +22,7 @@ from typing import Final, TypeAlias
 import pyspark
 
 from pipeline.spark.jars import delta_jars, java
+from pipeline.spark.spark_home import home
 from pipeline.system.cache import cache_folder
 
 log = logging.getLogger(__name__)
@@ -54,7 +55,11 @@ def spark_options(first: Sequence[Path] = ()) -> str:
         jars = ["--driver-class-path", ":".join(map(str, first))] if first else ["--jars", delta]
         with tempfile.TemporaryDirectory() as scratch:
             environment = {"PYTHONPATH": str(_PROJECT), "SPARK_SUBMIT_OPTS": options, "SPARK_LOCAL_IP": "127.0.0.1"}
-            environment |= {"SPARK_HOME": str(_SPARK), "SPARK_LOCAL_DIRS": scratch, "PYSPARK_PYTHON": sys.executable}
+            environment |= {
+                "SPARK_HOME": str(home() if first else _SPARK),
+                "SPARK_LOCAL_DIRS": scratch,
+                "PYSPARK_PYTHON": sys.executable,
+            }
             script = Path(scratch) / "use_spark.py"
             script.write_text(_USE_SPARK)
             subprocess.run(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext, SparkFiles
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 from pipeline.config.configuration import Config
 from pipeline.spark.class_archive import archive_options
 from pipeline.spark.jars import delta_jars, java, spark_jars, storage_jars
+from pipeline.spark.spark_home import compiled_home
 from pipeline.system.cache import cache_folder
 from pipeline.system.process_folder import process_folder
 from sinks.delta.java_names import java_names
@@ -150,7 +152,7 @@ def build_session(
     for key, value in settings.items():
         if key not in submitted:
             builder = builder.config(key, value)
-    if log_file is not None and not submitted:
+    if not submitted:
         _start_jvm(settings, log_file)
     spark: SparkSession = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
@@ -166,15 +168,22 @@ def spark_log() -> Path:
     return cache_folder() / "spark.log"
 
 
-def _start_jvm(settings: Mapping[str, str], log_file: Path) -> None:
-    """Unless it runs. What it says goes to `log_file`: who reads our standard output does not wait for its end."""
+def _start_jvm(settings: Mapping[str, str], log_file: Path | None) -> None:
+    """Start it unless it runs. What it says goes to `log_file`: who reads our standard output does not wait for its
+    end.
+    """
     if SparkContext._gateway is not None:
         return
-    log_file.parent.mkdir(parents=True, exist_ok=True)
-    with log_file.open("a") as theirs:
-        conf = SparkConf().setAll(list(settings.items()))
-        gateway = launch_gateway(conf, {"stdout": theirs, "stderr": theirs})  # type: ignore[no-untyped-call]
-        SparkContext._ensure_initialized(gateway=gateway)
+    conf = SparkConf().setAll(list(settings.items()))
+    with ExitStack() as opened:
+        theirs = {}
+        if log_file is not None:
+            log_file.parent.mkdir(parents=True, exist_ok=True)
+            file = opened.enter_context(log_file.open("a"))
+            theirs = {"stdout": file, "stderr": file}
+        opened.enter_context(compiled_home())
+        gateway = launch_gateway(conf, theirs)  # type: ignore[no-untyped-call]
+    SparkContext._ensure_initialized(gateway=gateway)
 
 
 def _write_no_checksum_files(spark: SparkSession) -> None:
