@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,7 +30,11 @@ _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSi
 _LONG_LIVED = "-XX:+UseSerialGC"
 os.environ.setdefault("JAVA_TOOL_OPTIONS", _SHORT_LIVED)
 
-_LONGEST_FIRST = ("airflow", "peer", "spark")
+_KINDS = ("airflow", "peer", "spark", "pure")
+_ROUND = {"airflow": 0, "peer": 1, "spark": 1, "pure": 2}
+
+# Modules of one process: they share what costs most to make, Airflow's servers or the replica of both real logs.
+_TOGETHER = {"tests/airflow/": "airflow", "tests/sinks/views/": "views", "tests/pipeline/report/": "views"}
 
 
 @pytest.hookimpl(wrapper=True)
@@ -44,13 +49,18 @@ def pytest_collection() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With several processes what takes minutes begins first."""
+    """With several processes, what takes minutes begins first, and what waits for brokers runs beside what computes."""
     if not hasattr(config, "workerinput"):
         return
-    weights: dict[Path, int] = {}
+    kinds: dict[Path, str] = {}
     for item in items:
-        weights[item.path] = max(weights.get(item.path, 0), _weight_of(item))
-    items.sort(key=lambda item: -weights[item.path])  # stable: a module keeps its order
+        kinds[item.path] = min(kinds.get(item.path, "pure"), _kind_of(item), key=_KINDS.index)
+    seen: Counter[str] = Counter()
+    order: dict[Path, tuple[int, int]] = {}
+    for path, kind in kinds.items():
+        order[path] = (_ROUND[kind], seen[kind])
+        seen[kind] += 1
+    items.sort(key=lambda item: order[item.path])  # stable: a module keeps its order
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -60,7 +70,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
-    """A module stays in one process, and so do all of Airflow's: they share what they start."""
+    """A module stays in one process, and so do those of a group."""
     return _ByModule(config, log)
 
 
@@ -73,12 +83,11 @@ def pytest_exception_interact(call: pytest.CallInfo[object]) -> None:
 class _ByModule(LoadFileScheduling):  # type: ignore[misc]  # without types
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
-        return "airflow" if file.startswith("tests/airflow/") else file
+        return next((group for folder, group in _TOGETHER.items() if file.startswith(folder)), file)
 
 
-def _weight_of(item: pytest.Item) -> int:
-    marked = (len(_LONGEST_FIRST) - at for at, name in enumerate(_LONGEST_FIRST) if item.get_closest_marker(name))
-    return max(marked, default=0)
+def _kind_of(item: pytest.Item) -> str:
+    return next((kind for kind in _KINDS if item.get_closest_marker(kind)), "pure")
 
 
 @pytest.fixture(scope="session")

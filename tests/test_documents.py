@@ -32,6 +32,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 README, FIRST_JOB, OPERATING = "README.md", "docs/first-job.md", "docs/operating.md"
 SQL, ENGINES = "docs/sql.md", "docs/other-engines.md"
 DISTER, TABLES, TYPED = "docs/dister.md", "docs/tables.md", "docs/typed-tables.md"
+LATER = (OPERATING, DISTER, TABLES, ENGINES)
+GET = "logtwin get "
+"""Asked of the demo of dister."""
 DOCUMENTS: Final = (README, *sorted(f"docs/{one.name}" for one in (PROJECT / "docs").glob("*.md")))
 NOT_RUN: Final = {
     README: ["make test", "logtwin replicate", "logtwin sql"],
@@ -223,8 +226,12 @@ COMMANDS: Final[Mapping[str, Expected]] = {
 
 
 def of(document: str, *languages: str) -> list[Any]:
-    """Its blocks that are run."""
-    return [pytest.param(one, id=str(one)) for one in blocks(document) if one.language in languages and one.is_run]
+    """Its blocks that are run. Those of a job that is no longer a reader's first wait for the soak."""
+    found = [one for one in blocks(document) if one.language in languages and one.is_run]
+    return [
+        pytest.param(one, id=str(one), marks=[pytest.mark.soak] if document in LATER or GET in one.text else [])
+        for one in found
+    ]
 
 
 def test_what_is_not_run_is_marked_in_the_document_and_listed_here() -> None:
@@ -265,7 +272,7 @@ def test_make_run_ends_with_what_it_did_queries_and_the_proof(shop: Left) -> Non
     "block", [*of(README, "console")[1:], *of(FIRST_JOB, "console", "sh"), *of(OPERATING, "console")]
 )
 def test_commands_of_a_first_job(block: Block, typist: Typist, demos: Demos, here: DemoHere) -> None:
-    if "logtwin get " in block.text:
+    if GET in block.text:
         the_value_of_a_key(block, demos.left("dister", here), typist)
         return
     for command in block.wanted:
@@ -350,7 +357,7 @@ def questions(part: str, master: str) -> list[Any]:
     lines = (PROJECT / SQL).read_text().splitlines()
     start = lines.index(part) + 1
     end = next((at for at, line in enumerate(lines[start:], start) if line.startswith("## ")), len(lines))
-    marks = [pytest.mark.peer] if master == "kafka" else []
+    marks = {"rocketmq": [], "dister": [pytest.mark.soak], "kafka": [pytest.mark.soak, pytest.mark.peer]}[master]
     return [
         pytest.param(master, one, id=str(one), marks=marks)
         for one in blocks(SQL)

@@ -41,7 +41,7 @@ LONGEST_CUT_BYTES = LOG_BYTES // CUTS - 1_000  # so 100 connections cannot be en
 CHUNK_BYTES = 16 * 1024
 
 
-@pytest.fixture(scope="module", params=["4.9.7", "5.5.0"])
+@pytest.fixture(scope="module", params=[pytest.param("4.9.7", marks=pytest.mark.soak), "5.5.0"])
 def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A broker with at least so much in its log, in files of 1 MiB; it took every message."""
     with Broker(request.param, tmp_path_factory.mktemp(f"links-{request.param}")) as broker:

@@ -183,6 +183,7 @@ def test_an_epoch_file_that_is_gone_is_named(spark: SparkSession, tmp_path: Path
     assert_holds(lake, sent, "before")
 
 
+@pytest.mark.soak
 def test_a_rebuilt_log_is_a_master_of_its_group_again(spark: SparkSession, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     with elected_group(tmp_path, 1) as group:

@@ -72,6 +72,7 @@ DIVERGED = [
 ]
 
 
+@pytest.mark.soak
 def test_a_master_of_files_that_was_rewritten_is_refused_and_repaired(
     spark: SparkSession, operator: Operator, log: FaultyLog
 ) -> None:
