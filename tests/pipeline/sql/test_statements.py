@@ -95,7 +95,8 @@ def texts_by_lexer(spark: SparkSession, text: str) -> list[str]:
     parser = jvm.org.apache.spark.sql.catalyst.parser
     lexer = parser.SqlBaseLexer(parser.UpperCaseCharStream(jvm.org.antlr.v4.runtime.CharStreams.fromString(text)))
     lexer.removeErrorListeners()
-    found, first = [], None
+    found: list[str] = []
+    first = None
     for token in lexer.getAllTokens():
         if token.getText() == ";":
             found += [] if first is None else [text[first : token.getStartIndex()].rstrip()]
