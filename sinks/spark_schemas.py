@@ -6,17 +6,10 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
-from sinks.tables import LOG_SCHEMA
-
 
 def spark_schema(schema: pa.Schema) -> StructType:
     """An Arrow schema with comments as Spark's, every column with its comment."""
     return StructType([_spark_field(field) for field in schema])
-
-
-def log_schema() -> StructType:
-    """Table `log` as Spark sees it."""
-    return spark_schema(LOG_SCHEMA)
 
 
 def _spark_field(field: pa.Field) -> StructField:

@@ -71,6 +71,7 @@ def _csv_line(values: Sequence[str | None]) -> bytes:
 
 
 def _csv_field(value: str | None) -> str:
+    """As psql and Spark write it. Python's csv writes null as an empty text, or (from 3.12 on) quotes every text."""
     if value is None:
         return ""
     if value and not any(special in value for special in ',"\r\n'):

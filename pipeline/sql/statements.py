@@ -1,4 +1,4 @@
-"""A text of SQL as its statements, by the rules of Spark's lexer (`SqlBaseLexer.g4`). Pure.
+"""A text of SQL as its statements, by the rules of Spark's lexer (`SqlBaseLexer.g4`), without Java. Pure.
 
 A semicolon ends a statement, but not inside of one of these:
 
@@ -9,6 +9,10 @@ A semicolon ends a statement, but not inside of one of these:
 ``-- …``   a comment up to the end of the line, and on where that ends with a backslash
 ``/* … */`` a comment; may hold others
 ========== ==============================================================================
+
+A hint, ``/*+ … */``, is no comment: what stands in it are words and strings as elsewhere. Tokenizers of libraries know
+Spark's SQL less exactly: sqlglot 30 splits at the semicolon in a ``--`` comment that a backslash continues, fails at
+``SET x = 'a``, which Spark reads, and says of a string without an end only that it has none.
 """
 
 from __future__ import annotations
@@ -22,20 +26,21 @@ _PIECE: Final = re.compile(
     r"""
       (?P<end> ; )
     | (?P<blank> \s+ | --(?:\\\n|[^\r\n])*+ )
-    | (?P<comment> /\* )
+    | (?P<comment> /\*(?!\+) )
     | (?P<code>
         [rR](?:'[^']*+'|"[^"]*+")
         | '[^'\\]*+(?:\\.[^'\\]*+)*+'
         | "[^"\\]*+(?:\\.[^"\\]*+)*+"
         | `[^`]*+`
         | \w+
+        | \*/
         | [^'"`]
       )
     | (?P<open> .+ )
     """,
     re.X | re.S,
 )
-_COMMENT_EDGE: Final = re.compile(r"/\*|\*/")
+_COMMENT_EDGE: Final = re.compile(r"/\*(?!\+)|\*/")
 
 
 @dataclass(frozen=True, slots=True)

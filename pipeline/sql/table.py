@@ -1,6 +1,7 @@
 """A result for a person: columns side by side where they fit, else a block a row. Pure.
 
-What others put into a message cannot command the terminal: control characters are written as escapes.
+What others put into a message cannot command the terminal: control characters are written as escapes. A Table of rich
+would take seconds for a thousand rows, and break values between words, where it drops a blank.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ its own. Two jumps are no fault: over a hole of the replica, and back to 0, wher
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
@@ -61,8 +61,7 @@ class Jump:
     why: Why
 
     def as_json(self) -> dict[str, Any]:
-        values = {name: getattr(self, name) for name in ("topic", "queue_id", "after", "at", "expected", "found")}
-        return {**values, "why": self.why.value}
+        return {**asdict(self), "why": self.why.value}
 
 
 def has_queues(log_id: LogId) -> bool:

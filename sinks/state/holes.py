@@ -12,33 +12,38 @@ A hole at offset 0 is what lies before the replica's beginning: nobody lost it, 
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Final
+
+from pydantic import Field, PlainSerializer, PlainValidator
 
 from sinks.books.ledger_row import LedgerRow
+from sinks.state.stored_json import StoredJson
 from sources.offsets import LogId, Offset, OffsetRange
 
 HOLES_DOMAIN: Final = "logtwin.holes."
+
+
+def numbers_of(ranges: Sequence[OffsetRange]) -> list[list[int]]:
+    return [[one.start, one.end] for one in ranges]
+
+
+def ranges_of(numbers: Iterable[Sequence[Any]]) -> tuple[OffsetRange, ...]:
+    return tuple(OffsetRange(start, end) for start, end in numbers)
+
+
+_Ranges = Annotated[tuple[OffsetRange, ...], PlainSerializer(numbers_of), PlainValidator(ranges_of)]
 
 
 @dataclass(frozen=True, slots=True)
 class TakenOut:
     """Ranges of one log, in its history `epoch`, that a repair makes holes of: whole rows of the ledger."""
 
-    log_id: LogId
+    log_id: Annotated[LogId, Field(alias="log"), PlainSerializer(str), PlainValidator(LogId.parse)]
     epoch: int
-    ranges: tuple[OffsetRange, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"log": str(self.log_id), "epoch": self.epoch, "ranges": numbers_of(self.ranges)}
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> TakenOut:
-        """The inverse of `as_dict`. Raises KeyError, TypeError or ValueError for what it did not give."""
-        return cls(LogId.parse(values["log"]), values["epoch"], ranges_of(values["ranges"]))
+    ranges: _Ranges
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +54,11 @@ class Holes:
     knows a commit again.
     """
 
-    ranges: tuple[OffsetRange, ...] = ()
+    ranges: _Ranges = ()
     fills: int = 0
     commit: str = ""
     ledger: tuple[LedgerRow, ...] = ()
-    taken_out: tuple[OffsetRange, ...] = ()
+    taken_out: _Ranges = ()
 
     @classmethod
     def before(cls, first: Offset) -> Holes:
@@ -61,26 +66,12 @@ class Holes:
         return cls(ranges=joined([OffsetRange(Offset(0), first)]))
 
     def as_json(self) -> str:
-        values = {
-            "ranges": numbers_of(self.ranges),
-            "fills": self.fills,
-            "commit": self.commit,
-            "ledger": [asdict(row) for row in self.ledger],
-            "taken_out": numbers_of(self.taken_out),
-        }
-        return json.dumps(values, separators=(",", ":"))
+        return _STORED.text_of(self)
 
     @classmethod
     def from_json(cls, text: str) -> Holes:
-        """The inverse of `as_json`. Raises KeyError, TypeError or ValueError for what it did not write."""
-        values = json.loads(text)
-        return cls(
-            ranges=ranges_of(values["ranges"]),
-            fills=values["fills"],
-            commit=values["commit"],
-            ledger=tuple(LedgerRow.from_dict(row) for row in values["ledger"]),
-            taken_out=ranges_of(values.get("taken_out", ())),
-        )
+        """The inverse of `as_json`. Raises TypeError or ValueError for what it did not write."""
+        return _STORED.read(text)
 
     def with_lost(self, lost: Iterable[OffsetRange]) -> Holes:
         """After a commit that passed over `lost`, or took it out."""
@@ -139,17 +130,12 @@ def cut(ranges: Iterable[OffsetRange], position: Offset) -> tuple[OffsetRange, .
     return tuple(OffsetRange(one.start, min(one.end, position)) for one in ranges if one.start < position)
 
 
-def numbers_of(ranges: Sequence[OffsetRange]) -> list[list[int]]:
-    return [[one.start, one.end] for one in ranges]
-
-
-def ranges_of(numbers: Iterable[Sequence[Any]]) -> tuple[OffsetRange, ...]:
-    return tuple(OffsetRange(start, end) for start, end in numbers)
-
-
 def _without(holes: Sequence[OffsetRange], filled: OffsetRange) -> tuple[OffsetRange, ...]:
     around = next((hole for hole in holes if hole.holds(filled)), None)
     if around is None:
         raise ValueError(f"{filled} lies in none of the holes {', '.join(map(str, holes)) or '(there are none)'}")
     rests = (OffsetRange(around.start, filled.start), OffsetRange(filled.end, around.end))
     return joined([hole for hole in holes if hole != around] + list(rests))
+
+
+_STORED: Final = StoredJson(Holes, always=("ranges", "fills", "commit", "ledger"))

@@ -21,23 +21,23 @@ Where the table lacks something below the position, the holes (`sinks/state/hole
 
 from __future__ import annotations
 
-import json
 import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pydantic import ConfigDict, with_config
 
 from sinks.batch.continuity import Link
 from sinks.books.incident import Incident
 from sinks.books.ledger_row import LedgerRow
 from sinks.delta.data_file import DataFile
 from sinks.state.holes import TakenOut
-from sources.epochs import Epoch, Epochs
+from sinks.state.stored_json import StoredJson
+from sources.epochs import Epochs
 from sources.loss import Condition
 from sources.master import Known
 from sources.offsets import END, Offset, OffsetRange
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,18 +76,8 @@ class PendingRepair:
         """What goes where the log goes back: also what lies below, where nothing proves that it is of the same log."""
         return OffsetRange(self.to if self.found is None else min(self.found.start, self.to), END)
 
-    def as_dict(self) -> dict[str, Any]:
-        found = None if self.found is None else self.found.as_dict()
-        others = [one.as_dict() for one in self.others]
-        return {"to": self.to, "epoch": self.epoch, "found": found, "others": others}
 
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> PendingRepair:
-        found = _optional(Incident.from_dict, values.get("found"))
-        others = tuple(TakenOut.from_dict(one) for one in values.get("others", ()))
-        return cls(to=values["to"], epoch=values["epoch"], found=found, others=others)
-
-
+@with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogState:
     """What the table says of one log; see the module's docstring."""
@@ -108,22 +98,12 @@ class LogState:
     repair: PendingRepair | None = None
 
     def as_json(self) -> str:
-        values = {**asdict(self), "incidents": [one.as_dict() for one in self.incidents]}
-        values["repair"] = None if self.repair is None else self.repair.as_dict()
-        return json.dumps(values, separators=(",", ":"))
+        return _STORED.text_of(self)
 
     @classmethod
     def from_json(cls, text: str) -> LogState:
-        """The inverse of `as_json`. Raises KeyError, TypeError or ValueError for what it did not write."""
-        values = json.loads(text)
-        values["writer"] = Writer(**values["writer"])
-        values["ledger"] = tuple(LedgerRow.from_dict(row) for row in values["ledger"])
-        values["link"] = _optional(Link.from_dict, values.get("link"))
-        values["incidents"] = tuple(Incident.from_dict(one) for one in values.get("incidents", ()))
-        values["quarantined"] = tuple(DataFile(**one) for one in values.get("quarantined", ()))
-        values["epochs"] = tuple(map(Epoch.from_dict, values.get("epochs", ())))
-        values["repair"] = _optional(PendingRepair.from_dict, values.get("repair"))
-        return cls(**values)
+        """The inverse of `as_json`. Raises TypeError or ValueError for what it did not write."""
+        return _STORED.read(text)
 
     @classmethod
     def fresh(cls, writer: Writer) -> LogState:
@@ -174,5 +154,4 @@ class LogState:
         )
 
 
-def _optional(parse: Callable[[dict[str, Any]], _T], values: dict[str, Any] | None) -> _T | None:
-    return None if values is None else parse(values)
+_STORED: Final = StoredJson(LogState, always=("ledger",))

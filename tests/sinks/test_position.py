@@ -17,6 +17,7 @@ from sinks.delta.data_file import DataFile
 from sinks.delta.files import FileWriter, new_name
 from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
 from sinks.state.fence import this_writer
+from sinks.state.holes import TakenOut
 from sinks.state.log_state import LogState, Writer
 from sinks.state.position import Held, LogTable, Move, Positions
 from sinks.tables import LOG
@@ -45,6 +46,43 @@ def test_the_state_survives_its_json() -> None:
     state = LogState(writer=this_writer(), commit="c", epoch=3, offset=Offset(2**40), first=Offset(0))
     for one in (state, replace(state, ledger=(ROW, ROW)), LogState(writer=state.writer, commit="")):
         assert LogState.from_json(one.as_json()) == one
+
+
+WRITTEN = (
+    '{"writer":{"run":"r","host":"h","pid":1,"since":"2026"},"commit":"c","epoch":2,"offset":500,"first":0,"link":null,'
+    '"identity":null,"mark":null,"epochs":[{"number":1,"start":0,"master":null,"since_us":7}],"ledger":[{"start":0,'
+    '"end":500,"records":5,"bytes":500,"checksum":"sha256:00","first_store_timestamp":1,"last_store_timestamp":null,'
+    '"committed_at":2,"origin":"stream","deleted_at":null}],"incidents":[],"quarantined":[],"branched_at":null,"repair":'
+    '{"to":5,"epoch":2,"found":{"condition":"gap","start":1,"end":5,"cause":"\\u00e4\\udcff","action":"skipped",'
+    '"detected_at":7},"others":[{"log":"kafka/c/t/0","epoch":1,"ranges":[[1,2],[5,9]]}]}}'
+)
+
+
+def test_what_is_written_stays_as_it_is() -> None:
+    """Tables of other versions have it; a name of a file may have what no UTF-8 has."""
+    state = LogState.from_json(WRITTEN)
+    assert state.as_json() == WRITTEN
+    assert state.repair is not None
+    assert state.repair.others == (
+        TakenOut(LogId.parse("kafka/c/t/0"), 1, (OffsetRange(Offset(1), Offset(2)), OffsetRange(Offset(5), Offset(9)))),
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        "{}",
+        WRITTEN.replace('"commit"', '"comit"'),
+        WRITTEN.replace('"mark"', '"a key of a later version"'),
+        WRITTEN.replace('"ledger"', '"ledgers"'),
+        WRITTEN.replace("[1,2]", "[2,1]"),
+        WRITTEN.replace('"gap"', '"gape"'),
+    ],
+)
+def test_what_no_version_wrote_is_refused(text: str) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        LogState.from_json(text)
 
 
 def test_what_a_commit_owes_survives_its_json() -> None:

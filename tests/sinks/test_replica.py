@@ -16,7 +16,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from sinks.batch.result import Step
-from sinks.spark_schemas import log_schema
+from sinks.spark_schemas import spark_schema
 from sinks.state.position import LogTable
 from sinks.tables import LOG
 from sources.errors import (
@@ -83,7 +83,7 @@ def test_every_field_of_every_record_arrives(spark: SparkSession, tmp_path: Path
     replica(ranges(0, 1100, 250))
     replica(ranges(1100, 2000))
     rows = [{"log_id": "rocketmq/broker-a", "epoch": 0, **row} for row in MASTER.records()]
-    expected = spark.createDataFrame([tuple(row.values()) for row in rows], log_schema())
+    expected = spark.createDataFrame([tuple(row.values()) for row in rows], spark_schema(LOG.schema))
     assert_df_equality(log(spark, tmp_path), expected, ignore_metadata=True)
 
 

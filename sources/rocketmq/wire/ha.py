@@ -70,11 +70,6 @@ def encode_report(offset: Offset) -> bytes:
     return REPORT.pack(offset)
 
 
-def encode_frame_head(offset: Offset, body_bytes: int) -> bytes:
-    """The 12 bytes before a body of `body_bytes`, for a master that sends the body from elsewhere."""
-    return FRAME_HEAD.pack(offset, body_bytes)
-
-
 def encode_frame(offset: Offset, body: Buffer = b"") -> bytes:
     """A whole frame; without a body it is a heartbeat."""
     return FRAME_HEAD.pack(offset, len(body)) + body

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from pipeline.sql.statements import Statement, is_open, split
 
@@ -32,6 +37,8 @@ def texts(text: str) -> list[str]:
             ["SELECT 1 -- goes on \\\n still; a comment", "SELECT 2"],
         ),
         ("SELECT 1 /* a; /* b; */ c; */; SELECT 2", ["SELECT 1 /* a; /* b; */ c; */", "SELECT 2"]),
+        ("SELECT /*+ COALESCE('*/;') */ 1; SELECT 2", ["SELECT /*+ COALESCE('*/;') */ 1", "SELECT 2"]),
+        ("SELECT /*+ REPARTITION(3) */* ; SELECT 2", ["SELECT /*+ REPARTITION(3) */*", "SELECT 2"]),
         ("SELECT '/*'; SELECT '*/'", ["SELECT '/*'", "SELECT '*/'"]),
         ("SELECT '--'; SELECT 2", ["SELECT '--'", "SELECT 2"]),
         ("SELECT 4 - 2 / 1; SELECT 2", ["SELECT 4 - 2 / 1", "SELECT 2"]),
@@ -70,3 +77,30 @@ def test_inside_of_a_string_a_name_or_a_comment(text: str, expected: bool) -> No
 def test_a_long_string_without_an_end_takes_no_time() -> None:
     text = "SELECT '" + "\\a'' " * 100_000
     assert len(split(text).all) == 1
+
+
+PIECES = ("SELECT ", "1", "r", "ä", " ", "\n", "\r\n", ";", "'", '"', "`", "\\", "-", "--", "/*", "*/", "/*+", "*", "/")
+
+
+@pytest.mark.spark
+@given(text=st.lists(st.sampled_from(PIECES), max_size=20).map("".join))
+def test_it_splits_where_sparks_lexer_finds_a_semicolon(spark: SparkSession, text: str) -> None:
+    """What does not end is one statement here, which Spark refuses as a whole; its lexer goes on after the quote."""
+    assume(not is_open(text))
+    assert texts(text) == texts_by_lexer(spark, text)
+
+
+def texts_by_lexer(spark: SparkSession, text: str) -> list[str]:
+    jvm = cast(Any, spark._jvm)
+    parser = jvm.org.apache.spark.sql.catalyst.parser
+    lexer = parser.SqlBaseLexer(parser.UpperCaseCharStream(jvm.org.antlr.v4.runtime.CharStreams.fromString(text)))
+    lexer.removeErrorListeners()
+    found: list[str] = []
+    first = None
+    for token in lexer.getAllTokens():
+        if token.getText() == ";":
+            found += [] if first is None else [text[first : token.getStartIndex()].rstrip()]
+            first = None
+        elif token.getChannel() == 0 and first is None:
+            first = token.getStartIndex()
+    return found if first is None else [*found, text[first:].rstrip()]

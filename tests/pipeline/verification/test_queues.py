@@ -9,8 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.verify.queues import Jump, Why, jumps
-from sinks.spark_schemas import log_schema
+from sinks.spark_schemas import spark_schema
 from sinks.state.holes import Holes
+from sinks.tables import LOG
 from sources.offsets import LogId, Offset, OffsetRange
 
 pytestmark = pytest.mark.spark
@@ -64,8 +65,8 @@ def jump(topic: str, after: int, at: int, expected: int, found: int, why: Why) -
 
 
 def test_jumps(spark: SparkSession, tmp_path: Path) -> None:
-    rows = [tuple(row.get(field.name) for field in log_schema()) for row in ROWS]
-    spark.createDataFrame(rows, log_schema()).write.format("delta").save(str(tmp_path / "log"))
+    rows = [tuple(row.get(field.name) for field in spark_schema(LOG.schema)) for row in ROWS]
+    spark.createDataFrame(rows, spark_schema(LOG.schema)).write.format("delta").save(str(tmp_path / "log"))
     holes = Holes(ranges=(OffsetRange(Offset(160), Offset(190)),))
     assert jumps(spark, str(tmp_path / "log"), 0, LOG_ID, Offset(900), holes) == (
         jump("batches", 80, 100, 7, 8, Why.MISSING),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ from sinks.books.incident import Action, Incident
 from sinks.books.incidents import IncidentsTable
 from sinks.healing import damage
 from sinks.healing.repair import Repair, Repaired
+from sinks.state.fence import this_writer
 from sinks.state.holes import Holes, TakenOut
+from sinks.state.log_state import LogState, PendingRepair
 from sinks.state.position import LogTable
 from sinks.tables import KAFKA_LOG
 from sources.errors import ReplicaError
@@ -84,7 +87,9 @@ def test_what_was_taken_out_is_written_and_read_back() -> None:
     holes = Holes().with_taken_out([span(10, 20), span(30, 40)])
     assert Holes.from_json(holes.as_json()) == holes
     taken = TakenOut(partition_log(ORDERS, 1), 2, holes.ranges)
-    assert TakenOut.from_dict(taken.as_dict()) == taken
+    repair = PendingRepair(to=Offset(10), epoch=2, others=(taken,))
+    state = replace(LogState.fresh(this_writer()), repair=repair)
+    assert LogState.from_json(state.as_json()) == state
 
 
 def test_what_is_filled_or_gone_back_over_was_not_taken_out_any_more() -> None:

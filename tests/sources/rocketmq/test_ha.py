@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sources.errors import ProtocolViolation
 from sources.offsets import Offset
-from sources.rocketmq.wire.ha import Frame, FrameParser, ReportParser, encode_frame, encode_frame_head, encode_report
+from sources.rocketmq.wire.ha import Frame, FrameParser, ReportParser, encode_frame, encode_report
 from tests.truth import Fixture
 
 # i64 4096, i32 5, "hello"
@@ -47,7 +47,6 @@ def test_frames_are_written_as_specified() -> None:
     """HA-34"""
     assert encode_frame(Offset(4096), b"hello") == HELLO_AT_4096
     assert encode_frame(Offset(4101)) == HEARTBEAT_AT_4101
-    assert encode_frame_head(Offset(4096), 5) + b"hello" == HELLO_AT_4096
 
 
 @pytest.mark.parametrize("cut", [whole, byte_by_byte, in_sevens])
