@@ -314,9 +314,8 @@ def begin_together(starts: Sequence[tuple[Replica, Offset]], identity: str) -> N
     for move in moves:
         if (taken := positions.lost(on, move.log, move.mine)) is not None:
             raise taken
-    _, lost = positions.commit(on, moves)
-    for error in lost.values():
-        raise error
+    for taken_over in positions.commit(on, moves).values():
+        raise taken_over
     for (one, _), move in zip(starts, moves, strict=True):
         one.moved(move)
 

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from sinks.books.ledger_row import LedgerRow
-from sinks.delta.kernel import KernelConflict, KernelTable, Overlap
-from sinks.delta.retries import ATTEMPTS, until_it_takes
+from sinks.delta.kernel import KernelTable, Overlap
+from sinks.delta.retries import retrying
 from sinks.healing.rewrite import Rows, TakingOut, rows_of
 from sinks.tables import LEDGER, LOG_ID, in_numbers
 from sinks.warehouse import absolute
@@ -52,7 +52,7 @@ class LedgerRows:
 
         Raises ReplicaError.
         """
-        return self._until_it_takes(lambda: ((wanted,), condition))
+        return retrying(self._refused)(self._exchange, lambda: ((wanted,), condition))
 
     def take_out_of(self, holes: Callable[[], Sequence[OffsetRange]]) -> int:
         """Remove the rows that claim offsets in what `holes` gives, and say nothing of a deletion; returns how many.
@@ -60,18 +60,15 @@ class LedgerRows:
         `holes` is asked after the ledger was looked at: what it still gives then no row that was seen has filled.
         Raises ReplicaError.
         """
-        return self._until_it_takes(lambda: (holes(), pc.field("deleted_at").is_null()))
+        return retrying(self._refused)(self._exchange, lambda: (holes(), pc.field("deleted_at").is_null()))
 
-    def _until_it_takes(self, chosen: Callable[[], tuple[Sequence[OffsetRange], pc.Expression]]) -> int:
-        try:
-            return until_it_takes(lambda: self._exchange(chosen))
-        except KernelConflict as error:
-            raise ReplicaError(
-                "the rows of removed ranges cannot be taken out of the ledger",
-                log=self._log_id,
-                found=f"a conflict at each of {ATTEMPTS} attempts",
-                hint="Run it again: it goes on where it stopped.",
-            ) from error
+    def _refused(self, found: str) -> ReplicaError:
+        return ReplicaError(
+            "the rows of removed ranges cannot be taken out of the ledger",
+            log=self._log_id,
+            found=found,
+            hint="Run it again: it goes on where it stopped.",
+        )
 
     def _exchange(self, chosen: Callable[[], tuple[Sequence[OffsetRange], pc.Expression]]) -> int:
         snapshot = self._table.existing(self._log_id)

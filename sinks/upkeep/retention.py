@@ -21,8 +21,8 @@ from pyspark.sql import SparkSession
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile
 from sinks.delta.files import FileWriter, new_name
-from sinks.delta.kernel import KernelConflict, KernelTable, Overlap, Partition, Snapshot
-from sinks.delta.retries import until_it_takes
+from sinks.delta.kernel import KernelTable, Overlap, Partition, Snapshot
+from sinks.delta.retries import retrying
 from sinks.healing.rewrite import rows_of
 from sinks.state.position import Held, LogTable
 from sinks.tables import LEDGER, LOG_ID, log_table
@@ -31,7 +31,6 @@ from sources.errors import ReplicaError
 from sources.master import TIMESTAMP
 from sources.offsets import LogId, Offset, OffsetRange
 
-_ATTEMPTS = 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RANGES = pa.schema([(name, pa.int64()) for name in ("start", "end", "bytes", "last_store_timestamp", "committed_at")])
 
@@ -115,16 +114,17 @@ class Retention:
         """
         _, gone, _ = self._front()
         out = OffsetRange(Offset(0), gone)
-        try:
-            return until_it_takes(lambda: self._settle(out, now), _ATTEMPTS)
-        except KernelConflict as error:
-            raise ReplicaError(
+
+        def refused(found: str) -> ReplicaError:
+            return ReplicaError(
                 "the ledger cannot be told what a retention deleted",
                 log=self._log_id,
                 offset=gone,
-                found=f"a conflict at each of {_ATTEMPTS} attempts",
+                found=found,
                 hint="The records are out of the table log. Run logtwin maintain again: it goes on where it stopped.",
-            ) from error
+            )
+
+        return retrying(refused)(self._settle, out, now)
 
     def _front(self) -> tuple[Held, Offset, Offset]:
         """The log, where what is left of it begins, and the position: both 0 of a log without any data."""
