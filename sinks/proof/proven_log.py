@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from sinks.books.ledger_row import LedgerRow
+from sinks.books.ledger_rows import LedgerRows
 from sinks.delta.kernel import KernelTable
-from sinks.healing.ledger_rows import LedgerRows
 from sinks.proof.proven import proven_ranges
 from sinks.proof.stored import Part, parts, read
 from sinks.state.holes import Holes, joined
