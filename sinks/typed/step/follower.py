@@ -44,7 +44,7 @@ from sinks.typed.step.plan import Plan, is_under_way, plan_of, share_size
 from sinks.typed.step.prepared import PreparedMessages
 from sinks.typed.step.upsert import upserted
 from sinks.typed.table import TypedTable, TypedView
-from sinks.upkeep.merge import Merge, Merging, unpack
+from sinks.upkeep.merge import Merge, Merging, merged_file
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError, ReplicaError, RowsReplaced, UnfitMessage
 from sources.offsets import LogId, Offset, OffsetRange
@@ -371,7 +371,7 @@ class TypedFollower:
         )
         merging = Merging(table_spec(self._wanted.name, columns), self._table.path, {})
         each = [Merge(Offset(0), file.statistics()["numRecords"], [file.path]) for file in files]
-        return files, [unpack(made) for made in run_tasks(self._spark, merging, each, facts)]
+        return files, [merged_file(made) for made in run_tasks(self._spark, merging, each, facts)]
 
     def _by_key(
         self, view: TypedView, columns: tuple[Column, ...], new: Sequence[DataFile], rewritten: _Rewritten | None
