@@ -39,9 +39,10 @@ from sinks.typed.logs import FollowedLogs
 from sinks.typed.schema_changes import SchemaChanges
 from sinks.typed.state import TypedState, Way
 from sinks.typed.step.computed import with_computed
-from sinks.typed.step.parsing import REPORT_DDL, OfStep, Parsing, Report, reports
+from sinks.typed.step.parsing import OfStep, Parsing, Report, reports
 from sinks.typed.step.plan import Plan, is_under_way, plan_of, share_size
 from sinks.typed.step.prepared import PreparedMessages
+from sinks.typed.step.task_reports import REPORT_DDL
 from sinks.typed.step.upsert import upserted
 from sinks.typed.table import TypedTable, TypedView
 from sinks.upkeep.merge import Merge, Merging, merged_file
