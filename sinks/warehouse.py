@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from sinks.delta.java_names import is_not_found, java_names
 from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
-from sinks.delta.retries import until_it_takes
+from sinks.delta.retries import retrying
 from sinks.delta.spark_jobs import first_line
 from sinks.spark_schemas import spark_schema
 from sinks.storage.errors import failed_by
@@ -22,8 +22,6 @@ from sources.errors import ConfigurationError, ReplicaError
 
 _log = logging.getLogger(__name__)
 _COMMITS_A_CHECKPOINT: Final = "20"
-_BESIDE_COMMITS: Final = 40
-"""A commit comes each second or oftener, and takes a tenth of one."""
 
 
 def absolute(warehouse: str) -> str:
@@ -74,22 +72,21 @@ def leave_log_to_maintain(table: KernelTable) -> None:
 
     Raises ReplicaError where others commit all the time, or the storage cannot be written.
     """
-    try:
-        until_it_takes(lambda: _leave_log(table), attempts=_BESIDE_COMMITS)
-    except KernelConflict as conflict:
-        raise ReplicaError(
+
+    def refused(found: str) -> ReplicaError:
+        return ReplicaError(
             f"the properties of the table {table.path} cannot be changed",
             expected=f"to set {LOG_LEFT_TO_MAINTAIN}",
-            found=f"a conflict at each of {_BESIDE_COMMITS} attempts: {conflict}",
+            found=found,
             hint="Others commit all the time; start again.",
-        ) from conflict
+        )
 
-
-def _leave_log(table: KernelTable) -> None:
-    found = table.existing()
-    if not LOG_LEFT_TO_MAINTAIN.items() <= found.properties().items():
-        table.set_properties(found, LOG_LEFT_TO_MAINTAIN)
-        _log.info("%s: the clean-up of its Delta log is left to logtwin maintain", table.path)
+    for attempt in retrying(refused):
+        with attempt:
+            found = table.existing()
+            if not LOG_LEFT_TO_MAINTAIN.items() <= found.properties().items():
+                table.set_properties(found, LOG_LEFT_TO_MAINTAIN)
+                _log.info("%s: the clean-up of its Delta log is left to logtwin maintain", table.path)
 
 
 def _create(table: KernelTable, spec: TableSpec) -> Snapshot:

@@ -27,9 +27,9 @@ from pipeline.operate.hole_filter import Wanted
 from sinks.books.incident import State
 from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger_row import BACKFILL
+from sinks.books.ledger_rows import LedgerRows
 from sinks.healing.free_ids import free_at_end
 from sinks.healing.hole_filler import Filled, FillStep, HoleFiller, no_step
-from sinks.healing.ledger_rows import LedgerRows
 from sinks.healing.neighbours import compare
 from sinks.history.keyed_state import KeyedStateFollower
 from sinks.proof.completeness import Completeness, Reason

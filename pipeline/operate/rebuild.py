@@ -7,26 +7,17 @@ the last: what arrives is what the master had, or nothing does. What files those
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from sinks.books.ledger_row import LedgerRow
-from sinks.delta.kernel import KernelTable
-from sinks.healing.ledger_rows import LedgerRows
-from sinks.proof.proven import proven_ranges
-from sinks.proof.stored import Part, parts, read
-from sinks.state.holes import Holes, joined
-from sinks.state.position import Held, LogTable
+from sinks.proof.proven_log import ProvenLog, proven_log
 from sinks.tables import log_table
 from sinks.warehouse import absolute
-from sources.epochs import Epochs
 from sources.errors import ConfigurationError, ReplicaError
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.offsets import LogId, OffsetRange
 
 _HOLES_SHOWN: Final = 20
 
@@ -58,67 +49,15 @@ class Rebuild(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
-    """The replica of a log that ends at `position`, where its master's history has `mark` and below which it has
-    `epochs` (`sources.master.Known`).
-
-    `proven` are the ranges of the ledger that fill, with the holes, everything below the position; `version` is that of
-    the table in `folder`. Driver only.
-    """
-
-    log_id: LogId
-    folder: str
-    version: int
-    position: Offset
-    mark: int | None
-    epochs: Epochs
-    holes: Holes
-    proven: Sequence[LedgerRow]
-    parts: Sequence[Part]
-
-    @property
-    def stretches(self) -> tuple[OffsetRange, ...]:
-        """The parts of the log between its holes."""
-        return joined(row.range for row in self.proven)
-
-    def rows(self, wanted: OffsetRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The records that start in `wanted`, in order. Raises ReplicaError naming a file that cannot be read."""
-        return read(self.folder, self.parts, self.log_id, wanted, columns)
-
-
-def stored(spark: SparkSession, warehouse: str, log_id: LogId, version: int | None = None) -> Stored:
+def stored(spark: SparkSession, warehouse: str, log_id: LogId, version: int | None = None) -> ProvenLog:
     """The replica of a log at the newest version of its table, or at an older one.
 
     Raises ConfigurationError where there is nothing of the log, ReplicaError where the tables contradict each other.
     """
-    folder = log_table(log_id).path(absolute(warehouse))
-    table = KernelTable(spark, folder)
-    if table.snapshot() is None:
-        raise nothing(log_id, folder)
-    log = LogTable(spark, folder, log_id)
-    held = log.read() if version is None else log.read_at(version)
-    log.refuse_repair(held.state)
-    if held.state is None or held.state.offset is None:
-        raise nothing(log_id, folder)
-    below = OffsetRange(Offset(0), held.state.offset)
-    return Stored(
-        log_id=log_id,
-        folder=folder,
-        version=held.snapshot.version,
-        position=held.state.offset,
-        mark=held.state.mark,
-        epochs=held.state.epochs,
-        holes=held.holes,
-        proven=_proven(spark, warehouse, log_id, held, below),
-        parts=parts(table, held.snapshot, log_id, below),
-    )
-
-
-def _proven(spark: SparkSession, warehouse: str, log_id: LogId, held: Held, below: OffsetRange) -> list[LedgerRow]:
-    ledger = LedgerRows(spark, warehouse, log_id).overlapping(below)
-    owed = held.holes.ledger if held.state is None else held.state.ledger + held.holes.ledger
-    return proven_ranges(log_id, ledger, owed, held.holes, below.end)
+    found = proven_log(spark, warehouse, log_id, version=version)
+    if found is None:
+        raise nothing(log_id, log_table(log_id).path(absolute(warehouse)))
+    return found
 
 
 def nothing(log_id: LogId, path: str) -> ConfigurationError:

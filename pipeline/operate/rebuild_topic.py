@@ -14,10 +14,11 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from pipeline.operate.rebuild import OnWritten, Stored, holed, stored
+from pipeline.operate.rebuild import OnWritten, holed, stored
 from sinks.batch.continuity import written
 from sinks.books.ledger_row import LedgerRow
 from sinks.proof.proven import check_proven
+from sinks.proof.proven_log import ProvenLog
 from sinks.proof.rows_in_order import RowsInOrder
 from sources.kafka.format.columns import UNLOCATED_SCHEMA, canonical
 from sources.kafka.rebuilt_partitions import DEFAULT_FILE_SIZE_BYTES, OWN, RebuiltPartition, folder_name
@@ -80,7 +81,7 @@ class TopicRebuild:
         return made
 
     def _written(
-        self, one: Stored, folder: RebuiltFolder, file_size_bytes: int, on_written: OnWritten
+        self, one: ProvenLog, folder: RebuiltFolder, file_size_bytes: int, on_written: OnWritten
     ) -> RebuiltTopicLog:
         files = RebuiltPartition(folder, one.log_id, one.holes.front, file_size_bytes, with_epochs=self._with_epochs)
         count = 0
@@ -100,12 +101,12 @@ class TopicRebuild:
         )
 
 
-def _missing(one: Stored) -> tuple[OffsetRange, ...]:
+def _missing(one: ProvenLog) -> tuple[OffsetRange, ...]:
     """What lies before the replica's beginning is no hole: a log may begin at any offset."""
     return one.holes.within(OffsetRange(one.holes.front, one.position))
 
 
-def _proven_rows(one: Stored) -> Iterator[tuple[pa.RecordBatch, bytes]]:
+def _proven_rows(one: ProvenLog) -> Iterator[tuple[pa.RecordBatch, bytes]]:
     """All rows, in order, with their bytes. Raises Divergent behind a range that is not what was replicated."""
     for piece in _pieces(one.proven):
         covered = OffsetRange(piece[0].start, piece[-1].end)

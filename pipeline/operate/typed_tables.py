@@ -26,7 +26,8 @@ from sinks.typed.logs import FollowedLogs
 from sinks.typed.state import TypedState, without
 from sinks.typed.step.follower import TypedFollower
 from sinks.typed.step.messages import in_ranges, messages_in
-from sinks.typed.step.parsing import REPORT_DDL, Looking, Report, reports
+from sinks.typed.step.parsing import Looking, Report, reports
+from sinks.typed.step.task_reports import REPORT_DDL
 from sinks.typed.table import TypedTable
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError

@@ -24,17 +24,19 @@ from pipeline.inspect.selection import Subject, subjects
 from pipeline.monitoring.single_connection import alone_at
 from pipeline.spark.session import session_for
 from pipeline.system.console import err
-from pipeline.verify.accounts import read_accounts
-from pipeline.verify.plan import Section, sampled, sections
+from pipeline.verify.plan import Section, claims_of, sampled, sections
 from pipeline.verify.queues import Jump, has_queues, jumps
 from pipeline.verify.state import Asked, VerifyFile, VerifyState
 from pipeline.verify.summary import Summary, Tally, incident_of
 from pipeline.verify.task import SectionComparer
 from sinks.books.incidents import IncidentsTable
 from sinks.delta.spark_jobs import JobFacts, first_line, job_failure, run_tasks
+from sinks.proof.proven_log import ProvenLog, proven_log
 from sinks.proof.verdicts import Compared, Verdict
+from sinks.tables import log_table
+from sinks.warehouse import absolute
 from sources.errors import ConfigurationError, LogError
-from sources.offsets import OffsetRange
+from sources.offsets import END, Offset, OffsetRange
 
 _MB = 1_000_000
 _SECTIONS_A_TASK = 16
@@ -70,6 +72,11 @@ class Scope:
         if self.end is not None and not 0 <= (self.start or 0) < self.end:
             found = f"--from {self.start} --to {self.end}"
             raise ConfigurationError("there is nothing in that range", expected="offsets from 0, rising", found=found)
+
+    @property
+    def range(self) -> OffsetRange:
+        """Which offsets; without an `end` also that there is nothing beyond the position."""
+        return OffsetRange(Offset(self.start or 0), END if self.end is None else Offset(self.end))
 
     @property
     def is_whole(self) -> bool:
@@ -119,12 +126,24 @@ class _Verification:
         self._subject = subject if scope.path is None else subject.by_path(scope.path)
         self._log_id = subject.log_id
         self.master = self._subject.open()
-        self._accounts = read_accounts(spark, warehouse, self._log_id, scope.start, scope.end)
+        self._stored = self._proven(warehouse)
         self._file = VerifyFile(warehouse, str(self._log_id))
         self._incidents = IncidentsTable(spark, warehouse, self._log_id)
 
+    def _proven(self, warehouse: str) -> ProvenLog:
+        found = proven_log(self._spark, warehouse, self._log_id, wanted=self._scope.range)
+        if found is None:
+            raise ConfigurationError(
+                "there is nothing to verify",
+                log=self._log_id,
+                expected=f"records of the log in {log_table(self._log_id).path(absolute(warehouse))}",
+                found="none",
+                hint="Check warehouse and the id of the log.",
+            )
+        return found
+
     def run(self, on_progress: OnProgress) -> Summary:
-        accounts, tally = self._accounts, Tally()
+        stored, tally = self._stored, Tally()
         state = self._state()
         chosen = self._chosen(state)
         all_bytes = sum(section.compared_bytes for section in chosen)
@@ -138,11 +157,11 @@ class _Verification:
             self._file.write(state)
             on_progress(earlier_bytes + tally.bytes, all_bytes)
         is_queue_proof = (self._scope.is_whole or self._scope.queues) and has_queues(self._log_id)
-        in_holes = sum(hole.size for hole in accounts.holes.within(accounts.reach))
+        in_holes = sum(hole.size for hole in stored.holes.within(self._scope.range))
         summary = Summary(
             log_id=self._log_id,
             master=self.master.place,
-            position=accounts.position,
+            position=stored.position,
             seed=state.asked.seed,
             bytes=tally.bytes,
             claims=tally.claims,
@@ -166,7 +185,7 @@ class _Verification:
             seed = secrets.randbelow(1_000_000) if found is None or found.asked.seed is None else found.asked.seed
         asked = Asked(
             place=self.master.place,
-            epoch=self._accounts.epoch,
+            epoch=self._stored.epoch,
             start=scope.start,
             end=scope.end,
             share=scope.share,
@@ -178,14 +197,16 @@ class _Verification:
         return VerifyState(asked=asked, begun_at=datetime.now(UTC).isoformat(timespec="seconds"))
 
     def _chosen(self, state: VerifyState) -> list[Section]:
-        found = sections(self._accounts.claims, self._bounds(), self._accounts.parts)
+        stored, nothing_beyond = self._stored, OffsetRange(self._stored.position, END)
+        claims = claims_of(stored.proven, [*stored.holes.ranges, nothing_beyond], self._scope.range)
+        found = sections(claims, self._bounds(), stored.parts)
         share, seed = state.asked.share, state.asked.seed
         return found if share is None or seed is None else sampled(found, share, seed)
 
     def _bounds(self) -> OffsetRange | None:
         """What the master holds; None where its files contradict themselves: comparing says where."""
         try:
-            return self.master.bounds(self._accounts.position)
+            return self.master.bounds(self._stored.position)
         except LogError as error:
             _log.warning("%s", error)
             return None
@@ -197,8 +218,8 @@ class _Verification:
         count = cores * (_SECTIONS_A_TASK if self._scope.max_mb_per_s is None else 1)
         compare = SectionComparer(
             master=self.master,
-            folder=self._accounts.folder,
-            position=self._accounts.position,
+            folder=self._stored.folder,
+            position=self._stored.position,
             bytes_per_s=None if self._scope.max_mb_per_s is None else self._scope.max_mb_per_s * _MB / cores,
         )
         facts = JobFacts(
@@ -211,16 +232,14 @@ class _Verification:
             yield run_tasks(self._spark, compare, together, facts, tasks=cores)
 
     def _record(self, found: Sequence[Compared]) -> None:
-        incidents = (incident_of(one, self._accounts.position) for one in found)
-        self._incidents.record(self._accounts.epoch, [one for one in incidents if one is not None])
+        incidents = (incident_of(one, self._stored.position) for one in found)
+        self._incidents.record(self._stored.epoch, [one for one in incidents if one is not None])
 
     def _jumps(self, *, is_sound: bool) -> tuple[Jump, ...] | None:
         """None where they cannot be read: what comparing has found wrong (not `is_sound`) is said all the same."""
-        accounts = self._accounts
+        stored = self._stored
         try:
-            return jumps(
-                self._spark, accounts.folder, accounts.version, self._log_id, accounts.position, accounts.holes
-            )
+            return jumps(self._spark, stored.folder, stored.version, self._log_id, stored.position, stored.holes)
         except (PySparkException, Py4JError) as error:
             if is_sound:
                 facts = JobFacts(

@@ -122,14 +122,15 @@ class Group:
     def _commit(self, on: Snapshot, parts: Sequence[_Part]) -> None:
         """All of `parts`, but for those that another run has taken since they were looked at."""
         left = list(parts)
-        while left:
-            moved, lost = self._positions.commit(on, [part.moved for part in left])
-            out = [part for part in left if part.replica.log_id in lost]
-            for part in left:
-                part.landed(lost.get(part.replica.log_id), has_moved=part.replica.log_id in moved)
-            left = [part for part in left if part not in out and part.replica.log_id not in moved]
+        while left and (taken := self._positions.commit(on, [part.moved for part in left])):
+            out = [part for part in left if part.replica.log_id in taken]
+            for part in out:
+                part.outcome = taken[part.replica.log_id]
+            left = _open(left)
             self._free(left, out)
-            on = self._positions.newest() if left else on
+            on = self._positions.newest()
+        for part in left:
+            part.replica.moved(part.moved)
 
     def _free(self, rest: Sequence[_Part], out: Sequence[_Part]) -> None:
         """A file is committed as a whole: what the `rest` has in one with logs that are `out` is written anew."""
@@ -203,12 +204,6 @@ class _Part:
             self.outcome = self.replica.acknowledge_again()
         else:
             self.move = self.replica.move(self.proven)
-
-    def landed(self, lost: LogtwinError | None, *, has_moved: bool) -> None:
-        """A commit was made, with this log's part, without, or because that was `lost`."""
-        self.outcome = lost
-        if has_moved:
-            self.replica.moved(self.moved)
 
     def result(self, clock: _Clock) -> BatchResult:
         """Of one that moved."""

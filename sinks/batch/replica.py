@@ -24,9 +24,9 @@ from sinks.batch.tasks import LogWriter
 from sinks.books.bookkeeping import Bookkeeping
 from sinks.books.incident import Incident
 from sinks.books.ledger_row import LedgerRow
+from sinks.books.ledger_rows import LedgerRows
 from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.delta.retries import doubled_s
-from sinks.healing.ledger_rows import LedgerRows
 from sinks.history.keyed_state import KeyedStateFollower
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState, Writer
@@ -314,9 +314,8 @@ def begin_together(starts: Sequence[tuple[Replica, Offset]], identity: str) -> N
     for move in moves:
         if (taken := positions.lost(on, move.log, move.mine)) is not None:
             raise taken
-    _, lost = positions.commit(on, moves)
-    for error in lost.values():
-        raise error
+    for taken_over in positions.commit(on, moves).values():
+        raise taken_over
     for (one, _), move in zip(starts, moves, strict=True):
         one.moved(move)
 

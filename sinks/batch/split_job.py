@@ -30,7 +30,7 @@ def run_splits(spark: SparkSession, splits: Sequence[PlannedSplit], write: Split
     )
     sized = [(split, write.logs[split.log_id].master.size_bytes(split.owned) or 0) for split in splits]
     shares = in_tasks(sized, cores=spark.sparkContext.defaultParallelism)
-    return [SplitReport.from_json(report) for report in run_shares(spark, write, shares, facts)]
+    return run_shares(spark, write, shares, facts)
 
 
 def in_tasks(splits: Sequence[tuple[PlannedSplit, int]], *, cores: int) -> list[list[PlannedSplit]]:

@@ -1,6 +1,6 @@
 """What a task does with its splits: read, write files, report. Runs in Spark's Python workers (`spark_jobs.run_tasks`).
 
-In comes what is planned of each split, out goes a small report of it, in JSON: what was covered, the files, their
+In comes what is planned of each split, out goes a small report of it: what was covered, the files, their
 statistics, the checksums of the master's bytes. Rows of the log never pass through the JVM.
 
 The split that begins at the position is read from one record earlier, the link: on the very connection that brings the
@@ -41,14 +41,14 @@ class SplitWriter:
 
     logs: Mapping[str, LogWriter]
 
-    def __call__(self, splits: Iterable[PlannedSplit]) -> Iterator[str]:
-        """A report of each split, as JSON. Several wait for their masters side by side, and share a file."""
+    def __call__(self, splits: Iterable[PlannedSplit]) -> Iterator[SplitReport]:
+        """A report of each split. Several wait for their masters side by side, and share a file."""
         given = list(splits)
         with across_processes(), self._shared() as shared, ThreadPoolExecutor(self._at_once(given)) as pool:
             reports = list(pool.map(lambda split: self._write(split, shared), given))
             shared.finish()
             for report in reports:
-                yield report().as_json()
+                yield report()
 
     def _write(self, split: PlannedSplit, shared: SharedFile) -> Pending:
         log = self.logs[split.log_id]

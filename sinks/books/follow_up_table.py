@@ -12,14 +12,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pyspark.sql import SparkSession
 
 from sinks.delta.data_file import DataFile
-from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
+from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.delta.own_chain import OwnChain
+from sinks.delta.retries import retrying
 from sinks.storage.errors import failed_by
 from sinks.tables import TableSpec
 from sinks.warehouse import ensure_table
 from sources.errors import ReplicaError
-
-_ATTEMPTS = 5
 
 
 class FollowingTable:
@@ -46,17 +45,14 @@ class FollowingTable:
         `files` is asked once, and only if they are wanted. Returns whether this call added them. Raises ReplicaError.
         """
         found: Sequence[DataFile] | None = None
-        for _ in range(_ATTEMPTS):
-            snapshot = self._table.existing(to_commit=True)
-            if (snapshot.transaction_version(app_id) or 0) >= version:
-                return False
-            found = files() if found is None else found
-            try:
+        for attempt in retrying(self.failure):
+            with attempt:
+                snapshot = self._table.existing(to_commit=True)
+                if (snapshot.transaction_version(app_id) or 0) >= version:
+                    return False
+                found = files() if found is None else found
                 self._table.commit(snapshot, found, transaction=(app_id, version))
-            except KernelConflict:
-                continue
-            return True
-        raise self.failure(f"a conflict at each of {_ATTEMPTS} attempts")
+        return True
 
     def append_each(self, owed: Mapping[str, int], files: Callable[[Collection[str]], Sequence[DataFile]]) -> set[str]:
         """Of the applications in `owed` add what `files` gives for those that are not at their version, in one commit.
@@ -65,23 +61,20 @@ class FollowingTable:
         number of domains. Raises ReplicaError.
         """
         found: Sequence[DataFile] = ()
-        asked: set[str] = set()
-        for _ in range(_ATTEMPTS):
-            snapshot = self._table.existing(to_commit=True)
-            wanted = {app for app, version in owed.items() if (self._version_on(snapshot, app) or 0) < version}
-            if not wanted:
-                return wanted
-            if wanted != asked:
-                found, asked = files(wanted), wanted
-            versions = {app: owed[app] for app in wanted}
-            domains = {app: str(version) for app, version in versions.items()}
-            try:
+        wanted = asked = set[str]()
+        for attempt in retrying(self.failure):
+            with attempt:
+                snapshot = self._table.existing(to_commit=True)
+                wanted = {app for app, version in owed.items() if (self._version_on(snapshot, app) or 0) < version}
+                if not wanted:
+                    break
+                if wanted != asked:
+                    found, asked = files(wanted), wanted
+                versions = {app: owed[app] for app in wanted}
+                domains = {app: str(version) for app, version in versions.items()}
                 version = self._table.commit(snapshot, found, transactions=versions, domains=domains)
-            except KernelConflict:
-                continue
-            self._chain.committed(snapshot.version, version, versions)
-            return wanted
-        raise self.failure(f"a conflict at each of {_ATTEMPTS} attempts")
+                self._chain.committed(snapshot.version, version, versions)
+        return wanted
 
     def _version_on(self, snapshot: Snapshot, app: str) -> int | None:
         return self._chain.value(snapshot.version, app, lambda: snapshot.transaction_version(app))

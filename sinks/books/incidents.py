@@ -24,8 +24,8 @@ from sinks.books.incident import Incident, IncidentRow, Rows, State, with_found
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile, newest
 from sinks.delta.files import FileWriter, new_name, open_parquet
-from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
-from sinks.delta.retries import ATTEMPTS, until_it_takes
+from sinks.delta.kernel import KernelTable, Snapshot
+from sinks.delta.retries import retrying
 from sinks.storage.errors import failed_by
 from sinks.tables import INCIDENTS, LOG_ID, in_numbers
 from sinks.warehouse import absolute, ensure_table
@@ -125,16 +125,14 @@ class IncidentsTable:
 
     def _change(self, change: Callable[[Rows], Rows]) -> int:
         try:
-            return until_it_takes(lambda: self._exchange(change))
-        except KernelConflict as error:
-            raise self._failure("the incidents cannot be written", f"{ATTEMPTS} conflicts") from error
+            return retrying(self._not_written)(self._exchange, change)
         except (OSError, pa.ArrowException, KeyError, ValueError) as error:
-            raise self._failure("the incidents cannot be written", error) from error
+            raise self._not_written(error) from error
 
     def _exchange(self, change: Callable[[Rows], Rows]) -> int:
         snapshot = self._table.snapshot()
         if snapshot is None:
-            raise self._failure("the incidents cannot be written", "the table is gone")
+            raise self._not_written("the table is gone")
         files = self._files(snapshot)
         before, others = _read(self._table.path, files, self._log_id)
         after = change(before)
@@ -157,5 +155,5 @@ class IncidentsTable:
                 writer.write(batch)
             return writer.finish()
 
-    def _failure(self, problem: str, found: object) -> ReplicaError:
-        return _failure(problem, self._table.path, self._log_id, found)
+    def _not_written(self, found: object) -> ReplicaError:
+        return _failure("the incidents cannot be written", self._table.path, self._log_id, found)

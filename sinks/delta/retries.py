@@ -1,32 +1,37 @@
-"""What is tried again: how long that waits; and commits that may come second, anew from a newer snapshot."""
+"""What is tried again: a commit that other writers may refuse, and how long the waits of other tries are."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from sinks.delta.kernel import KernelConflict
 
-_T = TypeVar("_T")
-ATTEMPTS = 10
+ATTEMPTS = 40
+"""Of a commit. The stream commits each second or oftener: who needs the newest version has to come between two."""
 _MOST_DOUBLINGS = 64
 """Beyond any wait, and far below the 1,024th, which no float can hold: a master may be away for days."""
 
 
-def until_it_takes(commit: Callable[[], _T], attempts: int | None = None) -> _T:
-    """What `commit` returns, which looks at the table anew each time, ATTEMPTS times unless told otherwise.
+def retrying(failure: Callable[[str], Exception]) -> Retrying:
+    """How a commit is tried again after a KernelConflict: at random times, further and further apart, up to a second.
 
-    Raises the KernelConflict of the last attempt.
+    Call it with the function that looks at the table anew and commits; or iterate it, ``for attempt in retrying(...):
+    with attempt: ...``, where the block looks itself. Other errors are raised at once.
+    After ATTEMPTS it raises what `failure` makes of that, as the `found` of an error.
     """
-    retrying = Retrying(
-        stop=stop_after_attempt(attempts or ATTEMPTS),
+
+    def give_up(state: RetryCallState) -> None:
+        conflict = None if state.outcome is None else state.outcome.exception()
+        raise failure(f"a conflict at each of {state.attempt_number} attempts: {conflict}") from conflict
+
+    return Retrying(
+        stop=stop_after_attempt(ATTEMPTS),
         wait=wait_random_exponential(multiplier=0.05, max=1.0),
         retry=retry_if_exception_type(KernelConflict),
-        reraise=True,
+        retry_error_callback=give_up,
     )
-    return retrying(commit)
 
 
 def doubled_s(first_s: float, tries: int, most_s: float) -> float:

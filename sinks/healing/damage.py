@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sinks.books.ledger_row import LedgerRow
+from sinks.books.ledger_rows import LedgerRows
 from sinks.delta.delta_log import StoredFile
 from sinks.delta.file_statistics import may_hold
 from sinks.delta.kernel import KernelTable, Snapshot
-from sinks.healing.ledger_rows import LedgerRows
 from sinks.healing.owners import offsets_of, others_in
 from sinks.healing.rewrite import Rows, rows_of
 from sinks.proof.stored_log import StoredLog

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from sinks.batch.continuity import Link, written
 from sinks.books.ledger_row import LedgerRow
+from sinks.books.ledger_rows import LedgerRows
 from sinks.healing.common_point import last_agreeing, last_equal, last_left
-from sinks.healing.ledger_rows import LedgerRows
 from sinks.proof.dropping import Dropping, side_by_side
 from sinks.proof.stored_log import StoredLog
 from sources.errors import CorruptRecord, ReplicaError

@@ -27,7 +27,7 @@ from sinks.batch.split_report import SplitReport
 from sinks.batch.tasks import LogWriter, SplitWriter
 from sinks.books.ledger import Ledger
 from sinks.books.ledger_row import BACKFILL, LedgerRow
-from sinks.healing.ledger_rows import LedgerRows
+from sinks.books.ledger_rows import LedgerRows
 from sinks.healing.owed import settle_holes
 from sinks.state.holes import joined
 from sinks.state.position import Held, LogTable

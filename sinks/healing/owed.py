@@ -8,7 +8,7 @@ repairs the log makes the ledger say the same first, and so does that repair its
 from __future__ import annotations
 
 from sinks.books.ledger import Ledger
-from sinks.healing.ledger_rows import LedgerRows
+from sinks.books.ledger_rows import LedgerRows
 from sinks.state.position import Held, LogTable
 
 

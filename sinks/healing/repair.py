@@ -17,10 +17,10 @@ from pyspark.sql import SparkSession
 
 from sinks.books.incident import State
 from sinks.books.incidents import IncidentsTable
+from sinks.books.ledger_rows import LedgerRows
 from sinks.delta.kernel import KernelTable
 from sinks.healing.damage import Books, Damage, DamageSearch
 from sinks.healing.divergence import Divergence
-from sinks.healing.ledger_rows import LedgerRows
 from sinks.healing.repair_steps import RepairSteps, Step, damaged_in
 from sinks.healing.rule import ComparisonByRule
 from sinks.proof.stored_log import StoredLog

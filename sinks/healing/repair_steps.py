@@ -34,10 +34,10 @@ from sinks.books.incident import Action, Incident, IncidentRow, State
 from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger import Ledger
 from sinks.books.ledger_row import LedgerRow
+from sinks.books.ledger_rows import LedgerRows
 from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.healing.damage import Damage
 from sinks.healing.divergence import Divergence
-from sinks.healing.ledger_rows import LedgerRows
 from sinks.healing.owed import settle_holes
 from sinks.healing.removed import Removed
 from sinks.healing.rewrite import Rows

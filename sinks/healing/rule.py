@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sinks.books.ledger_rows import LedgerRows
 from sinks.healing.divergence import Comparison, Divergence
-from sinks.healing.ledger_rows import LedgerRows
 from sinks.proof.stored_log import StoredLog
 from sources.epochs import Parting
 from sources.loss import Condition

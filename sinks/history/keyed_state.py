@@ -19,8 +19,8 @@ from functools import cached_property
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from sinks.delta.kernel import KernelConflict, KernelTable
-from sinks.delta.retries import ATTEMPTS, until_it_takes
+from sinks.delta.kernel import KernelTable
+from sinks.delta.retries import retrying
 from sinks.history.key_values import KeyValues, MapPosition
 from sinks.proof.stored import parts, read
 from sinks.proof.whole_ledger import read_ledger
@@ -74,9 +74,7 @@ class KeyedStateFollower:
             if not self._is_ensured:
                 self._map.ensure()
                 self._is_ensured = True
-            return until_it_takes(lambda: self._follow(keyed))
-        except KernelConflict as error:
-            raise self._failure(f"a conflict at each of {ATTEMPTS} attempts") from error
+            return retrying(self._failure)(self._follow, keyed)
         except (OSError, pa.ArrowException, LogError) as error:  # a LogError is of a row that the master never sent
             raise self._failure(error) from error
 

@@ -28,8 +28,8 @@ from pyspark.sql import SparkSession
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile
 from sinks.delta.files import FileWriter, open_parquet
-from sinks.delta.kernel import KernelConflict, KernelTable, Partition, Snapshot
-from sinks.delta.retries import ATTEMPTS, until_it_takes
+from sinks.delta.kernel import KernelTable, Partition, Snapshot
+from sinks.delta.retries import retrying
 from sinks.history.metadata_versions import Change, Row, compare
 from sinks.storage.errors import failed_by
 from sinks.tables import IS_CURRENT, LOG_ID, metadata_table
@@ -77,9 +77,7 @@ class MetadataTable:
         rows = items.to_pylist()
         try:
             with _TURN:
-                return until_it_takes(lambda: self._record(rows, fetched_at, version))
-        except KernelConflict as error:
-            raise self._failure(f"a conflict at each of {ATTEMPTS} attempts") from error
+                return retrying(self._failure)(self._record, rows, fetched_at, version)
         except (OSError, pa.ArrowException) as error:
             raise self._failure(error) from error
 

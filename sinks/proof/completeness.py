@@ -15,7 +15,7 @@ does a repair of damage: a row that lies in what it took out (`Holes.taken_out`)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import groupby, pairwise
@@ -31,6 +31,7 @@ from sources.epochs import Epochs
 from sources.errors import CoverageError
 from sources.offsets import LogId, Offset, OffsetRange
 
+Ints = npt.NDArray[np.int64]
 COLUMNS = ("start", "end", "first_store_timestamp", "last_store_timestamp", "deleted_at")
 """Of the ledger, what is asked for here."""
 _HINT = (
@@ -150,33 +151,62 @@ def _of_no_repair(rows: pa.Table, holes: Holes) -> pa.Table:
 def stretches(rows: pa.Table) -> tuple[list[Stretch], list[OffsetRange]]:
     """The ranges of ledger `rows` (COLUMNS) joined where they touch, and what more than one of them has."""
     rows = rows.sort_by([("start", "ascending"), ("end", "ascending")])
-    starts, ends = rows["start"].to_numpy(), rows["end"].to_numpy()
+    whole, doubled = connected(rows["start"].to_numpy(), rows["end"].to_numpy())
+    first_us, last_us = (_times(rows[name]) for name in ("first_store_timestamp", "last_store_timestamp"))
+    return [Stretch(one, _known(first_us[which], 0), _known(last_us[which], -1)) for one, which in whole], doubled
+
+
+def connected(starts: Ints, ends: Ints) -> tuple[list[tuple[OffsetRange, slice]], list[OffsetRange]]:
+    """Ranges in the order of their starts and ends, joined where they touch, each with the places of those that it is
+    made of; and what more than one of them has.
+    """
     if not starts.size:
         return [], []
     reached = np.maximum.accumulate(ends)
     before = reached[:-1]
     begins = np.flatnonzero(np.concatenate(([True], starts[1:] > before)))
-    edges = [*begins.tolist(), starts.size]
-    first_us, last_us = (_times(rows[name]) for name in ("first_store_timestamp", "last_store_timestamp"))
-    found = [
-        Stretch(_range(starts[at], reached[upto - 1]), _known(first_us[at:upto], 0), _known(last_us[at:upto], -1))
-        for at, upto in pairwise(edges)
-    ]
+    places = pairwise([*begins.tolist(), starts.size])
     doubled = np.flatnonzero(starts[1:] < before)
-    return found, [_range(starts[at + 1], min(ends[at + 1], before[at])) for at in doubled]
+    return (
+        [(_range(starts[at], reached[upto - 1]), slice(at, upto)) for at, upto in places],
+        [_range(starts[at + 1], min(ends[at + 1], before[at])) for at in doubled],
+    )
+
+
+def check_filled(log_id: LogId, ledger: Iterable[OffsetRange], holes: Holes, position: Offset) -> None:
+    """Make sure that ranges of the ledger and the holes fill ``[0, position)``, each offset once. Raises CoverageError.
+
+    Why there are holes is not asked here.
+    """
+    ranges = sorted([*ledger, *holes.ranges])
+    whole, doubled = connected(np.array([one.start for one in ranges]), np.array([one.end for one in ranges]))
+    edges = pairwise([_range(0, 0), *(one for one, _ in whole), _range(position, position)])
+    gaps = [_range(before.end, after.start) for before, after in edges if before.end < after.start]
+    beyond = [_range(position, one.end) for one, _ in whole[-1:] if one.end > position]
+    found = {"in none": gaps, "in several": doubled, "beyond the position": beyond}
+    if wrong := [(one, what) for what, several in found.items() for one in several]:
+        first, what = min(wrong)
+        raise CoverageError(
+            "ledger and holes do not say of each byte, once, where it is",
+            log=log_id,
+            offset=first.start,
+            expected=f"each offset below {position}, and no other, in one of their ranges",
+            found=f"{first} {what}",
+            hint="Where a repair or a backfill runs, do it again when that has ended; logtwin coverage shows more.",
+        )
 
 
 def _range(start: int, end: int) -> OffsetRange:
     return OffsetRange(Offset(int(start)), Offset(int(end)))
 
 
-def _times(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+def _times(column: pa.ChunkedArray) -> Ints:
     """Microseconds; -1 for none."""
-    values: npt.NDArray[np.int64] = pc.fill_null(column.cast(pa.int64()), -1).to_numpy()
+    values: Ints = pc.fill_null(column.cast(pa.int64()), -1).to_numpy()
     return values
 
 
-def _known(times: npt.NDArray[np.int64], which: int) -> int | None:
+def _known(times: Ints, which: int) -> int | None:
     """The first (0) or last (-1) time that is known."""
     known = times[times >= 0]
     return int(known[which]) if known.size else None

@@ -9,17 +9,18 @@ added since.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
 
 from sinks.batch.continuity import written
 from sinks.books.ledger_row import LedgerRow
+from sinks.proof.completeness import check_filled
 from sinks.state.holes import Holes, joined
-from sources.errors import CoverageError, Divergent
+from sources.errors import Divergent
 from sources.loss import Condition
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.offsets import LogId, Offset
 
 
 def proven_ranges(
@@ -33,23 +34,8 @@ def proven_ranges(
     known = Holes(ranges=joined([*(row.range for row in found), *holes.ranges]))
     found += [row for row in owed if row.end <= position and not known.within(row.range)]
     found.sort(key=lambda row: row.range)
-    _check_filled(log_id, sorted([*(row.range for row in found), *holes.ranges]), position)
+    check_filled(log_id, (row.range for row in found), holes, position)
     return found
-
-
-def _check_filled(log_id: LogId, ranges: Sequence[OffsetRange], position: Offset) -> None:
-    at = Offset(0)
-    for one in [*ranges, OffsetRange(position, position)]:
-        if one.start != at:
-            raise CoverageError(
-                "ledger and holes do not say of each byte, once, where it is",
-                log=log_id,
-                offset=min(at, one.start),
-                expected=f"a range that starts at {at}",
-                found=one,
-                hint="Where a repair or a backfill runs, do it again when that has ended; logtwin coverage shows more.",
-            )
-        at = one.end
 
 
 class Proof:

@@ -14,17 +14,14 @@ import os
 import socket
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, NoReturn, TypeVar
+from typing import Final, TypeVar
 
 from sinks.delta.delta_log import Version
-from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
 from sinks.state.log_state import LogState, Writer
 from sources.errors import ReplicaError, TakenOver
 from sources.offsets import LogId, Offset, Position
 
-ATTEMPTS = 5
 TAKEN_OVER_HINT = (
     "The job that started last owns the log, and this one wrote nothing more. Stop one of the two; "
     "start this one again only if it shall take the log back."
@@ -60,7 +57,7 @@ def state_at(version: Version, log_id: LogId) -> LogState | None:
     epoch, offset = (0, None) if state is None else (state.epoch, state.offset)
     transaction = version.transaction_version(Position(log_id, epoch, Offset(0)).app_id)
     if transaction != offset:
-        raise _contradiction(
+        raise contradiction(
             log_id,
             "the table contradicts itself about the position",
             f"the transaction version {transaction} as offset in the domain metadata",
@@ -76,10 +73,23 @@ def said_at(version: Version, log_id: LogId, domain: str, parse: Callable[[str],
         return None if text is None else parse(text)
     except (KeyError, TypeError, ValueError) as error:
         problem = f"the domain metadata {domain} cannot be read"
-        raise _contradiction(log_id, problem, "what this version writes", text) from error
+        raise contradiction(log_id, problem, "what this version writes", text) from error
 
 
-def _contradiction(log_id: LogId, problem: str, expected: str, found: object) -> ReplicaError:
+def taken_over(log_id: LogId, mine: Writer, found: LogState | None) -> TakenOver:
+    """That the log is not as `mine` left it: somebody else wrote what was `found`."""
+    return TakenOver(
+        "another job writes this log",
+        log=log_id,
+        offset=None if found is None else found.offset,
+        expected=mine,
+        found=None if found is None else found.writer,
+        hint=TAKEN_OVER_HINT,
+    )
+
+
+def contradiction(log_id: LogId, problem: str, expected: str, found: object) -> ReplicaError:
+    """That the table is not as its writers leave it."""
     return ReplicaError(
         problem,
         log=log_id,
@@ -87,86 +97,3 @@ def _contradiction(log_id: LogId, problem: str, expected: str, found: object) ->
         found=found,
         hint="Something else changed the table: look at its history (DESCRIBE HISTORY) before going on.",
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The state at one version of the table. A transaction built on it is compared with exactly this."""
-
-    snapshot: Snapshot
-    state: LogState | None
-
-
-class OwnedState:
-    """The state of `log_id` in `table`. Driver only."""
-
-    def __init__(self, table: KernelTable, log_id: LogId) -> None:
-        self.domain = f"{DOMAIN}{log_id}"
-        self._table = table
-        self._log_id = log_id
-
-    def read(self) -> Found:
-        """The newest version. Raises ReplicaError where it contradicts itself."""
-        snapshot = self._table.snapshot()
-        if snapshot is None:
-            self.fail(f"the table {self._table.path} is gone", "the log table", "none")
-        return self.found(snapshot)
-
-    def read_at(self, version: int) -> Found:
-        """A version that the Delta log still has. Raises as `read` does."""
-        return self.found(self._table.snapshot_at(version))
-
-    def found(self, snapshot: Snapshot) -> Found:
-        """What that version says. Raises as `read` does."""
-        return Found(snapshot, state_at(snapshot, self._log_id))
-
-    def move(self, found: Found, state: LogState, attempt: Callable[[Snapshot], None]) -> None:
-        """`attempt` a commit that leads from `found` to `state`, again where only the table itself has changed.
-
-        Raises TakenOver where the state is not as `found` says any more; nothing of it is in the table then.
-        """
-        on: Snapshot | None = found.snapshot
-        for _ in range(ATTEMPTS):
-            if on is None:
-                return
-            try:
-                attempt(on)
-            except KernelConflict:
-                on = self._unchanged(found, state)
-            else:
-                return
-        if on is not None:
-            self.refused(ATTEMPTS)
-
-    def _unchanged(self, found: Found, state: LogState) -> Snapshot | None:
-        """After a conflict: the table where it stands as `found` has it, None where `state` has landed after all.
-
-        Raises TakenOver where it is neither.
-        """
-        newest = self.read()
-        if newest.state == state:
-            return None
-        if newest.state != found.state:
-            raise self.taken_over(state.writer, newest.state) from None
-        return newest.snapshot
-
-    def check(self, found: LogState | None, mine: LogState) -> None:
-        """Raises TakenOver unless the table stands exactly where this run left it."""
-        if found != mine:
-            raise self.taken_over(mine.writer, found)
-
-    def taken_over(self, mine: Writer, found: LogState | None) -> TakenOver:
-        return TakenOver(
-            "another job writes this log",
-            log=self._log_id,
-            offset=None if found is None else found.offset,
-            expected=mine,
-            found=None if found is None else found.writer,
-            hint=TAKEN_OVER_HINT,
-        )
-
-    def refused(self, attempts: int) -> NoReturn:
-        self.fail("the table refuses the commit", f"a commit within {attempts} attempts", "a conflict each time")
-
-    def fail(self, problem: str, expected: str, found: object) -> NoReturn:
-        raise _contradiction(self._log_id, problem, expected, found)

@@ -2,27 +2,30 @@
 
 What stands there is a `sinks.state.log_state.LogState`, owned as `sinks/state/fence.py` says, and the holes
 (`sinks/state/holes.py`).
+
+Every commit here is one loop over attempts. After a conflict it reads the newest version: the commit may have landed
+unheard, another run may own the log, or only something else of the table has changed; then it tries again on that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
 
 from pyspark.sql import SparkSession
 
 from sinks.books.ledger_row import LedgerRow
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile, Version
-from sinks.delta.kernel import KernelConflict, KernelTable, Partition, Snapshot
+from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
 from sinks.delta.own_chain import OwnChain
-from sinks.healing.rewrite import Rows, TakingOut
-from sinks.state.fence import ATTEMPTS, Found, OwnedState, said_at
+from sinks.delta.retries import retrying
+from sinks.healing.rewrite import Exchange, Rows, TakingOut
+from sinks.state.fence import DOMAIN, contradiction, said_at, state_at, taken_over
 from sinks.state.holes import HOLES_DOMAIN, Holes, TakenOut
 from sinks.state.log_state import LogState, Writer
 from sinks.tables import log_table
-from sources.errors import RepairPending, TakenOver, WayBackPending
+from sources.errors import RepairPending, ReplicaError, TakenOver, WayBackPending
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange, Position
 
@@ -110,43 +113,39 @@ class Positions:
 
         Moves no position. Raises RepairPending, ReplicaError.
         """
-        for _ in range(ATTEMPTS):
-            on = self.newest()
-            found = {log.log_id: log.found_in(on) for log in logs}
-            claimed = {log_id: (state or LogState.fresh(writer)).claimed_by(writer) for log_id, state in found.items()}
-            try:
-                self._table.commit(on, domains={log.domain: claimed[log.log_id].as_json() for log in logs})
-            except KernelConflict:
+        claimed = dict[LogId, LogState]()
+        for attempt in retrying(logs[0].refused):
+            with attempt:
                 on = self.newest()
-                if any(log.state_in(on) == claimed[log.log_id] for log in logs):  # then all of it has landed
-                    return claimed
-                continue
-            return claimed
-        return logs[0].refused(ATTEMPTS)
+                found = {log.log_id: log.found_in(on) for log in logs}
+                claimed = {one: (state or LogState.fresh(writer)).claimed_by(writer) for one, state in found.items()}
+                try:
+                    self._table.commit(on, domains={log.domain: claimed[log.log_id].as_json() for log in logs})
+                except KernelConflict:
+                    on = self.newest()
+                    if all(log.state_in(on) != claimed[log.log_id] for log in logs):  # else all of it has landed
+                        raise
+        return claimed
 
-    def commit(self, on: Snapshot, moves: Sequence[Move]) -> tuple[set[LogId], dict[LogId, TakenOver]]:
-        """Move logs in one commit built on `on`, where each has been found as its move says; says which have moved.
+    def commit(self, on: Snapshot, moves: Sequence[Move]) -> dict[LogId, TakenOver]:
+        """Move logs in one commit built on `on`, where each has been found as its move says: all of them, or none.
 
-        What another run has taken over meanwhile stays out of it, and is returned, too. What has records in one file
-        with that stays out as well: nothing of either is in the table. Raises ReplicaError.
+        Returns which of them other runs have taken over since; nothing of any is in the table then. Raises
+        ReplicaError.
         """
-        left, lost = list(moves), dict[LogId, TakenOver]()
-        for _ in range(ATTEMPTS):
-            if not left:
-                return set(), lost
-            try:
-                self._attempt(on, left)
-            except KernelConflict:
-                on = self.newest()
-                if any(move.log.state_in(on) == move.to for move in left):  # then all of it has landed
-                    break
-                lost |= {move.log.log_id: error for move in left if (error := self.lost(on, move.log, move.mine))}
-                left = _apart(left, lost)
-            else:
-                break
-        else:
-            moves[0].log.refused(ATTEMPTS)
-        return {move.log.log_id for move in left}, lost
+        for attempt in retrying(moves[0].log.refused):
+            with attempt:
+                try:
+                    self._attempt(on, moves)
+                except KernelConflict:
+                    on = self.newest()
+                    if any(move.log.state_in(on) == move.to for move in moves):  # then all of it has landed
+                        break
+                    found = {move.log.log_id: self.lost(on, move.log, move.mine) for move in moves}
+                    if lost := {log_id: error for log_id, error in found.items() if error is not None}:
+                        return lost
+                    raise
+        return {}
 
     def run_hooks(self) -> None:
         self._table.run_hooks()
@@ -159,18 +158,6 @@ class Positions:
             domains={name: text for move in moves for name, text in move.domains_on(on).items()},
         )
         self._chain.committed(on.version, version, {move.log.log_id: move.to for move in moves})
-
-
-def _apart(moves: Sequence[Move], lost: Collection[LogId]) -> list[Move]:
-    """Those of `moves` that neither are `lost` nor have a file in common with one that is left out."""
-    out = [move for move in moves if move.log.log_id in lost]
-    left = [move for move in moves if move.log.log_id not in lost]
-    while True:
-        names = {file.name for move in out for file in move.files}
-        out = [move for move in left if not names.isdisjoint(file.name for file in move.files)]
-        if not out:
-            return left
-        left = [move for move in left if move not in out]
 
 
 def holes_at(version: Version, log_id: LogId, state: LogState | None) -> Holes:
@@ -188,21 +175,21 @@ class LogTable:
     def __init__(self, spark: SparkSession, path: str, log_id: LogId) -> None:
         self._table = KernelTable(spark, path)
         self.log_id = log_id
-        self._owned = OwnedState(self._table, log_id)
-        self.domain = self._owned.domain
+        self.domain = f"{DOMAIN}{log_id}"
         self._holes_domain = f"{HOLES_DOMAIN}{log_id}"
 
     def read(self) -> Held:
         """The newest version. Raises ReplicaError where it contradicts itself."""
-        return self._with_holes(self._owned.read())
+        return self.held_in(self._table.existing(self.log_id))
 
     def read_at(self, version: int) -> Held:
         """A version that the Delta log still has. Raises as `read` does."""
-        return self._with_holes(self._owned.read_at(version))
+        return self.held_in(self._table.snapshot_at(version))
 
     def held_in(self, snapshot: Snapshot) -> Held:
         """What that version says. Raises as `read` does."""
-        return self._with_holes(self._owned.found(snapshot))
+        state = self.found_in(snapshot)
+        return Held(snapshot, state, self._holes(snapshot, state))
 
     def claim(self, writer: Writer) -> LogState:
         """Of this log alone, as `Positions.claim`."""
@@ -210,7 +197,7 @@ class LogTable:
 
     def found_in(self, snapshot: Snapshot) -> LogState | None:
         """What that version says of the log. Raises ReplicaError where it contradicts itself."""
-        return self._owned.found(snapshot).state
+        return state_at(snapshot, self.log_id)
 
     def state_in(self, snapshot: Snapshot) -> LogState | None:
         """What that version says of the log, and no more. Raises ReplicaError for what no one wrote."""
@@ -218,7 +205,7 @@ class LogTable:
 
     def taken_over(self, mine: LogState, found: LogState | None) -> TakenOver:
         """That this run, which left the log as `mine`, does not own it any more: it was `found` otherwise."""
-        return self._owned.taken_over(mine.writer, found)
+        return taken_over(self.log_id, mine.writer, found)
 
     def holes_with(
         self, snapshot: Snapshot, mine: LogState, to: LogState, lost: Sequence[OffsetRange]
@@ -236,9 +223,9 @@ class LogTable:
         Raises TakenOver where it is not as `held` says any more; nothing of it is in the table then. ReplicaError.
         """
         mine = held.state or LogState.fresh(state.writer)
-        _, failed = Positions(self._table).commit(held.snapshot, [Move(self, mine, state, files, lost)])
-        if failed:
-            raise failed[self.log_id]
+        taken = Positions(self._table).commit(held.snapshot, [Move(self, mine, state, files, lost)])
+        if taken:
+            raise taken[self.log_id]
 
     def mark(self, held: Held, state: LogState) -> None:
         """Say `state`, at the same position, instead of what `held` says. Raises TakenOver as `commit` does.
@@ -246,13 +233,10 @@ class LogTable:
         The holes are written again as they are: a fill that does not know of `state` yet is refused then.
         """
 
-        def attempt(on: Held) -> None:
-            domains = {self.domain: state.as_json()}
-            if state.first is not None:
-                domains[self._holes_domain] = on.holes.as_json()
-            self._table.commit(on.snapshot, domains=domains)
+        def holes(on: Held) -> dict[str, str]:
+            return {} if state.first is None else {self._holes_domain: on.holes.as_json()}
 
-        self._move(held, state, attempt)
+        self._move(held, state, holes)
 
     def cut(self, held: Held, state: LogState, out: OffsetRange, holes: Callable[[Holes], Holes]) -> None:
         """Take the rows that start in `out` from the table, and move the log from `held` to `state`, in one commit.
@@ -261,8 +245,8 @@ class LogTable:
         versions. Raises TakenOver as `commit` does, ReplicaError naming a file that cannot be read; nothing has changed
         then.
         """
-        rows = Rows.of_log(self.log_id, out)
-        self._exchange(held, state, rows, lambda on: {self._holes_domain: holes(on.holes).as_json()})
+        taking = self._taking(Rows.of_log(self.log_id, out))
+        self._move(held, state, lambda on: {self._holes_domain: holes(on.holes).as_json()}, taking)
 
     def take_out(
         self, held: Held, state: LogState, taken: Mapping[LogTable, TakenOut], lost: Sequence[StoredFile]
@@ -273,10 +257,10 @@ class LogTable:
         RepairPending or ReplicaError where another log or a lost file is not as it was found any more.
         """
 
-        def domains(on: Held) -> dict[str, str]:
+        def holes(on: Held) -> dict[str, str]:
             return dict(log.without(one, on.snapshot) for log, one in taken.items())
 
-        self._exchange(held, state, Rows.taken_out(list(taken.values()), lost), domains)
+        self._move(held, state, holes, self._taking(Rows.taken_out(list(taken.values()), lost)))
 
     def without(self, taken: TakenOut, on: Snapshot) -> tuple[str, str]:
         """The holes' metadata of this log after a commit on that version that takes out what is `taken` of it.
@@ -286,25 +270,43 @@ class LogTable:
         held = self.held_in(on)
         self.refuse_repair(held.state)
         if held.epoch != taken.epoch:
-            self._owned.fail("the log went back while its damage was looked at", f"epoch {taken.epoch}", held.epoch)
+            problem = "the log went back while its damage was looked at"
+            raise contradiction(self.log_id, problem, f"epoch {taken.epoch}", held.epoch)
         return self._holes_domain, held.holes.with_taken_out(taken.ranges).as_json()
 
-    def _exchange(self, held: Held, state: LogState, rows: Rows, holes: Callable[[Held], dict[str, str]]) -> None:
-        position = None if held.state is None or held.state.epoch == state.epoch else self.position_of(state)
-        taking = TakingOut(self._table, log_table(self.log_id), rows)
+    def _move(
+        self, held: Held, state: LogState, holes: Callable[[Held], dict[str, str]], taking: TakingOut | None = None
+    ) -> None:
+        """Say `state` instead of what `held` says, `holes` with it, and take rows out, all in one commit.
 
-        def attempt(on: Held) -> None:
-            exchange = taking.on(on.snapshot)
-            self._table.replace(
-                on.snapshot,
-                exchange.removed,
-                [({}, file) for file in exchange.added],
-                domains={self.domain: state.as_json(), **holes(on)},
-                transaction=None if position is None else (position.app_id, position.offset),
-                over_appends=True,  # nobody appends to this log without one of the two domains
-            )
+        `holes` gives the metadata to be written on the version that it is given. Raises TakenOver where the log is not
+        as `held` says any more; nothing of it is in the table then.
+        """
+        begins_epoch = held.state is not None and held.state.epoch != state.epoch
+        position = self.position_of(state) if begins_epoch else None
+        on = held
+        for attempt in retrying(self.refused):
+            with attempt:
+                exchange = Exchange() if taking is None else taking.on(on.snapshot)
+                try:
+                    self._table.replace(
+                        on.snapshot,
+                        exchange.removed,
+                        [({}, file) for file in exchange.added],
+                        domains={self.domain: state.as_json(), **holes(on)},
+                        transaction=None if position is None else (position.app_id, position.offset),
+                        over_appends=True,  # nobody appends to this log without one of the two domains
+                    )
+                except KernelConflict:
+                    on = self.read()
+                    if on.state == state:  # it has landed
+                        break
+                    if on.state != held.state:
+                        raise taken_over(self.log_id, state.writer, on.state) from None
+                    raise
 
-        self._move(held, state, attempt)
+    def _taking(self, rows: Rows) -> TakingOut:
+        return TakingOut(self._table, log_table(self.log_id), rows)
 
     def forget(self, below: Offset) -> int:
         """Take the records that start below `below`, which lies under the position, from the table, for good.
@@ -313,31 +315,26 @@ class LogTable:
         0 where all of the range is a hole already. Raises ReplicaError naming a file that cannot be read.
         """
         out = OffsetRange(Offset(0), below)
-        taking = TakingOut(self._table, log_table(self.log_id), Rows.of_log(self.log_id, out))
-        for _ in range(ATTEMPTS):
-            held = self.read()
-            if held.state is None or held.state.offset is None or below >= held.state.offset:
-                at = None if held.state is None else held.state.offset
-                self._owned.fail("records at or above the position shall be deleted", f"a position above {below}", at)
-            if held.holes.hold(out):
-                return 0
-            exchange = taking.on(held.snapshot)
-            added: list[tuple[Partition, DataFile]] = [({}, file) for file in exchange.added]
-            domains = {self._holes_domain: held.holes.with_lost([out]).as_json()}
-            try:
-                self._table.replace(held.snapshot, exchange.removed, added, domains=domains, over_appends=True)
-            except KernelConflict:
-                continue
-            return exchange.rows
-        return self._owned.refused(ATTEMPTS)
-
-    def _move(self, held: Held, state: LogState, attempt: Callable[[Held], None]) -> None:
-        """`attempt` a commit that leads from `held` to `state`, again where only the table itself has changed."""
-
-        def on(snapshot: Snapshot) -> None:
-            attempt(held if snapshot is held.snapshot else self.held_in(snapshot))
-
-        self._owned.move(Found(held.snapshot, held.state), state, on)
+        taking = self._taking(Rows.of_log(self.log_id, out))
+        exchange = Exchange()
+        for attempt in retrying(self.refused):
+            with attempt:
+                held = self.read()
+                if held.state is None or held.state.offset is None or below >= held.state.offset:
+                    at = None if held.state is None else held.state.offset
+                    problem = "records at or above the position shall be deleted"
+                    raise contradiction(self.log_id, problem, f"a position above {below}", at)
+                if held.holes.hold(out):
+                    return 0
+                exchange = taking.on(held.snapshot)
+                self._table.replace(
+                    held.snapshot,
+                    exchange.removed,
+                    [({}, file) for file in exchange.added],
+                    domains={self._holes_domain: held.holes.with_lost([out]).as_json()},
+                    over_appends=True,
+                )
+        return exchange.rows
 
     def fill(self, held: Held, files: Sequence[DataFile], ledger: Sequence[LedgerRow]) -> Holes | None:
         """Commit `files`, the records of `ledger`'s ranges, which lie in holes of `held`; the stream may go on.
@@ -347,21 +344,21 @@ class LogTable:
         the files are left to VACUUM: a commit that Kernel could not vouch for may have them.
         """
         filled = [row.range for row in ledger]
-        on = held
-        for _ in range(ATTEMPTS):
-            holes = on.holes.filled(filled, ledger)
-            try:
-                self._table.commit(on.snapshot, files, domains={self._holes_domain: holes.as_json()})
-            except KernelConflict:
-                on = self.read()
-                if on.holes == holes:
-                    return holes
-                is_other = (on.epoch, on.holes.fills) != (held.epoch, held.holes.fills) or on.is_in_repair
-                if is_other or not all(map(on.holes.hold, filled)):
-                    return None
-                continue
-            return holes
-        return self._owned.refused(ATTEMPTS)
+        on, holes = held, held.holes
+        for attempt in retrying(self.refused):
+            with attempt:
+                holes = on.holes.filled(filled, ledger)
+                try:
+                    self._table.commit(on.snapshot, files, domains={self._holes_domain: holes.as_json()})
+                except KernelConflict:
+                    on = self.read()
+                    if on.holes == holes:  # it has landed
+                        break
+                    is_other = (on.epoch, on.holes.fills) != (held.epoch, held.holes.fills) or on.is_in_repair
+                    if is_other or not all(map(on.holes.hold, filled)):
+                        return None
+                    raise
+        return holes
 
     def refuse_repair(self, state: LogState | None) -> None:
         """Raises RepairPending where a repair was begun and not brought to its end."""
@@ -388,22 +385,20 @@ class LogTable:
         """What that version says of the log, which `writer` has to own. Raises TakenOver."""
         state = self.found_in(snapshot)
         if state is None or state.writer != writer:
-            raise self._owned.taken_over(writer, state)
+            raise taken_over(self.log_id, writer, state)
         return state
 
     def check(self, held: Held, mine: LogState) -> None:
         """Raises TakenOver unless the table stands exactly where this run left it."""
-        self._owned.check(held.state, mine)
+        if held.state != mine:
+            raise self.taken_over(mine, held.state)
 
-    def refused(self, attempts: int) -> NoReturn:
-        """Raises that the table takes no commit."""
-        self._owned.refused(attempts)
+    def refused(self, found: str) -> ReplicaError:
+        """That the table takes no commit."""
+        return contradiction(self.log_id, "the table refuses the commit", "a commit that goes through", found)
 
     def run_hooks(self) -> None:
         self._table.run_hooks()
-
-    def _with_holes(self, found: Found) -> Held:
-        return Held(found.snapshot, found.state, self._holes(found.snapshot, found.state))
 
     def _holes(self, snapshot: Snapshot, state: LogState | None) -> Holes:
         return holes_at(snapshot, self.log_id, state)

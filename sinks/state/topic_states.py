@@ -11,7 +11,7 @@ import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -20,7 +20,8 @@ from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger import Ledger
 from sinks.books.ledger_row import Entry, LedgerRow
 from sinks.delta.delta_log import Version, newest
-from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
+from sinks.delta.kernel import KernelTable, Snapshot
+from sinks.delta.retries import retrying
 from sinks.state.fence import DOMAIN
 from sinks.state.holes import HOLES_DOMAIN, Holes
 from sinks.state.log_state import LogState, Writer
@@ -29,8 +30,6 @@ from sinks.warehouse import absolute
 from sources.errors import ReplicaError
 from sources.master_topic import partition_log, topic_and_number
 from sources.offsets import LogId, Offset, OffsetRange, Position
-
-_ATTEMPTS: Final = 5
 
 
 def topics_held(warehouse: str) -> dict[LogId, dict[int, LogState]]:
@@ -44,20 +43,20 @@ def take_apart(spark: SparkSession, warehouse: str, topic: LogId) -> None:
 
     Killed between two lines it is done again. Raises ReplicaError.
     """
+
+    def refused(found: str) -> ReplicaError:
+        hint = "Is a job of an older version running? Stop it."
+        return ReplicaError("the topic's state cannot be taken apart", log=topic, found=found, hint=hint)
+
     table = KernelTable(spark, KAFKA_LOG.path(absolute(warehouse)))
-    for _ in range(_ATTEMPTS):
-        snapshot = table.snapshot()
-        text = None if snapshot is None else snapshot.domain(f"{DOMAIN}{topic}")
-        if snapshot is None or text is None:
-            return
-        whole = _Whole.from_json(topic, text)
-        whole.settle(spark, absolute(warehouse))
-        if whole.take_apart(table, snapshot):
-            return
-    raise ReplicaError(
-        "the topic's state cannot be taken apart", log=topic, found=f"a conflict at each of {_ATTEMPTS} attempts",
-        hint="Is a job of an older version running? Stop it.",
-    )  # fmt: skip
+    for attempt in retrying(refused):
+        with attempt:
+            snapshot = table.snapshot()
+            text = None if snapshot is None else snapshot.domain(f"{DOMAIN}{topic}")
+            if snapshot is not None and text is not None:
+                whole = _Whole.from_json(topic, text)
+                whole.settle(spark, absolute(warehouse))
+                whole.take_apart(table, snapshot)
 
 
 def _topics(version: Version) -> dict[LogId, dict[int, LogState]]:
@@ -121,8 +120,8 @@ class _Whole:
             incidents = IncidentsTable(spark, warehouse, partition_log(self.topic, number))
             incidents.record(partitions[str(number)]["epoch"], [Incident.from_dict(one)])
 
-    def take_apart(self, table: KernelTable, on: Snapshot) -> bool:
-        """The commit; whether it landed."""
+    def take_apart(self, table: KernelTable, on: Snapshot) -> None:
+        """The commit. Raises KernelConflict."""
         domains: dict[str, str | None] = {f"{DOMAIN}{self.topic}": None}
         transactions: dict[str, int] = {}
         for number, state in self.states().items():
@@ -130,11 +129,7 @@ class _Whole:
             domains[f"{DOMAIN}{log_id}"] = state.as_json()
             domains[f"{HOLES_DOMAIN}{log_id}"] = self._holes(number, state).as_json()
             transactions[Position(log_id, state.epoch, offset).app_id] = offset
-        try:
-            table.commit(on, transactions=transactions, domains=domains)
-        except KernelConflict:
-            return False
-        return True
+        table.commit(on, transactions=transactions, domains=domains)
 
     def _state(self, one: Mapping[str, Any]) -> LogState:
         return LogState(

@@ -21,12 +21,13 @@ from sinks.delta.delta_log import newest
 from sinks.delta.file_statistics import may_hold
 from sinks.delta.files import open_parquet
 from sinks.delta.kernel import KernelConflict, KernelTable, Overlap, Snapshot
-from sinks.delta.retries import until_it_takes
+from sinks.delta.retries import retrying
 from sinks.healing.rewrite import Exchange, Rows, TakingOut
 from sinks.storage.errors import failed_by
 from sinks.tables import LOG_ID, UNFIT
 from sinks.typed.state import TypedState
 from sinks.warehouse import absolute, ensure_table
+from sources.errors import ReplicaError
 from sources.offsets import END, LogId, Offset, OffsetRange
 
 _NEVER: Final = 1 << 31
@@ -107,15 +108,14 @@ class DeadLetters:
             return
         taking = self._taking(out)
 
-        def attempt() -> TypedState | None:
-            on = self._table.existing()
-            found = self._announced(on)
-            if found == announced and found != to:
-                self._exchange(on, taking, files, to.as_json())
-                return to
-            return found
-
-        if until_it_takes(attempt) != to:
+        for attempt in retrying(self._refused):
+            with attempt:
+                on = self._table.existing()
+                found = self._announced(on)
+                if found == announced and found != to:
+                    self._exchange(on, taking, files, to.as_json())
+                    found = to
+        if found != to:
             raise KernelConflict(f"another step of {self._name} has brought its dead letters")
         self._table.run_hooks()
 
@@ -124,7 +124,9 @@ class DeadLetters:
         if self._table.snapshot() is None or not logs:
             return
         taking = self._taking(dict.fromkeys(logs, (OffsetRange(Offset(0), END),)), since, before)
-        until_it_takes(lambda: self._exchange(self._table.existing(), taking, (), ""))
+        for attempt in retrying(self._refused):
+            with attempt:
+                self._exchange(self._table.existing(), taking, (), "")
         self._table.run_hooks()
 
     def _exchange(self, on: Snapshot, taking: TakingOut | None, files: Sequence[DataFile], announced: str) -> None:
@@ -156,6 +158,14 @@ class DeadLetters:
             condition=mine & reduce(or_, there),
             holds_all=lambda file: False,
             owns=lambda file, on: False,
+        )
+
+    def _refused(self, found: str) -> ReplicaError:
+        return ReplicaError(
+            f"what did not fit into the typed table {self._name} cannot be written",
+            expected=f"to commit to {self._table.path}",
+            found=found,
+            hint="Others commit to it all the time; the next step does it again.",
         )
 
     def _announced(self, on: Snapshot | None) -> TypedState | None:

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile
-from sinks.delta.retries import until_it_takes
+from sinks.delta.retries import retrying
 from sinks.storage.errors import failed_by
 from sinks.storage.place import open_folder
 from sinks.typed.dead_letters import DeadLetters
@@ -64,7 +64,7 @@ class Rebuild:
             return None
         files = [_data_file(one) for one in self._anew.files(made)]
         _move([one.name for one in files], self._anew.path, self._table.path)
-        to = until_it_takes(lambda: self._exchanged(made, files))
+        to = retrying(self.follower.refused)(self._exchanged, made, files)
         SchemaChanges(self._spark, self._warehouse, self._wanted.name).bring(self._was.snapshot.table_id(), to.changes)
         letters = DeadLetters(self._spark, self._warehouse, self._wanted.name)
         letters.clear([*self._state.logs, *to.logs], before=self._generation)

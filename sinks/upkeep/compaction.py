@@ -27,7 +27,7 @@ from sinks.delta.file_statistics import lower_bound, upper_bound
 from sinks.delta.kernel import KernelConflict, KernelTable, Partition, Snapshot
 from sinks.delta.spark_jobs import JobFacts, run_tasks
 from sinks.tables import IS_CURRENT, LOG_ID, TableSpec
-from sinks.upkeep.merge import Merge, Merging, unpack
+from sinks.upkeep.merge import Merge, Merging, merged_file
 from sources.offsets import LogId, Offset
 
 _ORDERS = ("offset", "start", "valid_to")
@@ -170,7 +170,9 @@ class Compactor:
             hint="Nothing was changed; run it again.",
         )
         merge = Merging(self._spec, self._table.path, self._partition)
-        return [unpack(made) for made in run_tasks(self._spark, merge, [_merge_of(group) for group in part], facts)]
+        return [
+            merged_file(made) for made in run_tasks(self._spark, merge, [_merge_of(group) for group in part], facts)
+        ]
 
     def _commit(self, files: _Found, part: Sequence[Group], written: Sequence[DataFile]) -> bool:
         merged = [files.by_path[one.path] for group in part for one in group]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -17,14 +16,11 @@ from sinks.delta.files import FileWriter, batches_of, in_columns, new_name, open
 from sinks.delta.kernel import Partition
 from sinks.storage.errors import failed_by
 from sinks.tables import TableSpec
-from sources.errors import LogtwinError, ReplicaError, error_from
+from sources.errors import LogtwinError, ReplicaError
 from sources.offsets import Offset
 
 _ROWS_AT_ONCE = 16_384
 _ROW_GROUP_BYTES = 16 << 20  # of Arrow columns: what a reader holds at once
-
-Facts: TypeAlias = dict[str, Any]
-"""Of an error, as `LogtwinError.facts`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +40,13 @@ class Merging:
     folder: str
     partition: Partition
 
-    def __call__(self, merges: Iterable[Merge]) -> Iterator[DataFile | Facts]:
+    def __call__(self, merges: Iterable[Merge]) -> Iterator[DataFile | LogtwinError]:
         """A file of each merge, or why there is none."""
         for one in merges:
             try:
                 yield self.merge(one)
             except LogtwinError as error:
-                yield error.facts()
+                yield error
 
     def merge(self, what: Merge) -> DataFile:
         """One file with the rows of `what`. Raises ReplicaError."""
@@ -105,8 +101,8 @@ def row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.concat_batches(held)
 
 
-def unpack(made: DataFile | Facts) -> DataFile:
+def merged_file(made: DataFile | LogtwinError) -> DataFile:
     """What a task made of a merge. Raises the error that it found instead."""
-    if isinstance(made, DataFile):
-        return made
-    raise error_from(made)
+    if isinstance(made, LogtwinError):
+        raise made
+    return made

@@ -15,25 +15,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as pads
 from pyspark.sql import SparkSession
 
-from sinks.delta.data_file import DataFile
-from sinks.delta.delta_log import StoredFile
-from sinks.delta.files import FileWriter, new_name
-from sinks.delta.kernel import KernelConflict, KernelTable, Overlap, Partition, Snapshot
-from sinks.delta.retries import until_it_takes
-from sinks.healing.rewrite import rows_of
+from sinks.books.ledger_rows import LedgerRows
 from sinks.state.position import Held, LogTable
-from sinks.tables import LEDGER, LOG_ID, log_table
+from sinks.tables import log_table
 from sinks.warehouse import absolute
-from sources.errors import ReplicaError
-from sources.master import TIMESTAMP
 from sources.offsets import LogId, Offset, OffsetRange
 
-_ATTEMPTS = 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_RANGES = pa.schema([(name, pa.int64()) for name in ("start", "end", "bytes", "last_store_timestamp", "committed_at")])
+_COLUMNS = ("start", "end", "bytes", "last_store_timestamp", "committed_at")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +78,7 @@ class Retention:
     def __init__(self, spark: SparkSession, warehouse: str, log_id: LogId) -> None:
         self._log_id = log_id
         self._log = LogTable(spark, log_table(log_id).path(absolute(warehouse)), log_id)
-        self._ledger = KernelTable(spark, LEDGER.path(absolute(warehouse)))
+        self._ledger = LedgerRows(spark, warehouse, log_id)
 
     def plan(self, keep: Keep, now: datetime) -> Plan:
         """What `apply` would delete, which may be nothing. Raises ReplicaError."""
@@ -95,7 +86,7 @@ class Retention:
         if keep == Keep() and self._log_id.counts_bytes:  # then nobody has to read the ledger
             in_holes = sum(hole.size for hole in held.holes.within(OffsetRange(Offset(0), position)))
             return Plan(OffsetRange(gone, gone), position - in_holes)
-        ranges = self._ranges(OffsetRange(gone, position))
+        ranges = self._ledger.within(OffsetRange(gone, position), _COLUMNS)
         below = boundary(ranges, keep, now) or gone
         out = ranges.filter(pc.less_equal(ranges["end"], below))
         return Plan(OffsetRange(gone, below), _bytes(ranges), _bytes(out))
@@ -114,17 +105,7 @@ class Retention:
         Raises ReplicaError.
         """
         _, gone, _ = self._front()
-        out = OffsetRange(Offset(0), gone)
-        try:
-            return until_it_takes(lambda: self._settle(out, now), _ATTEMPTS)
-        except KernelConflict as error:
-            raise ReplicaError(
-                "the ledger cannot be told what a retention deleted",
-                log=self._log_id,
-                offset=gone,
-                found=f"a conflict at each of {_ATTEMPTS} attempts",
-                hint="The records are out of the table log. Run logtwin maintain again: it goes on where it stopped.",
-            ) from error
+        return self._ledger.set_deleted(OffsetRange(Offset(0), gone), now)
 
     def _front(self) -> tuple[Held, Offset, Offset]:
         """The log, where what is left of it begins, and the position: both 0 of a log without any data."""
@@ -132,56 +113,6 @@ class Retention:
         position = held.offset
         return held, min(held.holes.front, position), position
 
-    def _ranges(self, wanted: OffsetRange) -> pa.Table:
-        """The ranges in `wanted` whose records are not deleted, as `boundary` wants them."""
-        _, files = self._files(wanted)
-        found = [self._live(file, wanted) for file in files]
-        return pa.concat_tables([_RANGES.empty_table(), *found]).sort_by("start")
-
-    def _settle(self, out: OffsetRange, now: datetime) -> int:
-        snapshot, files = self._files(out)
-        owing = [(file, rows) for file in files if (rows := self._live(file, out).num_rows)]
-        if owing:
-            removed = [file for file, _ in owing]
-            added: list[tuple[Partition, DataFile]] = [({}, self._deleted(file, out, now)) for file in removed]
-            self._ledger.replace(snapshot, removed, added, domains={}, over_appends=True)
-            self._ledger.run_hooks()
-        return sum(rows for _, rows in owing)
-
-    def _files(self, wanted: OffsetRange) -> tuple[Snapshot, list[StoredFile]]:
-        snapshot = self._ledger.existing(self._log_id)
-        if wanted.is_empty:
-            return snapshot, []
-        equal = {LOG_ID.name: str(self._log_id)}
-        found = self._ledger.files(snapshot, equal, Overlap(wanted, "start", "end"))
-        return snapshot, [file for file in found if file.statistics().get("nullCount", {}).get("deleted_at") != 0]
-
-    def _live(self, file: StoredFile, wanted: OffsetRange) -> pa.Table:
-        """The ranges of a file that lie in `wanted` and are not deleted."""
-        rows = rows_of(self._ledger.path, LEDGER, file, self._log_id, (*_RANGES.names, LOG_ID.name, "deleted_at"))
-        found = pa.Table.from_batches(batch.filter(self._goes(wanted)) for batch in rows)
-        return found.select(_RANGES.names).cast(_RANGES)
-
-    def _goes(self, out: OffsetRange) -> pc.Expression:
-        lies_in = (pc.field("start") >= out.start) & (pc.field("end") <= out.end)
-        return (pc.field(LOG_ID.name) == str(self._log_id)) & lies_in & pc.field("deleted_at").is_null()
-
-    def _deleted(self, file: StoredFile, out: OffsetRange, now: datetime) -> DataFile:
-        """The file anew, with `deleted_at` in the rows that lie in `out` and have none."""
-        column = LEDGER.schema.get_field_index("deleted_at")
-        with FileWriter(LEDGER, self._ledger.path, new_name(out.start)) as writer:
-            for batch in rows_of(self._ledger.path, LEDGER, file, self._log_id):
-                goes = _evaluated(self._goes(out), batch)
-                times = pc.if_else(goes, pa.scalar(now, TIMESTAMP), batch.column(column))
-                writer.write(batch.set_column(column, batch.schema.field(column), times))
-            return writer.finish()
-
 
 def _bytes(ranges: pa.Table) -> int:
     return pc.sum(ranges["bytes"]).as_py() or 0
-
-
-def _evaluated(condition: pc.Expression, batch: pa.RecordBatch) -> pa.Array:
-    """Of each row, whether it meets `condition`."""
-    table = pads.dataset([batch]).to_table(columns={"met": condition})
-    return table["met"].combine_chunks()

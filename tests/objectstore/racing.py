@@ -71,7 +71,7 @@ def own(spark: SparkSession, warehouse: str, name: str, commits: int) -> list[st
         except TakenOver:
             continue
         except ReplicaError as error:
-            if "refuses the commit" not in error.problem:  # the other was quicker five times
+            if "refuses the commit" not in error.problem:  # the other was quicker each time
                 raise
         table.run_hooks()
     return said

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from pipeline.cli.app import main
 from pipeline.operate.rebuild_commit_log import CommitLogRebuild, RebuiltCommitLog
+from sinks.books.ledger_rows import LedgerRows
 from sinks.delta.kernel import KernelTable
-from sinks.healing.ledger_rows import LedgerRows
 from sinks.state.holes import Holes
 from sources.errors import ConfigurationError, Divergent, ReplicaError
 from sources.offsets import LogId, Offset, OffsetRange

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from sinks.batch.continuity import Link
@@ -46,11 +48,11 @@ def proven(*reports: SplitReport, position: int | None = 0) -> ProvenBatch:
     return batch
 
 
-def test_a_report_survives_its_json() -> None:
+def test_a_report_survives_its_way_to_the_driver() -> None:
     whole = report((0, 100), records(0, 40), damage(40, 60), damage(60, 70, GONE, is_kept=False), records(70, 100))
     failed = SplitReport(LOG, span(0, 50), span(0, 100), error=CorruptRecord("bad", offset=7))
-    assert SplitReport.from_json(whole.as_json()) == whole
-    again = SplitReport.from_json(failed.as_json())
+    assert pickle.loads(pickle.dumps(whole)) == whole  # noqa: S301 - ours
+    again: SplitReport = pickle.loads(pickle.dumps(failed))  # noqa: S301 - ours
     assert again.error is not None
     assert (type(again.error), again.error.facts()) == (CorruptRecord, {**failed.error.facts()})  # type: ignore[union-attr]
 

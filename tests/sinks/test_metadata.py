@@ -21,7 +21,6 @@ from pyspark.sql import SparkSession
 
 from sinks.delta import retries
 from sinks.delta.kernel import KernelConflict, KernelTable
-from sinks.history import metadata
 from sinks.history.metadata import MetadataTable
 from sinks.spark_schemas import spark_schema
 from sinks.tables import METADATA_TABLES, TableSpec
@@ -184,7 +183,7 @@ def test_two_logs_in_one_table_know_nothing_of_each_other(
 def test_logs_of_a_job_that_write_at_once_all_get_through_at_the_first_attempt(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metadata, "until_it_takes", lambda attempt: attempt())
+    monkeypatch.setattr(retries, "ATTEMPTS", 1)
     logs = [LogId("rocketmq", f"broker-{letter}") for letter in "abcd"]
     together = threading.Barrier(len(logs))
     failures: list[BaseException] = []

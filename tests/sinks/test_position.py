@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from sinks.batch.continuity import Link
 from sinks.books.incident import Action, Incident
 from sinks.books.ledger_row import LedgerRow
+from sinks.delta import retries
 from sinks.delta.data_file import DataFile
 from sinks.delta.files import FileWriter, new_name
 from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
@@ -274,10 +275,14 @@ class Moving:
         self.moves[name] = self._move(self.tables[name], self.moves[name].mine, (lost,))
 
     def commit(self) -> list[str]:
-        """Which were lost."""
-        moved, lost = self.positions.commit(self.on, list(self.moves.values()))
-        assert moved.isdisjoint(lost)
-        return [log.name for log in lost]
+        """Which were lost; the others have moved."""
+        left, on, lost = dict(self.moves), self.on, list[str]()
+        while left and (taken := self.positions.commit(on, list(left.values()))):
+            assert {self.states()[name] for name in left} == {None}
+            on = self.positions.newest()
+            lost += [log.name for log in taken]
+            left = {name: move for name, move in left.items() if name not in lost}
+        return lost
 
     def states(self) -> dict[str, int | None]:
         found = {name: table.read().state for name, table in self.tables.items()}
@@ -362,6 +367,7 @@ def test_other_runs_commits_are_stepped_over_and_a_table_that_only_refuses_is_an
 
     left = Moving(spark, path, "c", "d")
     monkeypatch.setattr(Positions, "_attempt", refuse)
+    monkeypatch.setattr(retries, "ATTEMPTS", 2)
     with pytest.raises(ReplicaError, match="refuses the commit"):
         left.commit()
 

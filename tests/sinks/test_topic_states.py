@@ -184,10 +184,10 @@ def test_a_job_of_the_older_version_that_goes_on_meanwhile_is_seen(lake: Lake, m
     further["partitions"]["1"]["offset"] = 25
     original, is_first = topic_states._Whole.take_apart, [True]
 
-    def late(self: Any, table: KernelTable, on: Any) -> bool:
+    def late(self: Any, table: KernelTable, on: Any) -> None:
         if is_first.pop() if is_first else False:
             lake.says(json.dumps(further))
-        return original(self, table, on)
+        original(self, table, on)
 
     monkeypatch.setattr(topic_states._Whole, "take_apart", late)
     take_apart(lake.spark, lake.path, ORDERS)

@@ -21,6 +21,7 @@ from pipeline.report.drawing.palette import SERIES
 from pipeline.report.facts import Commits, LogFacts, Timeline
 from pipeline.report.subjects import subject_of
 from pipeline.report.time_buckets import width_s
+from sinks.proof.completeness import connected
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -113,7 +114,8 @@ def log_facts(ranges: Ranges, incidents: Sequence[Incident]) -> Iterator[LogFact
 
 def _log_facts(log_id: str, rows: Ranges, incidents: Sequence[Incident]) -> LogFacts:
     live = rows.live()
-    whole = live.chosen(_gaps_before(live) == 0)
+    stretches, _ = connected(live["start"], live["end"])
+    whole = live.chosen(stretches[0][1] if stretches else slice(0))
     # what was lost before the first range or behind the last one stands in the incidents alone
     lost = [one for one in incidents if is_of_log(one) and one["state"] != "healed"]
     oldest, newest = rows.waited_s("first_store_timestamp"), rows.waited_s("last_store_timestamp")
@@ -139,14 +141,6 @@ def _log_facts(log_id: str, rows: Ranges, incidents: Sequence[Incident]) -> LogF
 def is_of_log(incident: Incident) -> bool:
     """What verify reports may lie where the log has never been."""
     return bool(incident["action"] != "reported")
-
-
-def _gaps_before(rows: Ranges) -> Ints:
-    """Of ranges of one log: how many gaps lie before each."""
-    reached = np.maximum.accumulate(rows["end"])
-    is_apart = np.zeros(len(reached), dtype=np.int64)
-    is_apart[1:] = rows["start"][1:] > reached[:-1]
-    return np.cumsum(is_apart)
 
 
 def timeline(ranges: Ranges) -> Timeline:

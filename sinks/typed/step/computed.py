@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -20,9 +19,8 @@ from sinks.spark_schemas import spark_schema
 from sinks.tables import TableSpec
 from sinks.typed.columns import Column, table_spec
 from sinks.typed.step.file_of_rows import FileOfRows
+from sinks.typed.step.task_reports import REPORT_DDL, as_row, reported
 from sources.errors import ConfigurationError
-
-_REPORT: Final = pa.schema([pa.field("file", pa.binary())])
 
 
 def with_computed(
@@ -75,8 +73,8 @@ def _rows_in(spark: SparkSession, spec: TableSpec, folder: str, names: Iterable[
 def _written(rows: DataFrame, spec: TableSpec, folder: str) -> list[DataFile]:
     """Rows in the columns of `spec`, in new files: one a task. Raises what Spark raises."""
     writing = _Writing(spec, folder)
-    made = rows.mapInArrow(lambda batches: writing(batches), "file binary").collect()
-    return [pickle.loads(row["file"]) for row in made]  # noqa: S301 - our own tasks wrote it
+    made = rows.mapInArrow(lambda batches: writing(batches), REPORT_DDL).collect()
+    return reported(made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,4 +89,4 @@ class _Writing:
         with FileOfRows(self.spec, self.folder) as file:
             file.write_all(in_columns(batch, schema) for batch in batches)
             for made in file.finish():
-                yield pa.record_batch([pa.array([pickle.dumps(made)])], schema=_REPORT)
+                yield as_row(made)

@@ -14,7 +14,7 @@ letters come first (`sinks/typed/dead_letters.py`), the list of changes last, fr
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
@@ -27,7 +27,7 @@ from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile
 from sinks.delta.files import discard
 from sinks.delta.kernel import KernelConflict, Snapshot
-from sinks.delta.retries import ATTEMPTS, until_it_takes
+from sinks.delta.retries import retrying
 from sinks.delta.spark_jobs import JobFacts, job_failure, run_tasks
 from sinks.healing.rewrite import Exchange, Rows, TakingOut
 from sinks.state.holes import TakenOut, joined
@@ -39,12 +39,13 @@ from sinks.typed.logs import FollowedLogs
 from sinks.typed.schema_changes import SchemaChanges
 from sinks.typed.state import TypedState, Way
 from sinks.typed.step.computed import with_computed
-from sinks.typed.step.parsing import REPORT_DDL, OfStep, Parsing, Report, reports
+from sinks.typed.step.parsing import OfStep, Parsing, Report, reports
 from sinks.typed.step.plan import Plan, is_under_way, plan_of, share_size
 from sinks.typed.step.prepared import PreparedMessages
+from sinks.typed.step.task_reports import REPORT_DDL
 from sinks.typed.step.upsert import upserted
 from sinks.typed.table import TypedTable, TypedView
-from sinks.upkeep.merge import Merge, Merging, unpack
+from sinks.upkeep.merge import Merge, Merging, merged_file
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError, ReplicaError, RowsReplaced, UnfitMessage
 from sources.offsets import LogId, Offset, OffsetRange
@@ -116,18 +117,16 @@ class TypedFollower:
         Raises ReplicaError, ConfigurationError, UnfitMessage. The logs have lost nothing: the next step goes on; not so
         after RowsReplaced, where the table is to be made anew (`sinks/typed/rebuild.py`).
         """
-        return self._until_it_takes(self._step)
+        return retrying(self.refused)(self._step)
 
-    def _until_it_takes(self, work: Callable[[], _Done]) -> _Done:
-        try:
-            return until_it_takes(work)
-        except KernelConflict as error:
-            raise ReplicaError(
-                f"the typed table {self._wanted.name} cannot be brought on",
-                expected=f"to commit to {self._table.path}",
-                found=f"a conflict at each of {ATTEMPTS} attempts: {error}",
-                hint="Somebody else commits to it all the time: is there another job with this table?",
-            ) from error
+    def refused(self, found: str) -> ReplicaError:
+        """That the table takes no commit."""
+        return ReplicaError(
+            f"the typed table {self._wanted.name} cannot be brought on",
+            expected=f"to commit to {self._table.path}",
+            found=found,
+            hint="Somebody else commits to it all the time: is there another job with this table?",
+        )
 
     def bring_to_end(self) -> None:
         """Steps until it has come to where the logs stood at the last one, which is committed. Raises as `step`."""
@@ -140,7 +139,7 @@ class TypedFollower:
 
         Of a table with a key those that made no row: what a row replaced is not known. Raises as `step`.
         """
-        return self._until_it_takes(self._retry)
+        return retrying(self.refused)(self._retry)
 
     def _retry(self) -> int:
         view = self._table.look()
@@ -174,7 +173,7 @@ class TypedFollower:
         """Commit how far it has come, also where nothing came for it."""
         if self._ahead is not None:
             before, _ = self._ahead
-            until_it_takes(lambda: self._settle(before))
+            retrying(self.refused)(self._settle, before)
 
     def _settle(self, before: TypedState) -> None:
         view = self._table.look()
@@ -373,7 +372,7 @@ class TypedFollower:
         )
         merging = Merging(table_spec(self._wanted.name, columns), self._table.path, {})
         each = [Merge(Offset(0), file.statistics()["numRecords"], [file.path]) for file in files]
-        return files, [unpack(made) for made in run_tasks(self._spark, merging, each, facts)]
+        return files, [merged_file(made) for made in run_tasks(self._spark, merging, each, facts)]
 
     def _by_key(
         self, view: TypedView, columns: tuple[Column, ...], new: Sequence[DataFile], rewritten: _Rewritten | None

@@ -6,7 +6,6 @@ tasks; what a kill leaves of them is VACUUM's.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
@@ -38,15 +37,13 @@ from sinks.typed.formats.json_fields import (
 from sinks.typed.formats.reading import Reading
 from sinks.typed.readers import reader
 from sinks.typed.step.file_of_rows import FileOfRows
+from sinks.typed.step.task_reports import as_row, reported
 from sources.errors import across_processes
 
 MESSAGES: Final = pa.schema(
     [*PLACE, pa.field("record_key", pa.binary()), pa.field("body", pa.binary())]
 ).remove_metadata()
 """What a task is given of each message. Records of Kafka alone have a key."""
-
-_REPORT: Final = pa.schema([pa.field("report", pa.binary())])
-REPORT_DDL: Final = "report binary"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +130,7 @@ class Parsing:
         with across_processes():
             report = of_step.told(self).report(batches)
         if report.messages:
-            yield pa.record_batch([pa.array([pickle.dumps(report)])], schema=_REPORT)
+            yield as_row(report)
 
     def report(self, batches: Iterable[pa.RecordBatch]) -> Report:
         """Writes what fits and what does not."""
@@ -293,7 +290,7 @@ class Looking:
             told.see_left(objects, numbers, _Places(messages))
             unfit += len(misfits)
         report = Report(told.messages, told.messages - unfit, seen=told.seen)
-        yield pa.record_batch([pa.array([pickle.dumps(report)])], schema=_REPORT)
+        yield as_row(report)
 
 
 @dataclass(slots=True)
@@ -350,7 +347,4 @@ def with_epochs(batch: pa.RecordBatch, epochs: Mapping[str, int]) -> pa.RecordBa
 
 def reports(rows: Iterable[Any]) -> Report:
     """What all tasks report, together."""
-    found = Report()
-    for row in rows:
-        found = found.and_also(pickle.loads(row["report"]))  # noqa: S301 - our own tasks wrote it
-    return found
+    return reduce(Report.and_also, reported(rows), Report())

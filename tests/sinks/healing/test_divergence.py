@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from sinks.batch.continuity import checksum_of
 from sinks.books.ledger_row import LedgerRow
+from sinks.books.ledger_rows import LedgerRows
 from sinks.healing.divergence import Comparison
-from sinks.healing.ledger_rows import LedgerRows
 from sinks.proof.stored_log import Record, StoredLog
 from sources.loss import Condition
 from sources.master import MasterLog

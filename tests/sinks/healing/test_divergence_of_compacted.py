@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 
 from sinks.books.ledger_row import LedgerRow
+from sinks.books.ledger_rows import LedgerRows
 from sinks.healing.divergence import Comparison
-from sinks.healing.ledger_rows import LedgerRows
 from sinks.proof.stored_log import Record, StoredLog
 from sources.kafka.format.columns import canonical
 from sources.loss import Condition

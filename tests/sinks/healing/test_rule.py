@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
+from sinks.books.ledger_rows import LedgerRows
 from sinks.healing.divergence import Comparison
-from sinks.healing.ledger_rows import LedgerRows
 from sinks.healing.rule import ComparisonByRule
 from sinks.proof.stored_log import Record, StoredLog
 from sources.epochs import Epoch, Parting

@@ -66,8 +66,10 @@ class TestRanges:
             ([row(0, 10), row(5, 30)], holes(), 5),
             ([row(10, 30)], holes(), 0),
             ([row(0, 20)], holes(), 20),
+            ([row(0, 20)], holes((20, 40)), 30),
+            ([], holes(), 0),
         ],
-        ids=["between", "twice", "before", "after"],
+        ids=["between", "twice", "before", "after", "beyond", "nothing"],
     )
     def test_what_does_not_fill_it_is_an_error(self, ledger: list[LedgerRow], missing: Holes, at: int) -> None:
         with pytest.raises(CoverageError, match="ledger and holes") as caught:
