@@ -3,38 +3,38 @@
 ::
 
     LogtwinError                    facts as attributes; the message is built from them
-        ├── ConfigurationError          a key, a value or a path of the operator's is wrong            exit 2
-        │   └── QueryError              SQL that is wrong, or does more than read
-    ├── MasterError                 the master, or the way to it                                   exit 3
+    ├── ConfigurationError          a key, a value or a path of the operator's is wrong        exit 2
+    │   └── QueryError              SQL that is wrong, or does more than read
+    ├── MasterError                 the master, or the way to it                               exit 3
     │   ├── MasterUnreachable       no connection, or it broke; a retry can help
-        │   │   └── NobodyListens       nothing listens at any of the given addresses; a retry can help
-        │   ├── MasterSilent            connected, but the answer does not come; a retry can help
-        │   ├── MasterRefused           it refuses the request; a retry can help, it may be starting
-        │   ├── AccessDenied            it does not know us, or does not allow the request
-        │   ├── MasterReplaced          its history changed while it was read; a retry proves which one the replica has
+    │   │   └── NobodyListens       nothing listens at any of the given addresses; a retry can help
+    │   ├── MasterSilent            connected, but the answer does not come; a retry can help
+    │   ├── MasterRefused           it refuses the request; a retry can help, it may be starting
+    │   ├── AccessDenied            it does not know us, or does not allow the request
+    │   ├── MasterReplaced          its history changed while it was read; a retry proves which one the replica has
     │   ├── ProtocolViolation       it said something its protocol forbids
-        │   └── OffsetOutOfRange        the replica wants what the master does not hold
+    │   └── OffsetOutOfRange        the replica wants what the master does not hold
     │       ├── BelowMinimum        retention overtook the replica
     │       └── AboveMaximum        the master lost its tail, or is another one
-        ├── LogError                    the bytes cannot be those of a log                             exit 4
+    ├── LogError                    the bytes cannot be those of a log                         exit 4
     │   ├── CorruptRecord           a record that contradicts itself or its place
-        │   │   └── ChecksumMismatch    a body that does not match its checksum
+    │   │   └── ChecksumMismatch    a body that does not match its checksum
     │   ├── SegmentError            a segment file that is short or misnamed
-        │   │   └── MissingSegment      a missing file between two others
-        │   ├── UnfitMessage            a message that a typed table cannot take and must not pass over
-        │   ├── Rewritten               the master has other bytes than the replica at the same offsets
+    │   │   └── MissingSegment      a missing file between two others
+    │   ├── UnfitMessage            a message that a typed table cannot take and must not pass over
+    │   ├── Rewritten               the master has other bytes than the replica at the same offsets
     │   └── Recreated               the master's log began anew
-        └── ReplicaError                the replica's side                            exit 5, or 6 if a retry can help
+    └── ReplicaError                the replica's side                          exit 5, or 6 if a retry can help
         ├── Gap                     the batch starts above the position
-                ├── CoverageError           the tasks did not read what the batch asked for
+        ├── CoverageError           the tasks did not read what the batch asked for
         ├── WorkerLost              Spark lost a Python process; a retry can help
-                ├── StorageUnreachable      the tables' storage does not answer, or refuses for now; a retry can help
-                ├── RegistryUnreachable     the schema registry does not answer, or refuses for now; a retry can help
+        ├── StorageUnreachable      the tables' storage does not answer, or refuses for now; a retry can help
+        ├── RegistryUnreachable     the schema registry does not answer, or refuses for now; a retry can help
         ├── TakenOver               another job writes this log
-                ├── AlreadyRunning          another job replicates this log, so neither a job nor some verbs may start
+        ├── AlreadyRunning          another job replicates this log, so neither a job nor some verbs may start
         ├── NotAlone                another connection of this replica may be counted; a retry can help
-                ├── RepairPending           a repair was begun and not finished
-                └── Divergent               replica and master differ
+        ├── RepairPending           a repair was begun and not finished
+        └── Divergent               replica and master differ
 
 Tasks and the planner run in other processes, and Spark hands only text across: `LogtwinError.token` packs an error
 into that text and `find_error` unpacks it, so the command line can say what happened instead of showing a traceback.

@@ -10,7 +10,7 @@ option                meaning
 ``cores``             how many tasks can run at once: a batch is cut so that none waits
 ``triggerIntervalS``  how long a record waits for its batch at most, if no producer waits for the record
 ``lookDeadlineS``     how long a batch waits for a master to say what it holds; by default half a second, or the
-                                            interval if that is shorter
+                      interval if that is shorter
 ====================  ==============================================================================================
 
 A batch is one of Spark's offsets (`sources.group.offsets`), planned from the positions that the job tells, whatever the
