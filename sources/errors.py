@@ -3,9 +3,9 @@
 ::
 
     LogtwinError                    facts as attributes; the message is built from them
-    ├── ConfigurationError          a key, a value or a path of the operator's is wrong        exit 2
+    ├── ConfigurationError          a key, a value or a path of the operator's is wrong            exit 2
     │   └── QueryError              SQL that is wrong, or does more than read
-    ├── MasterError                 the master, or the way to it                               exit 3
+    ├── MasterError                 the master, or the way to it                                   exit 3
     │   ├── MasterUnreachable       no connection, or it broke; a retry can help
     │   │   └── NobodyListens       nothing listens at any of the given addresses; a retry can help
     │   ├── MasterSilent            connected, but the answer does not come; a retry can help
@@ -16,7 +16,7 @@
     │   └── OffsetOutOfRange        the replica wants what the master does not hold
     │       ├── BelowMinimum        retention overtook the replica
     │       └── AboveMaximum        the master lost its tail, or is another one
-    ├── LogError                    the bytes cannot be those of a log                         exit 4
+    ├── LogError                    the bytes cannot be those of a log                             exit 4
     │   ├── CorruptRecord           a record that contradicts itself or its place
     │   │   └── ChecksumMismatch    a body that does not match its checksum
     │   ├── SegmentError            a segment file that is short or misnamed
@@ -24,7 +24,7 @@
     │   ├── UnfitMessage            a message that a typed table cannot take and must not pass over
     │   ├── Rewritten               the master has other bytes than the replica at the same offsets
     │   └── Recreated               the master's log began anew
-    └── ReplicaError                the replica's side                          exit 5, or 6 if a retry can help
+    └── ReplicaError                the replica's side                              exit 5, or 6 if a retry can help
         ├── Gap                     the batch starts above the position
         ├── CoverageError           the tasks did not read what the batch asked for
         ├── WorkerLost              Spark lost a Python process; a retry can help
