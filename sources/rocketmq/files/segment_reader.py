@@ -86,7 +86,7 @@ class SegmentReader:
         self._file.forget(covered.end)
 
     def damage(self, at: Offset) -> Iterator[OffsetRange]:
-        """Yield the damage at `at`, never past the end of what is read, which is a cut at a record or the file's end."""
+        """Yield the damage at `at`, never past the end of what is read: a cut at a record, or the file's end."""
         with self._file.rest(at) as rest:
             size = framed_size(rest, at, self._search.limits)
         if size is not None:
