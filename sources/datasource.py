@@ -85,7 +85,7 @@ def register(spark: SparkSession) -> None:
 
 @dataclass(frozen=True)
 class SplitPartition(InputPartition):
-    """One split of a batch: `owned` of `batch`."""
+    """One split of a batch: `owned`, a part of `batch`."""
 
     batch: OffsetRange
     owned: OffsetRange
@@ -234,7 +234,7 @@ def to_json(offset: Offset) -> dict[str, int]:
 
 
 def from_json(stored: Mapping[str, Any]) -> Offset:
-    """The inverse of `to_json`."""
+    """Return the offset that Spark has stored: the inverse of `to_json`."""
     return Offset(int(stored["offset"]))
 
 

@@ -87,7 +87,7 @@ class Parting:
 
 
 def parting(ours: Epochs, position: Offset, theirs: Epochs, maximum: Offset) -> Parting | None:
-    """Find where a replica at `position` and a master whose log ends at `maximum` part; None if `ours` continue there.
+    """Find where a replica at `position` and a master up to `maximum` part; None if `theirs` continue `ours`.
 
     None also if the replica knows no epochs: then the bytes have to tell.
     """

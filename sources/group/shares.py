@@ -11,8 +11,8 @@ from collections.abc import Mapping
 def shares(backlogs: Mapping[str, int], budget_bytes: int) -> dict[str, int]:
     """Return how many bytes each log may read of a batch of `budget_bytes`: at least 1 for each with a backlog.
 
-    No share exceeds its backlog, and the shares that are smaller than their backlog are equal, give or take a byte.
-    They add up to `budget_bytes`, or to everything there is; to more only if there are more logs than bytes, because
+    No share exceeds its backlog, and a share below its backlog is as large as any other, give or take a byte.
+    The shares add up to `budget_bytes`, or to everything there is; to more only if there are more logs than bytes, as
     each gets one. A log without a backlog has no share.
     """
     waiting = sorted(((size, log) for log, size in backlogs.items() if size > 0))

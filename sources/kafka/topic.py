@@ -1,4 +1,4 @@
-"""A topic of a cluster as a master: what it holds now, its partitions as logs, and the group that is told the progress.
+"""A topic of a cluster as a master: what it holds now, its partitions as logs, and the group that shows its progress.
 
 Picklable. Connections stay open between calls, but in `sources.kafka.cluster.connection_cache`, not here; a session
 has a connection of its own.

@@ -129,7 +129,7 @@ def counted_for_s(config: Words) -> float | None:
 
 
 def files(config: Words) -> Files | None:
-    """Return how its commit log is cut; None if it does not tell. A broker only starts on files of the told size."""
+    """Return how its commit log is cut; None if it does not tell. A broker starts only on files of that size."""
     size = _number(config, "mappedFileSizeCommitLog")
     return Files(0, size) if size else None
 

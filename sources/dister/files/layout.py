@@ -40,7 +40,7 @@ class BatchFile:
 
     @property
     def first_id(self) -> int:
-        """The lowest id that belongs into it."""
+        """The lowest id that belongs in it."""
         return self.number * IDS_PER_FILE
 
 

@@ -42,7 +42,7 @@ def start_at(batches: Sequence[BatchFile], offset: Offset) -> Start:
 
 
 def end_of(batches: Sequence[BatchFile], known: Offset | None = None) -> Start:
-    """Return the place behind the last entry. `known` is an end found earlier; the end cannot be below it."""
+    """Return the place behind the last entry. An end below `known`, an earlier end, takes a closer look."""
     return _behind(batches, len(batches), known)
 
 

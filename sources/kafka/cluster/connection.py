@@ -70,9 +70,9 @@ class Cluster:
 
         A connection is tried `connect_attempts` times, a request once. It is not sent while the broker throttles us.
 
-        Raises MasterUnreachable (no connection, or it broke; NobodyListens if none of the servers was ever reached),
-        MasterSilent (no answer in time), MasterRefused (there is no such broker now), ConfigurationError
-        (authentication, TLS, a broker too old), ProtocolViolation.
+        Raises MasterUnreachable (no connection, or it broke; NobodyListens if nothing listens at any server, and none
+        was reached before), MasterSilent (no answer in time), MasterRefused (there is no such broker now),
+        ConfigurationError (authentication, TLS, a broker too old), ProtocolViolation.
         """
         self._net.poll(timeout_ms=0)  # notices a connection that the broker has closed
         connection = self._connections.get(node_id)

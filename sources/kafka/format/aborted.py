@@ -6,7 +6,7 @@ those of several producers are interleaved. So, over the batches in log order::
 
     listed with first_offset <= last offset of the batch  ->  its producer is aborting
     abort marker of a producer                            ->  it is aborting no longer
-    transactional batch of an aborting producer           ->  aborted, not to be read
+    transactional batch of an aborting producer           ->  aborted, skipped
 
 The rule and its order are those of the Java consumer (CompletedFetch.nextFetchedRecord).
 """

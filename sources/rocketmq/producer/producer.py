@@ -78,7 +78,7 @@ _STORED: Final = (
 
 
 _NOT_NOW: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-"""Errors of a ready socket that is not so for us: TLS moves whole records, and messages of its own."""
+"""What a ready socket may still raise, because TLS moves whole records, and messages of its own."""
 
 
 @dataclass(slots=True)

@@ -210,7 +210,7 @@ class _Stream:
     def _gather(self, size: int, *, may_be_less: bool = False) -> None:
         """Gather at least `size` bytes from `start` on; they are joined once, however many pieces they come in.
 
-        Raises TimeIsUp unless there `may_be_less`; then only what has come so far is there.
+        Raises TimeIsUp unless there `may_be_less`: then only what has come so far is there.
         """
         missing = self.start + size - (self._data_start + len(self._data))
         if missing <= 0:
