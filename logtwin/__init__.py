@@ -39,8 +39,8 @@ def register(spark: SparkSession, warehouse: str, schema: str | None = None) -> 
     """Make all tables and views of the replica in `warehouse` known to `spark`.
 
     They become temporary views of the session or, with `schema`, tables and views of that schema in its catalog; see
-    `sinks.views.registration.register`. Raises ReplicaError if there is no replica, ConfigurationError if the schema
-    already has a name that is not logtwin's.
+    `sinks.views.registration.register`. Raises ReplicaError if there is no replica, ConfigurationError if
+    something that is not logtwin's has one of the names in the schema.
     """
     from sinks.views.registration import register as register_replica
 

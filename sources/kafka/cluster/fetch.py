@@ -120,7 +120,7 @@ def _fetched(found: Any) -> Fetched:
 def _refuse_out_of_range(
     cluster: Cluster, leader: Leader, tp: TopicPartition, offset: Offset, last_epoch: int | None
 ) -> NoReturn:
-    """Raise how `offset` is out of range. If the leader holds it, it is the epoch that the leader does not know."""
+    """Raise the error for an `offset` out of range. If the leader holds it, the leader does not know the epoch."""
     held = _bounds(cluster, leader, tp)
     check_held(OffsetRange(offset, offset), held)
     if last_epoch is not None:
