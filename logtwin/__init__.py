@@ -1,4 +1,4 @@
-"""logtwin, as other programs import it.
+"""The public interface of logtwin for other programs.
 
 ::
 
@@ -8,7 +8,7 @@
     logtwin.register(spark, "s3a://lake/logtwin")  # the tables and views of a replica, by name
     logtwin.register_as_of(spark, "s3a://lake/logtwin", "rocketmq/broker-a", 3_793_766)  # one log as it was
 
-Everything else is the command line's (``logtwin --help``), and may move between versions.
+Everything else belongs to the command line (``logtwin --help``) and may move between versions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __version__ = own_version()
 
 
 def register_source(spark: SparkSession) -> None:
-    """Make the data source ``logtwin`` known to `spark`: ``spark.read.format("logtwin")``, ``spark.readStream`` too."""
+    """Make the data source ``logtwin`` known to `spark`, for ``spark.read`` and ``spark.readStream``."""
     from sources.datasource import register as register_data_source
 
     register_data_source(spark)
@@ -38,9 +38,9 @@ def register_source(spark: SparkSession) -> None:
 def register(spark: SparkSession, warehouse: str, schema: str | None = None) -> None:
     """Make all tables and views of the replica in `warehouse` known to `spark`.
 
-    These are temporary views of the session, or with `schema` tables and views of that schema of its catalog:
-    `sinks.views.registration.register` says more. Raises ReplicaError where there is no replica, ConfigurationError
-    where the schema has a name that is not logtwin's.
+    They become temporary views of the session or, with `schema`, tables and views of that schema in its catalog; see
+    `sinks.views.registration.register`. Raises ReplicaError if there is no replica, ConfigurationError if
+    something that is not logtwin's has one of the names in the schema.
     """
     from sinks.views.registration import register as register_replica
 
@@ -48,10 +48,10 @@ def register(spark: SparkSession, warehouse: str, schema: str | None = None) -> 
 
 
 def register_as_of(spark: SparkSession, warehouse: str, log_id: str, at: int | datetime) -> AsOf:
-    """Tables and views of one log in a session, as it was `at` an offset, or at a time of its master.
+    """Make tables and views of one log, as it was `at` an offset or a time of its master, known to `spark`.
 
-    Returns what the session shows from now on. Raises ReplicaError where there is no such log, or it has not come that
-    far; ValueError where `log_id` is none.
+    Returns what the session shows from now on. Raises ReplicaError if there is no such log, or if it has not come that
+    far; ValueError if `log_id` is not a log id.
     """
     from sinks.views.as_of import register_as_of as register_past
     from sources.offsets import LogId, Offset

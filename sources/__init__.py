@@ -1,1 +1,1 @@
-"""Speak to a master log, or be one: bytes -> records -> Arrow. Never imports ``sinks`` or ``pipeline``."""
+"""Code that speaks to a master log, or is one: bytes -> records -> Arrow. Never imports ``sinks`` or ``pipeline``."""

@@ -1,4 +1,4 @@
-"""Whether a log holds what is asked for; the one place that says how it does not."""
+"""The check that a log holds what is asked for; only this module says how it does not."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _DELETED: Final = (
 
 
 def check_within(wanted: OffsetRange, held: OffsetRange, *, log: object = None, below: str = _DELETED) -> None:
-    """Raises BelowMinimum or AboveMaximum unless all of `wanted` lies in `held`, what the master's log holds now.
+    """Raise BelowMinimum or AboveMaximum unless all of `wanted` lies in `held`, what the master's log holds now.
 
-    `below` is the hint for what was deleted.
+    `below` is the hint for deleted offsets.
     """
     if wanted.start < held.start:
         raise BelowMinimum(

@@ -1,25 +1,25 @@
 """The Spark data source ``logtwin``: a master log as a stream or a batch, by physical offset. Needs Spark 4.2.
 
-An id of kind kafka names a topic, which `sources.kafka.streaming` reads; all that follows is of the other kinds.
+An id of kind kafka names a topic, which `sources.kafka.streaming` reads; the rest of this text is about other kinds.
 
-It yields the records themselves, for any Spark job. With ``logs`` or ``topics`` it is `sources.group.stream`, the
-source of logtwin's own sink: that yields only what is to be read, and the sink reads the bytes in the task that writes
-them.
+The source yields the records themselves, for any Spark job. With ``logs`` or ``topics`` it is `sources.group.stream`,
+the source of logtwin's own sink. That one yields only what is to be read; the sink reads the bytes in the task that
+writes them.
 
 =====================  =============================================================================================
 option                 meaning (besides those of `sources.options.MasterOptions`)
 =====================  =============================================================================================
-``startingOffset``     earliest (default), latest or an offset; only where no checkpoint says otherwise
+``startingOffset``     earliest (default), latest or an offset; used only if no checkpoint says otherwise
 ``endingOffset``       batch reads only: latest (default) or an offset
-``maxBytesPerTrigger`` streams only: bound of a batch; also under Trigger.AvailableNow
+``maxBytesPerTrigger`` streams only: limit of a batch; also under Trigger.AvailableNow
 =====================  =============================================================================================
 
-A stream or batch of records keeps nothing durable, so it never passes for a replica. Over HA asking for bytes promises
-those below, and where producers wait for slaves (SYNC_MASTER) a stream is refused, and a batch that starts above the
-oldest record, unless ``parallelReads`` says that nobody waits. Files, slaves and ASYNC_MASTERs give any part of a log.
+A stream or batch of records keeps nothing durable, so it never passes for a replica. Over HA, asking for bytes promises
+all bytes below them. So if producers wait for slaves (SYNC_MASTER), a stream is refused, and so is a batch that starts
+above the oldest record, unless ``parallelReads`` says that nobody waits. Files, slaves and ASYNC_MASTERs give any part.
 
 Spark keeps one streaming reader per query in a planner process of its own, and unpickles a fresh one in every task.
-The only thing a reader remembers is therefore what it may forget: the last maximum it saw.
+So a reader remembers only what it can afford to forget: the last maximum it saw.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class SourceOptions(ReadOptions):
 def register(spark: SparkSession) -> None:
     """Make ``format("logtwin")`` known to `spark`.
 
-    Where all of Spark is on this machine, and nobody has said which Python its workers are, they are what runs this:
-    the ``python3`` of the PATH, as Spark has it, need not know logtwin.
+    If all of Spark runs on this machine and nobody has chosen a Python for its workers, they use the interpreter that
+    runs this: Spark's default, the ``python3`` on the PATH, may not have logtwin.
     """
     context = SparkContext._active_spark_context
     if context is not None and (context.master or "").startswith("local"):
@@ -85,7 +85,7 @@ def register(spark: SparkSession) -> None:
 
 @dataclass(frozen=True)
 class SplitPartition(InputPartition):
-    """One split of a batch: `owned` of `batch`."""
+    """One split of a batch: `owned`, a part of `batch`."""
 
     batch: OffsetRange
     owned: OffsetRange
@@ -93,7 +93,7 @@ class SplitPartition(InputPartition):
 
 
 class LogSource:
-    """A log and how it is asked for."""
+    """A log and the options it is read with."""
 
     def __init__(self, log: MasterLog, options: SourceOptions) -> None:
         self._log = log
@@ -101,7 +101,7 @@ class LogSource:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> Self:
-        """Raises ConfigurationError."""
+        """Open the log that the options name. Raises ConfigurationError."""
         options = parse_options(SourceOptions, given, where='format("logtwin")', camel=True)
         _check_loss(options)
         return cls(open_log(options), options)
@@ -118,7 +118,7 @@ class LogSource:
 
 
 class LogtwinDataSource(DataSource):
-    """Entry point: parses the options once, makes readers."""
+    """The data source's entry point, which parses the options once and makes readers."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -148,14 +148,14 @@ def _source_of(given: Mapping[str, str]) -> LogSource | GroupSource | TopicSourc
         return GroupSource.of(given)
     if not given.get("id", "").startswith("kafka/"):
         return LogSource.of(given)
-    # Here, so that those who read other logs need not import it: 0.2 s in each process of Spark's.
+    # Imported here, so that readers of other logs need not: it takes 0.2 s in each of Spark's processes.
     from sources.kafka.streaming import TopicSource
 
     return TopicSource.of(given)
 
 
 class BatchReader(DataSourceReader):
-    """``spark.read``: the records of ``[startingOffset, endingOffset)``."""
+    """The reader of ``spark.read``: the records of ``[startingOffset, endingOffset)``."""
 
     def __init__(self, log: MasterLog, options: SourceOptions) -> None:
         self._log = log
@@ -177,7 +177,7 @@ class BatchReader(DataSourceReader):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """``spark.readStream``: offsets are ``{"offset": <next to read>}``."""
+    """The reader of ``spark.readStream``: offsets are ``{"offset": <next to read>}``."""
 
     def __init__(self, log: MasterLog, options: SourceOptions) -> None:
         self._log = log
@@ -218,7 +218,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _records(self._log, partition)
 
     def _check(self) -> None:
-        """Also in later batches, because a broker's role can change."""
+        """Check the master in every batch, because a broker's role can change."""
         self._log.check(is_replica=False)
 
     def _limited(self, start: Offset, end: Offset, limit: ReadLimit) -> Offset:
@@ -229,18 +229,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def to_json(offset: Offset) -> dict[str, int]:
-    """An offset as Spark stores it in its checkpoint; compared as text, so there is one form."""
+    """Return the offset as Spark stores it in its checkpoint. Spark compares its text, so there is one form."""
     return {"offset": int(offset)}
 
 
 def from_json(stored: Mapping[str, Any]) -> Offset:
-    """The inverse of `to_json`."""
+    """Return the offset that Spark has stored: the inverse of `to_json`."""
     return Offset(int(stored["offset"]))
 
 
 def _split(log: MasterLog, batch: OffsetRange, *, cores: int) -> list[SplitPartition]:
-    # Every cut of ours is a record boundary, except where nobody knows them before the bytes have come (HA).
-    # An empty range is a split too: given none, Spark makes up a partition of its own.
+    # Every cut is a record boundary, unless nobody knows the boundaries before the bytes have come (HA).
+    # An empty range is a split, too: given none, Spark makes up a partition of its own.
     pieces = log.plan(batch, cores=cores) or (batch,)
     return [SplitPartition(batch, owned, log.cuts_at_records) for owned in pieces]
 

@@ -1,12 +1,12 @@
 """Epochs of elected masters, and where two histories of one log part. Pure.
 
 A group that elects its master numbers the elections. Each master appends from where its log ended when it was elected,
-so a list of (number, start) says of every byte which master wrote it, and two logs of one group are the same up to the
+so a list of (number, start) tells for every byte which master wrote it. Two logs of one group are the same up to the
 end of the last epoch that both lists have. That is how a slave of RocketMQ finds where to cut its log
-(`AutoSwitchHAClient.doTruncate`), and how a replica here does.
+(`AutoSwitchHAClient.doTruncate`), and how this replica does.
 
-What a replica holds of a list is below its position, as far as it has seen the epochs (`KEPT`): each with the address
-of its master, where that was the one that was read from, and when it was first seen.
+A replica keeps the newest epochs (`KEPT`) below its position that it has seen, each with the time it was first seen
+and, if that master was the one read from, its address.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from sources.loss import Condition
 from sources.offsets import Offset
 
 KEPT: Final = 100
-"""How many epochs a replica knows: the newest. A master that shares none of these is another one."""
+"""How many epochs, the newest ones, a replica knows. A master that shares none of them is a different one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """The time of one elected master: its records start at offset `start`, and end where the next epoch's start.
+    """The time of one elected master: its records start at offset `start`, and end where the next epoch starts.
 
-    `since_us` is when a replica has first seen it, in microseconds since 1970, UTC.
+    `since_us` is when a replica first saw it, in microseconds since 1970, UTC.
     """
 
     number: int
@@ -45,14 +45,14 @@ class Epoch:
 
 
 Epochs = tuple[Epoch, ...]
-"""Oldest first; numbers grow, starts do not fall."""
+"""Epochs of one log, oldest first; numbers grow, starts do not fall."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parting:
-    """Up to `common` the master's history is the replica's, which holds `ours` from there up to `position`.
+    """Where two histories part: up to `common` they are the same; from there the replica holds `ours` up to `position`.
 
-    `common` is None where the master's epochs, which end at `maximum`, have none of the replica's.
+    `common` is None if the master's epochs, whose log ends at `maximum`, include none of the replica's.
     """
 
     common: Offset | None
@@ -63,7 +63,7 @@ class Parting:
 
     @property
     def cause(self) -> str:
-        """What it is, with both epochs."""
+        """Describe the difference, with both epochs."""
         if self.common is None:
             return f"the master's epochs begin with {self.theirs or 'none'}, the replica's end with {self.ours}"
         if self.theirs is None:
@@ -75,7 +75,7 @@ class Parting:
         return Condition.EPOCHS_CONTRADICT if self.common is None else Condition.FAILED_OVER
 
     def error(self) -> LogtwinError:
-        """What to raise."""
+        """Return the error to raise."""
         kind = EpochsContradict if self.common is None else FailedOver
         return kind(
             self.condition.cause.rstrip("."),
@@ -87,9 +87,9 @@ class Parting:
 
 
 def parting(ours: Epochs, position: Offset, theirs: Epochs, maximum: Offset) -> Parting | None:
-    """Where a replica at `position` and a master whose log ends at `maximum` part; None where `ours` go on in `theirs`.
+    """Find where a replica at `position` and a master up to `maximum` part; None if `theirs` continue `ours`.
 
-    Also None of a replica that knows no epochs: its bytes have to tell.
+    None also if the replica knows no epochs: then the bytes have to tell.
     """
     mine = below(ours, position)
     if not mine:
@@ -107,12 +107,12 @@ def parting(ours: Epochs, position: Offset, theirs: Epochs, maximum: Offset) -> 
 
 
 def below(epochs: Epochs, end: Offset) -> Epochs:
-    """Those that begin below `end`."""
+    """Return the epochs that begin below `end`."""
     return tuple(epoch for epoch in epochs if epoch.start < end)
 
 
 def seen(known: Epochs, reported: Iterable[Epoch], now_us: int) -> Epochs:
-    """What is known once a master has `reported` its own, which go on where `known` end."""
+    """Return what is known after a master has `reported` its epochs, which continue the `known` ones."""
     before = {epoch: epoch for epoch in known}
     found = {epoch: before.get(epoch, replace(epoch, since_us=now_us)) for epoch in reported}
     return tuple(found.values())[-KEPT:] if found else known

@@ -1,40 +1,40 @@
-"""Everything that goes wrong, as one small tree.
+"""The tree of everything that can go wrong.
 
 ::
 
     LogtwinError                    facts as attributes; the message is built from them
-    ├── ConfigurationError          the operator's: a key, a value, a path                         exit 2
-    │   └── QueryError              SQL that is wrong, or more than reads
+    ├── ConfigurationError          a key, a value or a path of the operator's is wrong            exit 2
+    │   └── QueryError              SQL that is wrong, or does more than read
     ├── MasterError                 the master, or the way to it                                   exit 3
     │   ├── MasterUnreachable       no connection, or it broke; a retry can help
-    │   │   └── NobodyListens       nothing is at any of the addresses that were given; a retry can help
-    │   ├── MasterSilent            connected, and what was asked for does not come; a retry can help
-    │   ├── MasterRefused           it answers that it will not; a retry can help, it may be starting
-    │   ├── AccessDenied            it does not know us, or does not allow what was asked for
-    │   ├── MasterReplaced          another history at its address, in mid-reading; a retry proves whose it is
+    │   │   └── NobodyListens       nothing listens at any of the given addresses; a retry can help
+    │   ├── MasterSilent            connected, but the answer does not come; a retry can help
+    │   ├── MasterRefused           it refuses the request; a retry can help, it may be starting
+    │   ├── AccessDenied            it does not know us, or does not allow the request
+    │   ├── MasterReplaced          its history changed while it was read; a retry proves which one the replica has
     │   ├── ProtocolViolation       it said something its protocol forbids
     │   └── OffsetOutOfRange        the replica wants what the master does not hold
     │       ├── BelowMinimum        retention overtook the replica
     │       └── AboveMaximum        the master lost its tail, or is another one
-    ├── LogError                    the log's bytes are not what a log's bytes can be              exit 4
+    ├── LogError                    the bytes cannot be those of a log                             exit 4
     │   ├── CorruptRecord           a record that contradicts itself or its place
-    │   │   └── ChecksumMismatch    a body that is not what its checksum was made of
+    │   │   └── ChecksumMismatch    a body that does not match its checksum
     │   ├── SegmentError            a segment file that is short or misnamed
-    │   │   └── MissingSegment      a file that should be between two others
-    │   ├── UnfitMessage            a message that a typed table cannot take, and is not to pass
-    │   ├── Rewritten               the master has other bytes where the replica has some
+    │   │   └── MissingSegment      a missing file between two others
+    │   ├── UnfitMessage            a message that a typed table cannot take and must not pass over
+    │   ├── Rewritten               the master has other bytes than the replica at the same offsets
     │   └── Recreated               the master's log began anew
-    └── ReplicaError                the replica's side                              exit 5; 6 where a retry can help
+    └── ReplicaError                the replica's side                              exit 5, or 6 if a retry can help
         ├── Gap                     the batch starts above the position
-        ├── CoverageError           what the tasks read is not what the batch asked for
+        ├── CoverageError           the tasks did not read what the batch asked for
         ├── WorkerLost              Spark lost a Python process; a retry can help
         ├── StorageUnreachable      the tables' storage does not answer, or refuses for now; a retry can help
-        ├── RegistryUnreachable     the registry of schemas does not answer, or refuses for now; a retry can help
+        ├── RegistryUnreachable     the schema registry does not answer, or refuses for now; a retry can help
         ├── TakenOver               another job writes this log
-        ├── AlreadyRunning          a job was to start while another one replicates its log; or a verb beside one
+        ├── AlreadyRunning          another job replicates this log, so neither a job nor some verbs may start
         ├── NotAlone                another connection of this replica may be counted; a retry can help
-        ├── RepairPending           a repair was begun and not brought to its end
-        └── Divergent               replica and master are not equal
+        ├── RepairPending           a repair was begun and not finished
+        └── Divergent               replica and master differ
 
 Tasks and the planner run in other processes, and Spark hands only text across: `LogtwinError.token` packs an error
 into that text and `find_error` unpacks it, so the command line can say what happened instead of showing a traceback.
@@ -54,7 +54,7 @@ _TOKEN = re.compile(r"logtwin-error:([A-Za-z0-9_=-]+):")
 
 
 class LogtwinError(Exception):
-    """What happened, where, what was expected and found, and what the operator can do.
+    """Any error of logtwin: what happened, where, what was expected and found, and what the operator can do.
 
     `is_transient` says whether the same call may succeed later without anybody's help.
     """
@@ -92,7 +92,7 @@ class LogtwinError(Exception):
         return f"{message}. {self.hint}" if self.hint else message
 
     def facts(self) -> dict[str, Any]:
-        """The error as JSON-ready values; `error_from` is the way back."""
+        """Return the error as JSON-ready values; `error_from` is the inverse."""
         return {
             "type": type(self).__name__,
             "problem": self.problem,
@@ -104,15 +104,15 @@ class LogtwinError(Exception):
         }
 
     def at(self, log: object) -> LogtwinError:
-        """The same error naming its log, for code that reads bytes without knowing whose they are."""
+        """Return the same error with its log named, for code that reads bytes without knowing their log."""
         return error_from({**self.facts(), "log": self.log or str(log)})
 
     def of(self, log: object) -> LogtwinError:
-        """The same error as that of `log`, where it met several."""
+        """Return the same error for `log`, if it concerned several logs."""
         return error_from({**self.facts(), "log": str(log)})
 
     def token(self) -> str:
-        """The error as one word that survives being quoted in a traceback."""
+        """Return the error as one word that survives being quoted in a traceback."""
         packed = base64.urlsafe_b64encode(json.dumps(self.facts()).encode()).decode()
         return f"logtwin-error:{packed}:"
 
@@ -121,49 +121,49 @@ class LogtwinError(Exception):
 
 
 class ConfigurationError(LogtwinError):
-    """A key, value or path of the operator's."""
+    """A key, value or path of the operator's is wrong."""
 
     exit_code = 2
 
 
 class QueryError(ConfigurationError):
-    """SQL that is wrong, or does more than read."""
+    """The SQL is wrong, or does more than read."""
 
 
 class MasterError(LogtwinError):
-    """The master, or the way to it."""
+    """The master, or the way to it, is at fault."""
 
     exit_code = 3
 
 
 class MasterUnreachable(MasterError):
-    """No connection, or it broke."""
+    """There is no connection to the master, or it broke."""
 
     is_transient = True
 
 
 class NobodyListens(MasterUnreachable):
-    """At none of the addresses that were given: they are wrong, or nothing has been started there yet."""
+    """Nothing listens at any of the given addresses: they are wrong, or nothing has been started there yet."""
 
 
 class MasterSilent(MasterError):
-    """Connected, and what was asked for does not come."""
+    """The master is connected, but the answer does not come."""
 
     is_transient = True
 
 
 class MasterRefused(MasterError):
-    """It answers that it will not. A broker that is starting or ending does."""
+    """The master refuses the request, as a broker does that is starting or stopping."""
 
     is_transient = True
 
 
 class AccessDenied(MasterError):
-    """It does not know us, or does not allow what was asked for. Asking again does not help: somebody must allow it."""
+    """The master does not know us, or does not allow the request. A retry does not help: somebody must allow it."""
 
 
 class MasterReplaced(MasterError):
-    """Another history than a moment ago answers at its address. Whether the replica is of it, the next proof says."""
+    """Another history answers at the master's address than a moment ago. The next proof says which the replica has."""
 
     is_transient = True
 
@@ -185,49 +185,49 @@ class AboveMaximum(OffsetOutOfRange):
 
 
 class LogError(LogtwinError):
-    """The log's bytes are not what a log's bytes can be."""
+    """The bytes cannot be those of a log."""
 
     exit_code = 4
 
 
 class CorruptRecord(LogError):
-    """A record that contradicts itself or its place."""
+    """A record contradicts itself or its place."""
 
 
 class ChecksumMismatch(CorruptRecord):
-    """A body that is not what its checksum was made of."""
+    """A body does not match its checksum."""
 
 
 class SegmentError(LogError):
-    """A segment file that is short or misnamed."""
+    """A segment file is short or misnamed."""
 
 
 class MissingSegment(SegmentError):
-    """A file that should be between two others."""
+    """A file between two others is missing."""
 
 
 class UnfitMessage(LogError):
-    """A message that a typed table cannot take, where it is told to stop at such."""
+    """A typed table cannot take a message, and is configured to stop at such a message."""
 
 
 class Rewritten(LogError):
-    """The master has other bytes where the replica has some."""
+    """The master has other bytes than the replica at the same offsets."""
 
 
 class FailedOver(Rewritten):
-    """Another master was elected, which does not have all that was replicated."""
+    """Another master was elected, which does not have everything that was replicated."""
 
 
 class EpochsContradict(LogError):
-    """The master's epochs are none that the replica knows, or not what its bytes say."""
+    """The master's epochs are not those that the replica knows, or contradict its bytes."""
 
 
 class Recreated(LogError):
-    """The master's log began anew: it is empty, or nothing of it is what was replicated."""
+    """The master's log began anew: it is empty, or has nothing of what was replicated."""
 
 
 class ReplicaError(LogtwinError):
-    """The replica's side."""
+    """The replica's side is at fault."""
 
     exit_code = 5
 
@@ -237,32 +237,32 @@ class Gap(ReplicaError):
 
 
 class CoverageError(ReplicaError):
-    """What the tasks read is not what the batch asked for."""
+    """The tasks did not read what the batch asked for."""
 
 
 class WorkerLost(ReplicaError):
-    """A Python process of Spark's has ended, or did not begin in time."""
+    """One of Spark's Python processes has ended, or did not begin in time."""
 
     exit_code = 6
     is_transient = True
 
 
 class StorageUnreachable(ReplicaError):
-    """The storage of the tables does not answer, or refuses for now. So does a full disk."""
+    """The storage of the tables does not answer, or refuses for now. A full disk counts as this, too."""
 
     exit_code = 6
     is_transient = True
 
 
 class RegistryUnreachable(ReplicaError):
-    """The registry of schemas does not answer, or refuses for now."""
+    """The schema registry does not answer, or refuses for now."""
 
     exit_code = 6
     is_transient = True
 
 
 class RowsReplaced(ReplicaError):
-    """A log went back of which a typed table has rows by their key: what these had replaced is not known any more."""
+    """A log went back that a typed table has keyed rows of: the rows which these replaced are not known any more."""
 
 
 class TakenOver(ReplicaError):
@@ -270,30 +270,30 @@ class TakenOver(ReplicaError):
 
 
 class AlreadyRunning(ReplicaError):
-    """A job was to start while another one replicates its log; or a verb, where the master would count both."""
+    """Another job replicates this log, so no second one may start; nor a verb, if the master would count both."""
 
 
 class NotAlone(ReplicaError):
-    """A master that counts connections may count another one of this replica, for now."""
+    """A master that counts connections may still count another one of this replica."""
 
     exit_code = 6
     is_transient = True
 
 
 class RepairPending(ReplicaError):
-    """A repair was begun and not brought to its end."""
+    """A repair was begun and not finished."""
 
 
 class WayBackPending(RepairPending):
-    """One that a fail-over has demanded: whoever replicates the log next brings it to its end."""
+    """A fail-over demands a repair: the job that replicates the log next finishes it."""
 
 
 class Divergent(ReplicaError):
-    """Replica and master are not equal."""
+    """Replica and master differ."""
 
 
 def error_types(root: type[LogtwinError] = LogtwinError) -> dict[str, type[LogtwinError]]:
-    """Name -> type, of `root` and everything below it."""
+    """Return `root` and everything below it, by name."""
     found = {root.__name__: root}
     for child in root.__subclasses__():
         found.update(error_types(child))
@@ -301,7 +301,7 @@ def error_types(root: type[LogtwinError] = LogtwinError) -> dict[str, type[Logtw
 
 
 def error_from(facts: dict[str, Any]) -> LogtwinError:
-    """`LogtwinError.facts` -> the error. A type this version does not know becomes a LogtwinError."""
+    """Return the error with these `LogtwinError.facts`. A type that this version does not know gives a LogtwinError."""
     facts = dict(facts)
     kind = error_types().get(facts.pop("type"), LogtwinError)
     return kind(facts.pop("problem"), **facts)
@@ -310,7 +310,7 @@ def error_from(facts: dict[str, Any]) -> LogtwinError:
 def of_log(
     error: Exception, log: object, problem: str = "something unforeseen failed", *, offset: int | None = None
 ) -> LogtwinError:
-    """`error`, met with one of several logs, as that log's alone: also what nobody thought of ends no other one."""
+    """Return `error` as the error of this one log, so that even an unforeseen failure does not end the other logs."""
     if isinstance(error, LogtwinError):
         return error.at(log)
     found = "".join(traceback.format_exception(error))[-2000:].strip()
@@ -319,7 +319,7 @@ def of_log(
 
 @contextmanager
 def naming(log: object) -> Iterator[None]:
-    """What goes wrong inside, with `log` named in it."""
+    """Add `log` to each error that is raised inside."""
     try:
         yield
     except LogtwinError as error:
@@ -328,7 +328,7 @@ def naming(log: object) -> Iterator[None]:
 
 @contextmanager
 def across_processes() -> Iterator[None]:
-    """Spark carries only an error's text out of its processes: what goes wrong inside is put into that."""
+    """Put errors raised inside into text, because Spark carries nothing else out of its processes."""
     try:
         yield
     except LogtwinError as error:
@@ -337,9 +337,9 @@ def across_processes() -> Iterator[None]:
 
 @contextmanager
 def told_by_spark() -> Iterator[None]:
-    """As `across_processes`, where nobody of ours unpacks it: people read what Spark makes of it.
+    """Like `across_processes`, where no code of ours unpacks the error: people read what Spark makes of it.
 
-    It quotes a Python error with its stack, and with those of all that led to it; the message is its last line.
+    Spark quotes a Python error with its stack and those of its causes; the message is the last line.
     """
     try:
         yield
@@ -348,7 +348,7 @@ def told_by_spark() -> Iterator[None]:
 
 
 def find_error(text: str) -> LogtwinError | None:
-    """The last error packed into `text` by `LogtwinError.token`, or None where there is none."""
+    """Return the last error that `LogtwinError.token` packed into `text`, or None."""
     tokens: list[str] = _TOKEN.findall(text)
     if not tokens:
         return None

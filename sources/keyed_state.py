@@ -1,7 +1,7 @@
-"""The contract of a keyed state: a map of texts that the records of a log make by setting and removing keys.
+"""The contract of a keyed state: a map of texts that the records of a log build by setting and removing keys.
 
-What a log says of a key is what the last record says that names it. So of any records, looked at in any order and any
-number of times, the state is the newest change of each key.
+The value of a key is what the last record that names it says. So the state that any records make, looked at in any
+order and any number of times, is the newest change of each key.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What the record `id` says of a key: its `value`, None where it removes the key.
+    """What the record `id` does to a key: it sets `value`, or removes the key if that is None.
 
     `id` is the master's own number of the record; it grows with the offsets.
     """
@@ -29,9 +29,9 @@ Changes = dict[str, Change]
 
 @dataclass(frozen=True, slots=True)
 class KeyedState:
-    """How a log makes its map.
+    """How a log builds its map.
 
-    `made_from` are the columns of RECORD_SCHEMA that `changes` needs. `changes` says what records, in the order of
+    `made_from` are the columns of RECORD_SCHEMA that `changes` needs. `changes` returns what records, in the order of
     their offsets, do to the map; it raises CorruptRecord for a row that the master's `read` cannot have made.
     """
 

@@ -1,11 +1,11 @@
-"""Every way in which a log and its replica come apart: the one place that names them. Pure.
+"""The conditions in which a log and its replica come apart; only this module names them. Pure.
 
-A condition has a name, a cause in words, and a hint; where it lies is a range of offsets that goes with each case. What
-is done about one is decided by two things only: the operator's `on_loss`, and the condition's `Way`:
+A condition has a name, a cause in words, and a hint; each case has a range of offsets, where it lies. Only two things
+decide what is done: the operator's `on_loss`, and the condition's `Way`:
 
-    fail      the log stops, with the error's exit code and its hint; nothing of the range is passed
-    record    SKIP: the range becomes an incident, what bytes there are go to quarantine, and the log goes on behind it
-              REPAIR: nothing is skipped, because rows would have to be removed; `logtwin repair` does it
+    fail      the log stops, with the error's exit code and its hint; nothing of the range is passed over
+    record    SKIP: the range becomes an incident, the bytes there go to quarantine, and the log goes on behind it
+              REPAIR: nothing is skipped, because rows would have to be removed; `logtwin repair` does that
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Way(Enum):
 
 
 class Condition(Enum):
-    """What came apart. The value is the name in tables, metrics and on the command line."""
+    """The kind of a loss. The value is the name in tables, metrics and on the command line."""
 
     GAP = "gap"
     BELOW_MINIMUM = "below_minimum"
@@ -53,12 +53,12 @@ class Condition(Enum):
 
     @property
     def cause(self) -> str:
-        """What it is, in one sentence."""
+        """Describe the condition in one sentence."""
         return _WORDS[self][0]
 
     @property
     def hint(self) -> str:
-        """What an operator can do."""
+        """Say what an operator can do."""
         return _WORDS[self][1]
 
     @property
@@ -120,7 +120,7 @@ _WORDS: Final = {
     ),
 }
 
-# A more special type stands before the one that it belongs to.
+# A more special type comes before the one it derives from.
 _BY_ERROR: Final = (
     (Gap, Condition.GAP),
     (MissingSegment, Condition.GAP),
@@ -136,5 +136,5 @@ _BY_ERROR: Final = (
 
 
 def condition_of(error: LogtwinError) -> Condition | None:
-    """The condition that `error` tells of; None for what is no loss: a configuration, a master that is away."""
+    """Return the condition that `error` stands for; None if it is no loss: a configuration, a master that is away."""
     return next((condition for kind, condition in _BY_ERROR if isinstance(error, kind)), None)

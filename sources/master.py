@@ -1,8 +1,9 @@
-"""The contract of a master log: bounds, plan, read, acknowledge. And the shape of the records it yields.
+"""The contract of a master log (bounds, plan, read, acknowledge) and the schema of the records it yields.
 
-A master is described by a small picklable value (`MasterLog`): the driver asks it for bounds and plans, the value
-travels to the tasks, and there it opens files or sockets to read. It keeps no connection between calls. What has to
-stay open as long as the job runs (the acknowledging side of a replication protocol) is a `Session`, driver only.
+A small picklable value (`MasterLog`) describes a master. The driver asks it for bounds and plans; the value then
+travels to the tasks, where it opens files or sockets to read. It keeps no connection between calls. Whatever must stay
+open as long as the job runs (the acknowledging side of a replication protocol) is a `Session`, which only the driver
+has.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ RECORD_SCHEMA = pa.schema(
         _field("stored_body", pa.binary(), "the body as stored, where it differs from body; of a blank, its bytes"),
     ]
 )
-"""Columns of one record of any master, in table order. The only definition: tables and data source build on it."""
+"""Columns of one record of any master, in table order. This is the only definition; tables and data source use it."""
 
 
 RANGES_SCHEMA = pa.schema(
@@ -78,31 +79,31 @@ RANGES_SCHEMA = pa.schema(
         _field("error", pa.string(), "null of a split; else why the log has none: `LogtwinError.token`, and no ranges"),
     ]
 )
-"""What is to be read, one row a split, and what kept a log from it: the rows of a batch of many logs."""
+"""What to read, one row per split, and what kept a log from being planned: the rows of a batch of many logs."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedSplit:
-    """A row of RANGES_SCHEMA: one task reads the records of `log_id` that start in `owned`, which is of `batch`."""
+    """A row of RANGES_SCHEMA: one task reads the records of `log_id` that start in `owned`, a part of `batch`."""
 
     log_id: str
     batch: OffsetRange
     owned: OffsetRange
 
     def as_row(self) -> tuple[str | int | None, ...]:
-        """The values in the schema's order."""
+        """Return the values in the schema's order."""
         return (self.log_id, self.batch.start, self.batch.end, self.owned.start, self.owned.end, None)
 
 
 @dataclass(frozen=True, slots=True)
 class PlanFailed:
-    """A row of RANGES_SCHEMA: nothing can be planned of `log_id`, because of `error`, until somebody takes note."""
+    """A row of RANGES_SCHEMA: because of `error`, nothing of `log_id` can be planned until somebody handles it."""
 
     log_id: str
     error: LogtwinError
 
     def as_row(self) -> tuple[str | int | None, ...]:
-        """The values in the schema's order."""
+        """Return the values in the schema's order."""
         return (self.log_id, None, None, None, None, self.error.token())
 
 
@@ -110,18 +111,18 @@ Planned = PlannedSplit | PlanFailed
 
 
 def as_batch(planned: Iterable[Planned]) -> pa.RecordBatch:
-    """Rows of RANGES_SCHEMA, in order, also none."""
+    """Return `planned` as rows of RANGES_SCHEMA, in order; there may be none."""
     columns = list(zip(*(one.as_row() for one in planned), strict=True)) or [()] * len(RANGES_SCHEMA)
     return pa.record_batch([list(column) for column in columns], schema=RANGES_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a replica knows of the log it follows, for the master to be measured by (`MasterLog.continuing`).
+    """What a replica knows of the log it follows, so that the master can be checked (`MasterLog.continuing`).
 
-    `identity` says which of all logs that have had its name; `mark` in which of the master's histories lies what comes
-    before `offset`. Kafka: the topic's id, and a leader epoch. None where the master has no such thing. `epochs` are
-    those of a group that elects its master, below `offset`.
+    `identity` tells apart the logs that have had the same name; `mark` says which of the master's histories the records
+    before `offset` belong to. For Kafka these are the topic's id and a leader epoch. Both are None if the master has no
+    such thing. `epochs` are those below `offset`, if the master is elected by its group.
     """
 
     identity: str | None = None
@@ -137,10 +138,10 @@ NOTHING_KNOWN: Final = Known()
 class Chunk:
     """Consecutive whole records, decoded.
 
-    `records` has the master's schema (RECORD_SCHEMA; of Kafka KAFKA_SCHEMA), one row a record, in log order. `raw` is
-    the master's own bytes of exactly `covered`, as long as `MasterLog.lengths` of the records; it may be a view of a
-    buffer that is reused, so it is good only until the next chunk is asked for. `mark` is that of `Known`, of what lies
-    before the end of `covered`; `epochs` are all that the master lists below that end.
+    `records` has the master's schema (RECORD_SCHEMA, or KAFKA_SCHEMA for Kafka), one row per record, in log order.
+    `raw` holds the master's own bytes of exactly `covered`, as long as `MasterLog.lengths` of the records. It may be a
+    view of a reused buffer, so it is valid only until the next chunk is requested. `mark` is that of `Known`, for the
+    records before the end of `covered`; `epochs` are all that the master lists below that end.
     """
 
     covered: OffsetRange
@@ -152,9 +153,10 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A part of the log between sound records that is none: `error` says what is wrong at ``covered.start``.
+    """A part of the log, between sound records, that holds no sound record; `error` says what is wrong at its start.
 
-    `raw` is the master's own bytes of exactly `covered`, as good for long as a chunk's; None where it has none there.
+    `raw` holds the master's own bytes of exactly `covered`, valid as long as a chunk's; None if the master has none
+    there.
     """
 
     covered: OffsetRange
@@ -164,9 +166,9 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """How a session stands. `connected_since` is None without a connection; `last_error` stays after it healed.
+    """The state of a session. `connected_since` is None without a connection; `last_error` stays after a recovery.
 
-    A connection that only makes way for the tasks that read (`Session.reading`) counts as connected all the time.
+    A connection that only gives way to the tasks that read (`Session.reading`) counts as connected all the time.
     """
 
     acknowledged: Offset | None
@@ -177,10 +179,10 @@ class SessionState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MasterView:
-    """What a master says of itself, asked once.
+    """What a master says about itself, asked once.
 
-    `role` is its own word for what it is (RocketMQ: ASYNC_MASTER, SYNC_MASTER, SLAVE); None of files. Of an elected
-    one `epoch` is the number of its election, and no fail-over takes back what lies below `confirmed`.
+    `role` is its own word for what it is (RocketMQ: ASYNC_MASTER, SYNC_MASTER, SLAVE); None for files. For an elected
+    master, `epoch` is the number of its election, and no fail-over takes back anything below `confirmed`.
     """
 
     role: str | None
@@ -191,7 +193,7 @@ class MasterView:
 
 
 class TimeIsUp(Exception):
-    """Of who reads in a hurry (`MasterLog.hurried`): what has come is all that is waited for."""
+    """Raised to a reader in a hurry (`MasterLog.hurried`): it waits for nothing beyond what has come."""
 
 
 class Session(Protocol):
@@ -199,18 +201,19 @@ class Session(Protocol):
 
     @property
     def acknowledged(self) -> Offset | None:
-        """The last offset that was promised to the master in this session."""
+        """The last offset promised to the master in this session."""
 
     @property
     def state(self) -> SessionState:
-        """How it stands now."""
+        """The current state of the session."""
 
     def reading(self) -> AbstractContextManager[None]:
-        """To be entered around whatever else of this process reads: the tasks of a batch, the proof before a start.
+        """Enter this around every other read of this process: the tasks of a batch, the proof before a start.
 
-        Where the master counts connections instead of replicas, and more than one could matter, the session ends its
-        own connection first and takes it up again afterwards: at no moment do two of ours vouch for the same bytes.
-        After tasks that failed, whose connections may linger, entering waits until the master must have noticed.
+        If the master counts connections instead of replicas, and more than one could matter, the session ends its own
+        connection first and reconnects afterwards: two of our connections never vouch for the same bytes at the same
+        time. After tasks have failed, their connections may linger; entering then waits until the master must have
+        noticed.
 
         Raises MasterUnreachable, MasterSilent, ProtocolViolation, MasterError.
         """
@@ -218,31 +221,31 @@ class Session(Protocol):
     def acknowledge(self, committed: Offset, mark: int | None = None) -> None:
         """Promise the master that everything below `committed`, which has `mark` (`Known`), is durable here.
 
-        The caller has committed it. Never blocks the job on a master that is away: the promise is repeated until it
+        The caller has committed it. Never blocks the job if the master is away: the promise is repeated until it
         gets through. Raises nothing for an unreachable master.
         """
 
     def close(self) -> None:
-        """End the session and free what it holds. Idempotent."""
+        """End the session and free its resources. Idempotent."""
 
 
 class MasterLog(Protocol):
-    """One log of one master. Picklable; opens what it needs in each call and closes it."""
+    """One log of one master. Picklable; each call opens what it needs and closes it."""
 
     @property
     def log_id(self) -> LogId: ...
 
     def check(self, *, is_replica: bool = True) -> None:
-        """Make sure, once at the start of a job, that this master may be replicated the way it is asked for.
+        """Make sure, once at the start of a job, that this master may be replicated in the requested way.
 
-        Not `is_replica` is who follows the log and neither keeps nor acknowledges it: to no master may it pass for one.
-        Raises ConfigurationError saying what stands against it; MasterUnreachable, MasterSilent.
+        Without `is_replica`, the caller follows the log but neither keeps nor acknowledges it, so no master may take it
+        for a replica. Raises ConfigurationError if something stands against it; MasterUnreachable, MasterSilent.
         """
 
     def counted_for_s(self) -> float | None:
-        """Of a master that may take two connections of one replica for two: for how long after it has last heard of
-        one it counts it. None where it does not matter how many there are.
+        """For how long after it last heard of a connection the master counts it; None if the number does not matter.
 
+        It matters if the master may take two connections of one replica for two replicas.
         Raises MasterUnreachable, MasterSilent.
         """
 
@@ -253,113 +256,118 @@ class MasterLog(Protocol):
         """
 
     def bounds(self, known: Offset | None = None) -> OffsetRange:
-        """What the master holds now: from its oldest record to the end of its newest, both record boundaries.
+        """Return what the master holds now, from its oldest record to the end of its newest: two record boundaries.
 
-        `known`, an earlier maximum, spares a master of files from looking at what it has seen before.
+        `known`, an earlier maximum, spares a log of files from being searched again below it.
         Raises MasterUnreachable, MasterSilent, LogError.
         """
 
     @property
     def place(self) -> str:
-        """Where the log is read: the address of its master, or a directory."""
+        """Where the log is read from: the address of its master, or a directory."""
 
     @property
     def role(self) -> str:
         """What this replica is to the master: "slave", which it counts on, or "reader", of which it knows nothing."""
 
     def look(self) -> MasterView:
-        """What the master says of itself: a few requests, for every now and then.
+        """Ask the master about itself. This takes a few requests, so do it only now and then.
 
         Raises MasterUnreachable, MasterSilent, ProtocolViolation, LogError.
         """
 
     @property
     def has_free_offsets(self) -> bool:
-        """Whether offsets may have no record. Then records need not join, no record reaches past an end, and a range is
-        proven by what the master was asked and has answered: chunks may have no records, and join all the same.
+        """Whether offsets may have no record.
+
+        Then records need not join, no record reaches past an end, and the master's answer to what it was asked proves a
+        range: chunks may have no records and still join.
         """
 
     def size_bytes(self, wanted: OffsetRange) -> int | None:
-        """About how many bytes of the master's log `wanted` takes, without asking; None where nobody knows."""
+        """About how many bytes of the master's log `wanted` takes, without asking; None if nobody knows."""
 
     @property
     def cuts_at_records(self) -> bool:
-        """Whether `boundary_after` knows: files can be looked into anywhere, a stream cannot."""
+        """Whether `boundary_after` can find boundaries: files can be read at any place, a stream cannot."""
 
     def boundary_after(self, offset: Offset, maximum: Offset) -> Offset:
-        """The first record boundary at or after `offset`, at most `maximum`; `offset` itself unless `cuts_at_records`.
+        """Return the first record boundary at or after `offset`, at most `maximum`; `offset` unless `cuts_at_records`.
 
-        Planners cut there, so that no reader has to search for its first record, and none can skip one unseen.
+        Planners cut there, so no reader has to search for its first record, and none can skip one unnoticed.
         """
 
     def end_of_batch(self, start: Offset, maximum: Offset, max_bytes: int) -> Offset:
-        """Where a batch ends that begins at `start` and takes about `max_bytes` of the master's log; up to `maximum`.
+        """Return the end, up to `maximum`, of a batch that begins at `start` and takes about `max_bytes` of the log.
 
-        Past `start` wherever `maximum` is. Raises as `boundary_after` does.
+        It lies past `start` if `maximum` does. Raises as `boundary_after` does.
         """
 
     @property
     def split_bytes(self) -> int:
-        """How much of the log is worth a task."""
+        """How many bytes of the log are worth a task."""
 
     @property
     def cuts_batches(self) -> bool:
         """Whether `plan` cuts by `split_bytes`. Otherwise a batch is one piece, however long."""
 
     def plan(self, wanted: OffsetRange, *, cores: int = 1) -> tuple[OffsetRange, ...]:
-        """`wanted` as the consecutive pieces that tasks may read side by side on `cores`, cut by `boundary_after`."""
+        """Cut `wanted` by `boundary_after` into consecutive pieces that tasks may read side by side on `cores`."""
 
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
-        """The records that start in `owned`, checked, in order, in chunks of bounded size.
+        """Yield the records that start in `owned`, checked, in order, in chunks of bounded size.
 
-        With `boundary` the first record must start at `owned.start`. Without it both edges may lie inside records:
-        reading begins at the first record at or after the start, and it is proven that a reader of the range that
-        follows will begin where this one ended. The chunks join. Where `owned` is not empty the last one ends at or
-        after `owned.end`, because the last record may reach past it; never past the master's newest record.
-        `committed` is the position up to which the reader has committed, None for nothing: a master that takes a
-        request for an acknowledgement is never asked for more.
+        With `boundary`, the first record must start at `owned.start`. Without it, both edges may lie inside records:
+        reading begins at the first record at or after the start, and it is proven that the reader of the following
+        range will begin where this one ended. The chunks join. Unless `owned` is empty, the last chunk ends at or after
+        `owned.end`, because the last record may reach past it, but never past the master's newest record. `committed`
+        is the position up to which the reader has committed, or None for nothing: a master that takes a request for an
+        acknowledgement is never asked for anything above it.
 
-        Of a log opened with ``on_loss = "record"`` what is no sound record comes as `Damage`, joined to the chunks
-        around it, and reading goes on at the next sound record; otherwise it is raised. Damage ends where the next
-        sound record begins, and with `cuts_at_records` at the latest at ``owned.end``; a large one comes in pieces.
+        If the log was opened with ``on_loss = "record"``, anything that is not a sound record comes as `Damage`, joined
+        to the chunks around it, and reading goes on at the next sound record; otherwise the error is raised. Damage
+        ends where the next sound record begins, and with `cuts_at_records` at ``owned.end`` at the latest; a large one
+        comes in pieces.
 
         Raises OffsetOutOfRange, CorruptRecord, SegmentError, MasterUnreachable, MasterSilent, ProtocolViolation,
         ConfigurationError (the read would promise what is not committed).
         """
 
     def identity(self) -> str | None:
-        """Which of all logs that have had its name it is now (`Known`); asks, where it can tell. Raises as `bounds`."""
+        """Ask which of the logs that have had this name it is now (`Known`), if it can tell. Raises as `bounds`."""
 
     def continuing(self, known: Known) -> MasterLog:
-        """The same log, for who holds `known` of it: a master that has another one by its name, or another history
-        before `known.offset`, is noticed where it can tell, when it is read from there on.
+        """Return the same log for a replica that holds `known` of it.
+
+        Reading from `known.offset` on then notices, if the master can tell, that it has another log under the same name
+        or another history before that offset.
         """
 
     def parting(self) -> Parting | None:
-        """Where the history of an elected master leaves that of the log which this one is `continuing`; asks it.
+        """Ask where the history of an elected master leaves that of the log which this one is `continuing`.
 
-        None where it does not; and of a master that is not elected, without asking. Raises as `bounds`.
+        None if it does not, and, without asking, if the master is not elected. Raises as `bounds`.
         """
 
     def hurried(self, patience_s: float) -> MasterLog:
-        """The same log, but `read` waits for its master no longer than `patience_s` after it has begun.
+        """Return the same log, whose `read` waits for its master no longer than `patience_s` after it has begun.
 
-        Then it raises TimeIsUp behind the last whole record that has come: who ends without it has read all that there
-        is. Files are there or not, and are read as ever.
+        After that it raises TimeIsUp behind the last whole record that has come. A read that ends without it has read
+        all there is. Files never make a reader wait, so they are read as usual.
         """
 
     def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Generator[memoryview]:
-        """The master's own bytes of exactly `wanted`, unchecked, in pieces, each good until the next is asked for.
+        """Yield the master's own bytes of exactly `wanted`, unchecked; each piece is valid until the next is requested.
 
-        To compare with: the edges need not be record boundaries. `committed` as in `read`; `wanted` lies below it.
-        Closed early, it closes what it has opened.
+        They are for comparison, so the edges need not be record boundaries. `committed` is as in `read`; `wanted` lies
+        below it. Closing the generator early closes what it has opened.
         Raises OffsetOutOfRange, SegmentError, MasterUnreachable, MasterSilent, ProtocolViolation.
         """
 
     def drops_records(self) -> bool:
-        """Whether the master takes records out of the middle of its log, and leaves their offsets without one; asks.
+        """Ask whether the master removes records from the middle of its log and leaves their offsets without one.
 
-        Then what it has left of a range is compared record by record. Of a log with free offsets alone. Raises
+        If so, what it has left of a range is compared record by record. Only a log with free offsets does this. Raises
         ConfigurationError (not allowed to ask), MasterUnreachable, MasterSilent, MasterError.
         """
 
@@ -368,7 +376,7 @@ class MasterLog(Protocol):
         """The columns of RECORD_SCHEMA that `restore` needs, offset and size among them."""
 
     def restore(self, records: pa.RecordBatch) -> bytes:
-        """The master's own bytes of `records`, one after the other: the inverse of `read`.
+        """Return the master's own bytes of `records`, one after the other: the inverse of `read`.
 
         Raises CorruptRecord for a row that `read` cannot have made.
         """
@@ -378,50 +386,50 @@ class MasterLog(Protocol):
         """The columns of RECORD_SCHEMA that `lengths` needs."""
 
     def lengths(self, records: pa.RecordBatch) -> npt.NDArray[np.int64]:
-        """How many bytes each of `records` takes of what `raw`, `read` and `restore` give; 0 where nobody can say."""
+        """How many bytes of `raw`, `read` and `restore` each of `records` takes; 0 if nobody can say."""
 
     @property
     def proves_all(self) -> bool:
-        """Whether all that was replicated is compared with the master before it is followed, not its last record alone.
+        """Whether everything replicated, not only the last record, is compared with the master before it is followed.
 
-        So it has to be where another master may have the same last record behind another past.
+        This is needed if another master may have the same last record after a different history.
         """
 
     @property
     def overrules(self) -> bool:
-        """Whether what this master says replaces what was replicated, without anybody being asked.
+        """Whether this master's log replaces what was replicated, without anybody being asked.
 
-        So a job that finds the two apart takes the replica back by itself, unless the master is empty.
+        If so, a job that finds that the two differ takes the replica back by itself, unless the master is empty.
         """
 
     def common_offset(self, records: Iterable[tuple[OffsetRange, bytes]]) -> Offset | None:
-        """Up to where a replica that holds `records` has the same history, by the rule that the master itself has.
+        """Find how far a replica that holds `records` shares the master's history, by the master's own rule.
 
-        `records` are all of the replica's, in order: the range of each, and the master's bytes of it. The answer is
-        where one of them ends, or 0 where they differ from the first one on. A master without such a rule says None,
-        and takes no record: the checksums of the ledger are compared then. Raises as `read` does.
+        `records` are all of the replica's, in order: the range and the master's bytes of each. The answer is the end of
+        one of them, or 0 if they differ from the first one on. A master without such a rule returns None and takes no
+        record; the checksums of the ledger are compared then. Raises as `read` does.
         """
 
     @property
     def keyed_state(self) -> KeyedState | None:
-        """How the records make a map of keys and values, which the replica keeps, too; None of a log without one."""
+        """How the records make a map of keys and values, which the replica also keeps; None for a log without one."""
 
     def metadata(self) -> Iterator[Fetched]:
-        """What the master knows beside its log, kind by kind, asked for as the results are taken.
+        """Yield what the master knows besides its log, kind by kind, asking as the results are taken.
 
-        What goes wrong with one kind is in its result; nothing where there is nobody to ask.
+        If a kind fails, its result holds the error. Yields nothing if there is nobody to ask.
         """
 
     def open_session(self, prove: Callable[[], None] | None = None) -> Session:
-        """A session to acknowledge through. It connects in the background, at the first acknowledgement.
+        """Return a session to acknowledge through. It connects in the background, at the first acknowledgement.
 
-        `prove` is called, from any thread and in the session's own turn (`Session.reading`), before the first promise
-        of each connection, and raises LogtwinError where the master is not the one that the promise is for; then
-        nothing is promised and it is tried again.
+        `prove` is called from any thread, in the session's own turn (`Session.reading`), before the first promise of
+        each connection. It raises LogtwinError if the master is not the one that the promise is for; then nothing is
+        promised and the session tries again.
         """
 
     def acknowledged_by_master(self) -> Offset | None:
-        """What the master itself counts as acknowledged by a slave that is connected now; None where it cannot say.
+        """What the master itself counts as acknowledged by a slave that is connected now; None if it cannot say.
 
         Raises MasterUnreachable, MasterSilent.
         """

@@ -1,4 +1,4 @@
-"""What a topic is: partitions, each a log, acknowledged together. And the shape of its records."""
+"""The contract of a topic, whose partitions are logs that are acknowledged together, and the schema of its records."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ KAFKA_SCHEMA: Final = pa.schema(
         _field("headers", pa.list_(HEADER), "headers in their order, keys may repeat; a value may be null"),
     ]
 )
-"""Columns of one record of a topic, in table order. The only definition: tables and data source build on it."""
+"""Columns of one record of a topic, in table order. This is the only definition; tables and data source use it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionPosition:
-    """Up to where a partition was read: the next offset, and the leader epoch of what lies before it, where known."""
+    """How far a partition was read: the next offset, and the leader epoch of the records before it, if known."""
 
     offset: Offset
     leader_epoch: int | None
@@ -48,32 +48,32 @@ class TopicSession(Protocol):
 
     @property
     def acknowledged(self) -> Mapping[int, Offset]:
-        """Of each partition the last offset that was promised in this session."""
+        """The last offset of each partition that was promised in this session."""
 
     @property
     def state(self) -> SessionState:
-        """How it stands now; its `acknowledged` is the sum over the partitions, None before the first promise."""
+        """The current state; its `acknowledged` is the sum over the partitions, None before the first promise."""
 
     @property
     def failure(self) -> LogtwinError | None:
-        """What no retry can help: somebody else acknowledges in our name. The topic must end then."""
+        """An error that no retry can help: somebody else acknowledges in our name. The topic must then end."""
 
     def acknowledge(self, positions: Mapping[int, PartitionPosition]) -> None:
         """Promise the master that everything below `positions` is durable here; the caller has committed it.
 
-        Never blocks the job on a master that is away: the newest promise is repeated until it gets through.
+        Never blocks the job if the master is away: the newest promise is repeated until it gets through.
         """
 
     def close(self) -> None:
-        """Get the newest promise through if that takes only a moment, then end. Idempotent."""
+        """Try for a moment to get the newest promise through, then end. Idempotent."""
 
 
 def partition_log(topic: LogId, number: int) -> LogId:
-    """The log id of one of the topic's partitions."""
+    """Return the log id of one of the topic's partitions."""
     return LogId(topic.kind, f"{topic.name}/{number}")
 
 
 def topic_and_number(partition: LogId) -> tuple[LogId, int]:
-    """The inverse of `partition_log`."""
+    """Return a partition's topic and number: the inverse of `partition_log`."""
     topic, _, number = partition.name.rpartition("/")
     return LogId(partition.kind, topic), int(number)

@@ -1,8 +1,8 @@
-"""What a master knows beside its log: topics, groups, how far consumers are. The contract, and the columns of an item.
+"""What a master knows besides its log: topics, groups, consumer offsets. The contract, and the columns of an item.
 
-A `MetadataKind` is a set of items, each found by its key. Sources fetch whole sets, sinks keep every version of every
-item: neither knows the other. An item's version ends when one of its compared columns changes. What else is there
-(`noted`: clocks that a master moves on while nothing happens) is kept as it was when the version was first seen.
+A `MetadataKind` is a set of items, each found by its key. Sources fetch whole sets and sinks keep every version of
+every item; neither knows the other. An item's version ends when one of its compared columns changes. The `noted`
+columns (clocks that a master moves on while nothing happens) stay as they were when the version was first seen.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from sources.master import TIMESTAMP
 
 @dataclass(frozen=True, slots=True)
 class MetadataKind:
-    """A set of items of one shape. `name` is the table's too; of a kind without `key` there is one item at most.
+    """A set of items of one shape. `name` is also the table's name; a kind without `key` has one item at most.
 
-    `lasting` is a column and a value that some item always has: where a fetch has no such item, masters leave it out
-    of what they tell, and the one that is recorded stays.
+    `lasting` is a column and a value that some item always has. If a fetch has no such item, the master has left it out
+    of its answer, and the recorded one stays.
     """
 
     name: str
@@ -39,12 +39,12 @@ class MetadataKind:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What asking for a kind gave.
+    """The answer to a request for a kind.
 
-    Every item there is now, in the kind's schema, null where this master's version has no such value, maps with their
-    keys sorted; or None, where the master has no such kind; or why nobody knows.
+    `items` are all items there are now, in the kind's schema. A value that this master's version does not have is null,
+    and maps have sorted keys. It is None if the master has no such kind, or an error if it could not be fetched.
 
-    `version` is the master's own number for this state of all items: it grows with each change. 0 where it has none.
+    `version` is the master's own number for this state of all items, which grows with each change; 0 if it has none.
     """
 
     kind: MetadataKind
@@ -133,7 +133,7 @@ TIMER_METRICS: Final = MetadataKind(
     "messages that wait in the timer, per topic (5.x), every version seen",
     key=(_TOPIC,),
     compared=(_field("waiting", pa.int64(), "messages that wait to be delivered"),),
-    # it moves with every message that comes and goes
+    # This moves with every message that comes and goes.
     noted=(_field("counted_at", TIMESTAMP, "when the master counted, as this version was first seen; its clock"),),
 )
 TIMER_CHECKPOINT: Final = MetadataKind(
@@ -145,7 +145,7 @@ TIMER_CHECKPOINT: Final = MetadataKind(
         _field("last_timer_queue_offset", pa.int64(), "queue_offset of the timer's topic that is taken over next"),
         _field("master_timer_queue_offset", pa.int64(), "the same of its master, as a slave has heard of it"),
     ),
-    # the wheel turns every second, with or without messages
+    # The wheel turns every second, with or without messages.
     noted=(_field("last_read_at", TIMESTAMP, "where the wheel stood as this version was first seen; master's clock"),),
 )
 DISTER_SERVICES: Final = MetadataKind(
@@ -159,7 +159,7 @@ DISTER_SERVICES: Final = MetadataKind(
         _field("node", pa.string(), "the node's own values, JSON with sorted keys"),
         _field("status", pa.int32(), "health as the leader found it: 1 alive, 0 dead; null before the first check"),
     ),
-    # all items have the registry's, and it moves with each change of any of them
+    # All items share the registry's, which moves with each change of any of them.
     noted=(_field("service_log_id", pa.int64(), "LastServiceLogId of the registry as this version was first seen"),),
 )
 DISTER_PEERS: Final = MetadataKind(
@@ -175,7 +175,7 @@ DISTER_PEERS: Final = MetadataKind(
         _field("raft", pa.int32(), "0 follower, 1 candidate, 2 leader"),
         _field("version", pa.string(), "version of dister that it runs"),
     ),
-    # they move with every entry
+    # These move with every entry.
     noted=(
         _field("last_log_id", pa.int64(), "logid: its last entry id as this version was first seen"),
         _field("last_service_log_id", pa.int64(), "serviceid: its LastServiceLogId as this version was first seen"),
@@ -186,7 +186,7 @@ KAFKA_PARTITIONS: Final = MetadataKind(
     "kafka_partitions",
     "leader, bounds and committed offset of each partition of a Kafka topic, every version seen",
     key=(_field("partition", pa.int32(), "partition of the topic, which log_id names: kafka/<cluster>/<topic>"),),
-    # Ends that move begin versions: the history of how far it was says how far behind anybody was.
+    # Ends that move begin versions, so the history of the ends tells how far behind anybody was.
     compared=(
         _field("topic_id", pa.string(), "id of the topic; one that was deleted and created again has another"),
         _field("leader", pa.int32(), "node id of the broker that leads it; null while none does"),
@@ -210,4 +210,4 @@ KINDS: Final = (
     DISTER_PEERS,
     KAFKA_PARTITIONS,
 )
-"""Of every kind of master; each master has some."""
+"""All kinds of all masters; each master has some of them."""

@@ -1,8 +1,8 @@
-"""Where in a log: offsets, half-open ranges of them, log ids, replica positions. The one definition of "next".
+"""Places in a log: offsets, half-open ranges of them, log ids, replica positions. The one definition of "next".
 
 An offset has one meaning in logtwin: **the next thing to read**. For RocketMQ that is a byte of the commit log, for
 dister an entry id, for Kafka an offset of a partition: `LogId.unit` says which. A range is half-open, ``[start, end)``:
-it holds ``start`` and not ``end``, so two ranges join exactly when the end of one is the start of the next. A range
+it holds ``start`` but not ``end``, so two ranges join exactly when the end of one is the start of the next. A range
 **owns** the records that start in it; the last of them may reach past ``end``.
 """
 
@@ -16,7 +16,7 @@ Offset = NewType("Offset", int)
 """The next thing to read, at or above 0. RocketMQ: a byte of the commit log; dister: an entry id; Kafka: an offset."""
 
 END: Final = Offset(2**63 - 1)
-"""Above every offset of any log."""
+"""An offset above every offset of any log."""
 
 Unit = Literal["bytes", "ids", "offsets"]
 UNITS: Final[tuple[Unit, ...]] = get_args(Unit)
@@ -47,7 +47,7 @@ class OffsetRange:
 
     @property
     def size(self) -> int:
-        """How many offsets it holds: bytes where the log counts these, else ids, of which most may be free."""
+        """How many offsets it holds: bytes if the log counts bytes, else ids, most of which may be unused."""
         return self.end - self.start
 
     @property
@@ -59,15 +59,15 @@ class OffsetRange:
         return self.start <= other.start and other.end <= self.end
 
     def overlaps(self, other: OffsetRange) -> bool:
-        """Whether both have an offset in common, neither being empty."""
+        """Whether both have an offset in common; false if either is empty."""
         return self.start < other.end and other.start < self.end
 
     def starting_at(self, start: Offset) -> OffsetRange:
-        """The part at or after `start`; empty, at `end`, where nothing is left."""
+        """Return the part at or after `start`; empty, at `end`, if nothing is left."""
         return OffsetRange(Offset(min(max(self.start, start), self.end)), self.end)
 
     def in_pieces(self, size: int) -> tuple[OffsetRange, ...]:
-        """Consecutive pieces of `size` offsets, the last one shorter; an empty range has none."""
+        """Cut into consecutive pieces of `size` offsets, the last one shorter; an empty range has none."""
         if size < 1:
             raise ValueError(f"a piece of {size} offsets")
         starts = range(self.start, self.end, size)
@@ -76,14 +76,14 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True, order=True)
 class LogId:
-    """Which log: ``rocketmq/<broker name>``, ``kafka/<cluster>/<topic>/<partition>``, ``dister/<group>``."""
+    """The name of a log: ``rocketmq/<broker name>``, ``kafka/<cluster>/<topic>/<partition>``, ``dister/<group>``."""
 
     kind: str
     name: str
 
     @classmethod
     def parse(cls, text: str) -> LogId:
-        """``"rocketmq/broker-a"`` -> LogId. Raises ValueError saying what a log id looks like."""
+        """Parse ``"rocketmq/broker-a"``. Raises ValueError saying what a log id looks like."""
         match = _LOG_ID.fullmatch(text)
         if match is None or match["kind"] not in KINDS:
             kinds = ", ".join(f"{kind}/…" for kind in KINDS)
@@ -95,21 +95,21 @@ class LogId:
 
     @property
     def unit(self) -> Unit:
-        """What an offset of the log counts; of ids and of Kafka's offsets some, or most, have no record."""
+        """What an offset of the log counts. Some or most ids and Kafka offsets have no record."""
         return _UNIT_OF[self.kind]
 
     @property
     def counts_bytes(self) -> bool:
-        """Whether an offset of the log is a byte of it. Else two of them say nothing of bytes."""
+        """Whether an offset of the log is a byte of it. Otherwise the distance of two offsets is not a size."""
         return self.unit == "bytes"
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Up to where the replica of one log is complete: everything of `epoch` below `offset` is committed.
+    """How far the replica of one log is complete: everything of `epoch` below `offset` is committed.
 
-    `epoch` counts the histories of the log: it grows when the master's log is found rewritten, because a Delta
-    transaction version can only grow and a repair has to move the position back.
+    `epoch` counts the histories of the log. It grows when the master's log is found rewritten, because a Delta
+    transaction version can only grow while a repair has to move the position back.
     """
 
     log_id: LogId

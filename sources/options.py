@@ -1,7 +1,7 @@
-"""How to reach and read a master, as an operator writes it: options of the data source, keys of a ``[[logs]]`` table.
+"""How to reach and read a master: options of the data source, and keys of a ``[[logs]]`` table.
 
-Both spell the same names, Spark's way (``maxBytesPerTrigger``, in any case) or TOML's (``max_bytes_per_trigger``). A
-name that does not exist is an error that names the nearest one that does.
+Both have the same names, spelled Spark's way (``maxBytesPerTrigger``, in any case) or TOML's
+(``max_bytes_per_trigger``). An unknown name is an error that names the nearest known one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class SecurityOptions(BaseModel):
-    """Who we are to a broker, and how its connections are protected: of a log, and of a producer."""
+    """Our identity at a broker and the protection of its connections, for a log or a producer."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -73,7 +73,7 @@ SECURITY: Final = tuple(SecurityOptions.model_fields)
 
 
 class MasterOptions(SecurityOptions):
-    """One master log: which, where, and within what limits. Every field has a default and a reason, or no default."""
+    """One master log: which it is, where it is, and its limits. Every field has a sensible default, or none at all."""
 
     id: str = Field(
         description="log id: rocketmq/<broker name> or dister/<group>; names the log in tables, errors and transactions"
@@ -168,13 +168,13 @@ class MasterOptions(SecurityOptions):
         return LogId.parse(self.id)
 
     def by_path(self, path: str) -> Self:
-        """The same log, read from the segment files in the directory `path` instead of its master."""
+        """Return the same log, read from the segment files in the directory `path` instead of its master."""
         master = ("master", "remoting", "name_server", "controllers", "peers", *SECURITY)
         return self.model_copy(update={name: type(self).model_fields[name].default for name in master} | {"path": path})
 
 
 class ReadOptions(MasterOptions):
-    """Where a stream starts, and how much of it makes a batch."""
+    """Where a stream starts, and the largest batch it makes."""
 
     starting_offset: StartingOffset = Field(
         EARLIEST, description="where a replica without a position starts: earliest, latest or an offset"
@@ -191,7 +191,7 @@ class ReadOptions(MasterOptions):
 
 
 def offset_or_name(given: object) -> object:
-    """``"123"`` -> 123; names and numbers as they are. Raises ValueError below 0."""
+    """Return ``"123"`` as 123; names and numbers stay as they are. Raises ValueError below 0."""
     if isinstance(given, str) and given.strip().lstrip("-").isdigit():
         given = int(given)
     if isinstance(given, int) and given < 0:
@@ -200,7 +200,7 @@ def offset_or_name(given: object) -> object:
 
 
 def parse_options(model: type[Model], given: Mapping[str, Any], *, where: str, camel: bool = False) -> Model:
-    """`given`, with keys spelled either way, as a `model`; errors spell them Spark's way with `camel`.
+    """Return `given`, with keys spelled either way, as a `model`; with `camel`, errors spell them Spark's way.
 
     Raises ConfigurationError naming `where`, the key, what was expected and found, and the nearest key that exists.
     """
@@ -212,18 +212,18 @@ def parse_options(model: type[Model], given: Mapping[str, Any], *, where: str, c
 
 
 def known_keys(given: Mapping[str, Any], known: Iterable[str], *, where: str, camel: bool = False) -> dict[str, Any]:
-    """`given` with its keys, spelled either way, as they are in `known`. Raises as `parse_options` does for others."""
+    """Return `given` with its keys, spelled either way, as they are in `known`. Raises as `parse_options`."""
     names = list(known)
     spelled = {_plain(name): name for name in names}
     for key in given:
         if _plain(key) not in spelled:
-            said = (name.rstrip("_") for name in names)  # one that Python keeps for itself has one there
+            said = (name.rstrip("_") for name in names)  # a Python keyword as a name ends with an underscore
             raise unknown_key(key, [to_camel(name) if camel else name for name in said], where=where)
     return {spelled[_plain(key)]: value for key, value in given.items()}
 
 
 def unknown_key(key: str, known: list[str], *, where: str) -> ConfigurationError:
-    """The error for a key that does not exist, naming the nearest that does."""
+    """Return the error for a key that does not exist; it names the nearest key that does."""
     nearest = difflib.get_close_matches(_plain(key), [_plain(name) for name in known], n=1, cutoff=0.0)
     meant = next((name for name in known if nearest and _plain(name) == nearest[0]), None)
     return ConfigurationError(
@@ -235,7 +235,7 @@ def unknown_key(key: str, known: list[str], *, where: str) -> ConfigurationError
 
 
 def invalid_value(error: ValidationError, *, where: str) -> ConfigurationError:
-    """What is wrong with values, in the operator's words: the first one, and in its hint all others."""
+    """Return an error in the operator's words for the first wrong value; its hint lists all others."""
     first, *others = error.errors(include_url=False)
     also = "; ".join(map(_mistake, others))
     if first["type"] == "missing":
@@ -258,7 +258,7 @@ def _mistake(one: ErrorDetails) -> str:
 
 
 def _key(one: ErrorDetails) -> str:
-    """Where it stands in the file: pydantic also names which of several types it has tried, with brackets or as one."""
+    """Return the place in the file. pydantic adds which of several types it has tried, in brackets or as a name."""
     parts = list(map(str, one["loc"]))
     return ".".join(parts[:1] + [part for part in parts[1:] if part not in _TYPES and "[" not in part])
 
@@ -293,11 +293,11 @@ _EXPECTED: Final = {
     "literal_error": "{expected}",
     "too_short": "{min_length} or more of them",
 }
-"""Pydantic's kinds of mistakes in the operator's words."""
+"""pydantic's kinds of mistakes in the operator's words."""
 
 
 def _expected(one: ErrorDetails) -> str:
-    """What a validator of ours says in its own words."""
+    """Return what was expected; our own validators say it in their message."""
     if one["type"] == "value_error":
         return one["msg"].removeprefix("Value error, ")
     known = _EXPECTED.get(one["type"])
@@ -305,7 +305,7 @@ def _expected(one: ErrorDetails) -> str:
 
 
 def _checked(address: str) -> None:
-    """Raises ValueError, as a validator has to, for what is no address."""
+    """Raise ValueError, as a validator has to, if `address` is not an address."""
     try:
         Address.parse(address)
     except ConfigurationError as error:

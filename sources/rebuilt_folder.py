@@ -1,9 +1,9 @@
-"""Segment files of a log, made anew: a folder of them that is there whole, or not at all.
+"""Rebuilt segment files of a log: a folder of them that is there as a whole or not at all.
 
-They are written into a folder beside the wanted one, ``<wanted>.rebuilding/files``, which takes its place when all of
-them are whole and durable: in one rename. So whatever is killed when, the wanted folder has all the files or none.
-What a kill left is removed by the next rebuild, and nothing else is: the mark beside it is made before the first file
-and goes after the last, so a folder without one is another's, if there is anything in it.
+They are written to a folder beside the wanted one, ``<wanted>.rebuilding/files``. When all of them are whole and
+durable, one rename puts that folder in its place. So after a kill at any moment, the wanted folder has all the files or
+none. The next rebuild removes what a killed one left, and nothing else: a mark beside the files is made before the
+first file and removed after the last, so a non-empty folder without a mark belongs to somebody else.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ _SHOWN: Final = 5
 
 
 class RebuiltFolder:
-    """Files in the making, one after the other. A context manager: left without `finish`, nothing of them is there.
+    """A context manager for files that are written one after the other. Unless `finish` is called, none of them stays.
 
-    Every method raises ConfigurationError where the disk is full, or may not be written.
+    Every method raises ConfigurationError if the disk is full, or may not be written.
     """
 
     def __init__(self, directory: Path, own: re.Pattern[str]) -> None:
-        """`directory` is empty, or not there yet: raises ConfigurationError where it is neither.
+        """Prepare to write `directory`, which must be empty or missing; otherwise raises ConfigurationError.
 
-        `own` is what the names of all files and folders in it match, with the folders that they are in.
+        `own` matches the names of all files and folders in it, relative to it.
         """
         self.directory = directory.resolve()
         _check_free(self.directory)
         self._own = own
         self._folder = self.directory.with_name(f"{self.directory.name}{_UNFINISHED}")
         self._files = self._folder / _FILES
-        self._lock = ExitStack()  # on the folder, as long as it is written to
+        self._lock = ExitStack()  # the lock on the folder while it is written
         self._descriptor = -1  # of the newest file
 
     def __enter__(self) -> Self:
-        """Raises ConfigurationError where the folder that is written to holds what no rebuild put there, too."""
+        """Lock the temporary folder. Also raises ConfigurationError if it holds something that no rebuild put there."""
         with self.told(), ExitStack() as until_locked:
             self._folder.mkdir(parents=True, exist_ok=True)
             folder = os.open(self._folder, os.O_RDONLY)
@@ -61,7 +61,7 @@ class RebuiltFolder:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._close_file()
-        with suppress(OSError):  # by somebody's file among them; what is left is told to who writes here next
+        with suppress(OSError):  # somebody's file is among them; the next rebuild here reports what is left
             self._empty()
             if [path.name for path in self._folder.iterdir()] == [_MARK]:
                 (self._folder / _MARK).unlink()
@@ -69,7 +69,7 @@ class RebuiltFolder:
         self._lock.close()
 
     def next_file(self, name: str) -> int:
-        """Make the file `name`, in a folder that it may name; the one before is durable. Its descriptor."""
+        """Make the file `name`, which may include a folder, and return its descriptor; the one before is durable."""
         with self.told():
             self._close_file()
             path = self._files / name
@@ -79,14 +79,14 @@ class RebuiltFolder:
         return self._descriptor
 
     def append(self, data: bytes) -> None:
-        """Put `data` behind what was written to the newest file."""
+        """Append `data` to the newest file."""
         left = memoryview(data)
         with self.told():
             while left:
                 left = left[os.write(self._descriptor, left) :]
 
     def finish(self) -> None:
-        """Put the files into their place, durable."""
+        """Put the files in their place, durably."""
         with self.told():
             self._close_file()
             for folder in self._files.iterdir():
@@ -98,7 +98,7 @@ class RebuiltFolder:
 
     @contextmanager
     def told(self) -> Iterator[None]:
-        """What the disk refuses inside, as the operator's matter."""
+        """Turn what the disk refuses inside into an error for the operator."""
         try:
             yield
         except OSError as error:
@@ -123,9 +123,9 @@ class RebuiltFolder:
             )
 
     def _empty(self) -> None:
-        """Remove the folder of the files with what is in it, if it is there."""
+        """Remove the folder of the files with its contents, if it is there."""
         with suppress(FileNotFoundError):
-            for left in sorted(self._files.rglob("*"), reverse=True):  # what is in a folder before the folder
+            for left in sorted(self._files.rglob("*"), reverse=True):  # contents before their folder
                 if left.is_dir() and not left.is_symlink():
                     left.rmdir()
                 else:

@@ -1,4 +1,4 @@
-"""Which code speaks to which kind of master."""
+"""The choice of the code that speaks to each kind of master."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def open_log(options: MasterOptions) -> MasterLog:
-    """The master log that `options` describe. Raises ConfigurationError; connects to nothing."""
+    """Return the master log that `options` describe. Raises ConfigurationError; connects to nothing."""
     kind = options.log_id.kind
     if kind == "rocketmq":
         return _rocketmq(options)
@@ -60,7 +60,10 @@ def _addresses(text: str | None) -> tuple[Address, ...]:
 
 
 def remoting_security(options: SecurityOptions, log: LogId | None = None) -> RemotingSecurity:
-    """Those of `log`, or of a producer. Raises ConfigurationError for what has no effect, and for half of a pair."""
+    """Return the security of `log` or of a producer.
+
+    Raises ConfigurationError if an option has no effect, or half of a pair is missing.
+    """
     return RemotingSecurity(
         access_key=options.access_key,
         secret_key=options.secret_key,
@@ -84,7 +87,7 @@ def _tls(options: SecurityOptions, log: LogId | None) -> Tls | None:
 
 
 def _given(options: SecurityOptions, *names: str) -> list[str]:
-    """Those of the options that are not as they are when left out."""
+    """Return the names of the options that differ from their defaults."""
     return [name for name in names if getattr(options, name) != type(options).model_fields[name].default]
 
 
@@ -100,7 +103,7 @@ def _dister(options: MasterOptions) -> DisterLog:
             f"{options.name_server}, controllers {options.controllers}",
             hint="Give path, the folder that holds dister.entry.log.",
         )
-    # Here, as each log of a job has a process that imports this file, and few are dister's.
+    # Imported here, because each log of a job has a process that imports this file, and few are dister's.
     from sources.dister.log import DisterLog
 
     return DisterLog(

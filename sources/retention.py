@@ -1,7 +1,7 @@
-"""How a master forgets: what it may still delete, and how long that takes, before a replica that lags loses data. Pure.
+"""How a master deletes: what it may still delete, and how long that takes, before a replica that lags loses data. Pure.
 
-Masters delete from the front, whole files at a time (RocketMQ: segment files; a file of one offset where a master
-deletes record by record). So what lies at a position is lost when the file that holds it goes.
+Masters delete from the front, whole files at a time (RocketMQ: segment files; a file of one offset if a master
+deletes record by record). So the data at a position is lost when the file that holds it goes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class UntilLoss:
     """What stands between a replica and a loss.
 
     `bytes`: what the master may still delete from its front before it reaches the first byte that is not replicated.
-    `seconds`: an estimate of when it does, at the earliest; 0 where it may happen now, None where nothing tells.
+    `seconds`: an estimate of the earliest time until then; 0 if it may happen now, None if nothing tells.
     """
 
     bytes: int
@@ -27,8 +27,8 @@ class UntilLoss:
 class Retention:
     """How one master deletes, as it said at one moment.
 
-    `keeps_s`: a file whose newest record is older is deleted; None where age does not matter.
-    `room_bytes`: what it may still write before it deletes for want of space, whatever the age; None where unknown.
+    `keeps_s`: a file whose newest record is older than this is deleted; None if age does not matter. `room_bytes`: what
+    the master may still write before lack of space makes it delete, whatever the age; None if unknown.
     """
 
     file_size_bytes: int
@@ -43,10 +43,10 @@ class Retention:
         age_s: float | None,
         growth_bytes_per_s: float | None,
     ) -> UntilLoss | None:
-        """What is left for a replica at `position` of a master that holds `bounds`; None where nothing is at risk.
+        """Return what a replica at `position` has left before a master that holds `bounds` deletes it; None if no risk.
 
-        `age_s`: how long ago the record at `position` was stored, at the most. `growth_bytes_per_s`: how fast the
-        master's log grows. What is below the master's minimum already is lost: 0 bytes, 0 s.
+        `age_s`: how long ago the record at `position` was stored, at most. `growth_bytes_per_s`: how fast the master's
+        log grows. What already lies below the master's minimum is lost: 0 bytes, 0 s.
         """
         if position >= bounds.end:
             return None

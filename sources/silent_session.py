@@ -1,4 +1,4 @@
-"""Sessions where nobody takes a promise, so none is ever made: of files, and of a topic without a consumer group."""
+"""Sessions that make no promises because nobody takes them: for files, and for a topic without a consumer group."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sources.offsets import Offset
 
 
 class SilentSession:
-    """`sources.master.Session` with nobody at the other end."""
+    """A `sources.master.Session` with nobody at the other end."""
 
     @property
     def acknowledged(self) -> Offset | None:
@@ -25,14 +25,14 @@ class SilentSession:
         return nullcontext()
 
     def acknowledge(self, committed: Offset, mark: int | None = None) -> None:
-        """Nobody listens."""
+        """Do nothing: nobody listens."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 class SilentTopicSession:
-    """`sources.master_topic.TopicSession` with nobody at the other end."""
+    """A `sources.master_topic.TopicSession` with nobody at the other end."""
 
     failure = None
 
@@ -45,7 +45,7 @@ class SilentTopicSession:
         return SessionState(None, None, 0, None)
 
     def acknowledge(self, positions: Mapping[int, PartitionPosition]) -> None:
-        """Nobody listens."""
+        """Do nothing: nobody listens."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""

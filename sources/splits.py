@@ -1,4 +1,4 @@
-"""Into how many splits a batch is cut: every core gets one, all take as long, and a small batch is one file.
+"""How many splits a batch is cut into: every core gets one, all take as long, and a small batch is one file.
 
 Pure. Sizes are bytes of the master's log.
 """
@@ -8,24 +8,26 @@ from __future__ import annotations
 from typing import Final
 
 WORTH_A_TASK_BYTES: Final = 16 * 1024 * 1024
-"""Less than this is read in less time than a second task takes to start, and would leave a second small file."""
+"""A smaller split is read in less time than a second task takes to start, and would leave another small file."""
 
 LONGER_BY: Final = 8
-"""A split may be longer by this part of what it should be: a further one for each core would cost more. A batch ends
-with the record that its limit falls into, so that one of four full splits is longer than these.
+"""A split may exceed its target by this fraction (1/8), because one more split per core would cost more.
+
+A batch ends with the record that its limit falls into, so a batch of four full splits is a
+little longer than four of them.
 """
 
 
 def longest(most_bytes: int) -> int:
-    """What a split takes that should take `most_bytes` at most."""
+    """Return the largest size of a split that should take at most `most_bytes`."""
     return most_bytes + most_bytes // LONGER_BY
 
 
 def split_bytes(total_bytes: int, *, most_bytes: int, cores: int) -> int:
-    """What each split of a batch of `total_bytes` takes; at most `longest` of `most_bytes`.
+    """Return the size of each split of a batch of `total_bytes`; at most `longest` of `most_bytes`.
 
-    Where every core can have what is worth a task, their number is a multiple of `cores`: a task left over would keep
-    the others waiting for its whole length.
+    If there is enough for every core, the number of splits is a multiple of `cores`: a left-over task would keep the
+    others waiting for its whole length.
     """
     splits = max(-(-total_bytes // longest(most_bytes)), 1)
     if total_bytes >= cores * WORTH_A_TASK_BYTES:

@@ -1,4 +1,4 @@
-"""Where reading begins that nothing was read before."""
+"""Where reading begins if nothing was read before."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from sources.options import EARLIEST, LATEST, StartingOffset
 
 
 def resolved(wanted: StartingOffset, bounds: OffsetRange, log: MasterLog) -> Offset:
-    """The offset that `wanted` means where `log` holds `bounds`: a record boundary, where it can know them.
+    """Return the offset that `wanted` means if `log` holds `bounds`: a record boundary, if the log can know it.
 
-    Raises BelowMinimum, AboveMaximum for an offset that it does not hold; what `MasterLog.boundary_after` does.
+    Raises BelowMinimum or AboveMaximum for an offset that it does not hold, and as `MasterLog.boundary_after` does.
     """
     if wanted == EARLIEST:
         return bounds.start

@@ -1,1 +1,1 @@
-"""How a server is reached: its address, TLS, and where secrets are found."""
+"""How to reach a server: its address, TLS, and where to find secrets."""

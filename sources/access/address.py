@@ -20,7 +20,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """``"127.0.0.1:10912"`` or ``"[::1]:10912"`` -> Address. Raises ConfigurationError."""
+        """Parse ``"127.0.0.1:10912"`` or ``"[::1]:10912"``. Raises ConfigurationError."""
         match = _ADDRESS.fullmatch(text.strip())
         if match is None or not 1 <= int(match["port"]) <= 65535:
             raise ConfigurationError(

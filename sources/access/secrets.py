@@ -1,7 +1,7 @@
-"""Where secrets are found. What must hold: a secret is named, never kept.
+"""Where to find secrets. What must hold: a secret is named, never kept.
 
-Options and what is made of them travel to tasks, into Spark's plans, logs and errors; in all of them a secret is the
-place where it is found ("env:NAME", "file:PATH"), and it is read there when a connection is made.
+Options and everything made of them travel to tasks and into Spark's plans, logs and errors. In all of these a secret is
+only the place where it can be found ("env:NAME", "file:PATH"). It is read there when a connection is made.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _WHERE: Final = "Set the variable, or write the file, where the tasks run, too."
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """Where a secret is found: an environment variable, or a file that holds nothing else.
+    """The place of a secret: an environment variable, or a file that holds nothing else.
 
-    Raises ConfigurationError where `reference` is neither, without repeating it: it could be the secret itself.
+    Raises ConfigurationError if `reference` is neither, without repeating it: it could be the secret itself.
     """
 
     reference: str
@@ -36,14 +36,14 @@ class Secret:
         return self.reference
 
     def reveal(self) -> str:
-        """The secret, of a file without the line's end. Raises ConfigurationError where there is none."""
+        """Return the secret, without a trailing line end. Raises ConfigurationError if there is none."""
         kind, _, where = self.reference.partition(":")
         try:
             secret = os.environb.get(os.fsencode(where), b"") if kind == "env" else Path(where).read_bytes()
             text = secret.decode().rstrip("\r\n")
         except OSError as error:
             raise ConfigurationError(f"cannot read the secret in {self}", found=error.strerror, hint=_WHERE) from error
-        except UnicodeDecodeError:  # which knows the secret, so that it must not be seen beside ours
+        except UnicodeDecodeError:  # it holds the secret, so it must not be chained
             raise ConfigurationError(f"the secret in {self} is no text", expected="UTF-8") from None
         if not text:
             raise ConfigurationError(f"there is no secret in {self}", hint=_WHERE)
@@ -51,7 +51,7 @@ class Secret:
 
 
 def place_of(given: object, key: str) -> Secret:
-    """What an operator wrote for `key`. Raises ConfigurationError naming the key, and never what was written."""
+    """Return the place given for `key`. Raises ConfigurationError that names the key, but never what was written."""
     try:
         return Secret(str(given))
     except ConfigurationError as error:

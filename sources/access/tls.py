@@ -1,4 +1,4 @@
-"""TLS as an operator configures it, as the context that connections are made with; and what goes wrong with it."""
+"""TLS as an operator configures it, the context for connections, and the errors of TLS."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ _BROKEN_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
-    """Files are PEM: `ca_file` the certificates that the server's are signed by (None: those that the system trusts),
-    `certificate_file` and `key_file` our own, for servers that ask for one; the key may be in the same file.
+    """The operator's options for TLS. All files are PEM.
+
+    `ca_file` holds the certificates that sign the server's (None: those that the system trusts). `certificate_file` and
+    `key_file` are our own, for servers that ask for one; the key may be in the same file as the certificate.
 
     Raises ConfigurationError for a key without its certificate.
     """
@@ -35,15 +37,15 @@ class Tls:
                 )
 
     def given(self) -> list[str]:
-        """Those of its options that are not as they are when left out."""
+        """Return the names of the options that differ from their defaults."""
         options = {one.name: getattr(self, one.name) for one in fields(self) if getattr(self, one.name) != one.default}
         return [f"{name} = false" if value is False else name for name, value in options.items()]
 
 
 def tls_context(tls: Tls) -> ssl.SSLContext:
-    """The server's certificate is always checked. Raises ConfigurationError naming the file that is at fault.
+    """Make a context that always checks the server's certificate. Raises ConfigurationError naming the faulty file.
 
-    With a `ca_file` nothing else is trusted, not what the system trusts either.
+    With a `ca_file` nothing else is trusted, not even what the system trusts.
     """
     with _reading("certificates", tls.ca_file):
         context = ssl.create_default_context(cafile=tls.ca_file)
@@ -57,12 +59,12 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
 
 
 def is_refusal(error: BaseException | None) -> bool:
-    """Whether TLS itself failed, which no retry mends. Who only broke off may be ending, or speak no TLS."""
+    """Whether TLS itself failed, so that no retry helps. A server that just closes may be stopping, or has no TLS."""
     return isinstance(error, ssl.SSLError) and not isinstance(error, _BROKEN_OFF)
 
 
 def no_tls(error: BaseException, server: object) -> ConfigurationError:
-    """Our error for one that `is_refusal`."""
+    """Return our error for one that `is_refusal`."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return ConfigurationError(
             f"the certificate of {server} is not trusted",
@@ -80,7 +82,7 @@ def no_tls(error: BaseException, server: object) -> ConfigurationError:
 def _reading(what: str, *files: str | None) -> Iterator[None]:
     try:
         yield
-    except OSError as error:  # an SSLError is one, too
+    except OSError as error:  # includes SSLError
         where = " and ".join(file for file in files if file)
         raise ConfigurationError(
             f"cannot use {what} in {where}",

@@ -1,1 +1,1 @@
-"""Tools for decoders: compiled loops, spans of bytes, compressed streams, failures nobody thought of."""
+"""Tools for decoders: compiled loops, spans of bytes, compressed streams, unforeseen failures."""

@@ -1,14 +1,14 @@
-"""Functions compiled to machine code by numba, for loops over bytes that no operation on whole columns can do.
+"""Functions that numba compiles to machine code, for loops over bytes that no operation on whole columns can replace.
 
-Importing this takes a quarter of a second and 150 MiB. So it is imported where bytes are decoded and when they are,
-once before Spark's Python daemon forks (`pipeline.spark.python_daemon`), and never by what only plans.
+Importing this module takes a quarter of a second and 150 MiB. So it is imported only where and when bytes are decoded,
+and once before Spark's Python daemon forks (`pipeline.spark.python_daemon`), but never by code that only plans.
 
-A function is compiled when its module is imported, in seconds. The machine code is kept in the module's `__pycache__`,
-or in the user's cache where that cannot be written, and loaded as long as the text of that one file is the same. numba
-looks at no other file: what a compiled function calls must stand in its own module.
+A function is compiled when its module is imported, which takes seconds. The machine code is kept in the module's
+`__pycache__`, or in the user's cache if that is not writable, and is reused as long as the text of that one file is
+unchanged. numba looks at no other file, so whatever a compiled function calls must be in its own module.
 
-No bounds are checked: a function must not ask for an index that is not there, whatever the bytes say. Tests have numba
-check them (NUMBA_BOUNDSCHECK=1). The interpreter's lock is released meanwhile.
+Bounds are not checked: a function must never use an index that is out of range, whatever the bytes say. Tests make
+numba check them (NUMBA_BOUNDSCHECK=1). Compiled functions release the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class WheelCacheLocator(ZipCacheLocator):  # type: ignore[misc]  # numba has no types
-    """Where the machine code of a module is kept that is imported out of a wheel, as workers of a cluster do.
+    """Finds the cached machine code of a module that is imported from a wheel, as on the workers of a cluster.
 
-    numba itself knows of archives only that are named ``.zip``, and would compile in each worker anew.
+    numba itself knows only archives named ``.zip``, and would compile again in each worker.
     """
 
     @staticmethod
@@ -68,12 +68,12 @@ def compiled(*arguments: types.Type) -> Callable[[_F], _F]:
         try:
             return cast(_F, numba.njit(arguments, nogil=True, cache=True)(function))
         except (RuntimeError, OSError, EOFError, pickle.UnpicklingError):
-            # No folder that may be written, or none with room left, or one that a crash left with half a file.
+            # No writable folder, no space left in it, or a crash left half a file there.
             return cast(_F, numba.njit(arguments, nogil=True)(function))
 
     return compile_it
 
 
 def inlined(function: _F) -> _F:
-    """For a small function that compiled ones of the same module call."""
+    """Inline a small function into the compiled functions of its module that call it."""
     return cast(_F, numba.njit(inline="always")(function))

@@ -1,6 +1,6 @@
-"""Compressed streams that Arrow reads: streams or frames one after the other, joined. Pure.
+"""Decompression by Arrow of streams or frames that follow one another. Pure.
 
-What they become is bounded, and so is the work: each byte is handed over once, also of a million frames of nothing.
+Both the output and the work are bounded: each byte is handed over once, even for a million empty frames.
 """
 
 from __future__ import annotations
@@ -10,17 +10,18 @@ from typing import Final
 import pyarrow as pa
 
 PIECE_BYTES: Final = 1024 * 1024
-_NO_MEMORY: Final = "not enough memory"  # of zstd's words, which Arrow passes on as an OSError
+_NO_MEMORY: Final = "not enough memory"  # part of zstd's message, which Arrow raises as an OSError
 
 
 class TooLarge(Exception):
-    """It becomes more than the limit."""
+    """The output is larger than the limit."""
 
 
 def decompressed(stored: bytes | memoryview, codec: str, max_bytes: int) -> bytes:
-    """What `stored` becomes under Arrow's `codec`: gzip, lz4 (its frame format), zstd; little more than `max_bytes`.
+    """Decompress `stored` with Arrow's `codec` (gzip, lz4 in its frame format, or zstd) to at most `max_bytes`.
 
-    Raises OSError where `stored` is something else, or cut off; TooLarge; MemoryError, which is no fault of `stored`.
+    Raises OSError if `stored` is something else or is cut off; TooLarge; MemoryError, which is not the fault of
+    `stored`.
     """
     try:
         return _read(stored, codec, max_bytes)
@@ -34,7 +35,7 @@ def _read(stored: bytes | memoryview, codec: str, max_bytes: int) -> bytes:
     parts: list[pa.Buffer] = []
     left_bytes = max_bytes
     with pa.CompressedInputStream(pa.BufferReader(stored), codec) as stream:
-        # Not `read`, which loses the memory of its answer for good where the stream turns out to be damaged.
+        # Not `read`, which leaks the memory of its result if the stream turns out to be damaged.
         while (part := stream.read_buffer(PIECE_BYTES)).size:
             left_bytes -= part.size
             if left_bytes < 0:

@@ -1,4 +1,4 @@
-"""Looking at bytes in place and cutting spans out of a buffer, without a Python object per row."""
+"""Reading bytes in place and cutting spans out of a buffer, without a Python object per row."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def read_only(data: memoryview | pa.Buffer, kind: npt.DTypeLike = np.uint8) -> npt.NDArray[Any]:
-    """`data` in place, as an array of `kind` that cannot be written, whether or not `data` can."""
+    """Return `data` in place, as a read-only array of `kind`, whether or not `data` is writable."""
     values = np.frombuffer(data, kind)
     values.flags.writeable = False
     return values
@@ -24,11 +24,11 @@ def read_only(data: memoryview | pa.Buffer, kind: npt.DTypeLike = np.uint8) -> n
 def cut(
     kind: pa.DataType, buffer: pa.Buffer, starts: Ints | Int32s, ends: Ints | Int32s, wanted: Flags | None = None
 ) -> pa.Array:
-    """The bytes [start, end) of `buffer` as an array of `kind` (binary, or string of checked text), one row a span.
+    """Return the bytes [start, end) of `buffer` as an array of `kind` (binary, or string if checked), one row per span.
 
-    Spans are in order and do not overlap, and none reaches beyond 2 GiB. Where not `wanted` the row is null. Only the
-    spans are copied: a view of the whole buffer, whose even rows are the spans and whose odd rows are the gaps between
-    them, is laid over it, and the even rows are taken.
+    Spans are in order, do not overlap, and end within 2 GiB. Rows that are not `wanted` are null. Only the spans are
+    copied: a view is laid over the whole buffer, whose even rows are the spans and whose odd rows are the gaps between
+    them, and the even rows are taken.
     """
     if not len(starts):
         return pa.array([], kind)

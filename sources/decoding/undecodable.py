@@ -1,11 +1,11 @@
-"""What becomes of a failure that nobody thought of, while a record is decoded: the one place that decides. Pure.
+"""The handling of unforeseen failures while a record is decoded; only this module decides about them. Pure.
 
-What stands in a log is written by others. A value that a decoder has no answer to must not end the log: it would end
-there again at each start, whatever `on_loss` says, and without a name. So whatever a decoder raises over a record is
-damage of that record, and goes the way of all damage: an error that names the log and the offset, or a place in
-quarantine. Where many records are decoded at once, the first of them that makes their decoder fail is found.
+Others write what is in a log. A value that a decoder has no answer to must not end the log: it would end there again at
+each start, whatever `on_loss` says, with an error that names nothing. So whatever a decoder raises over a record counts
+as damage of that record and is treated like all damage: it becomes an error that names the log and the offset, or goes
+to quarantine. If many records are decoded at once, the first one that makes the decoder fail is found.
 
-No record is to blame for what the machine lacks.
+A lack of resources on the machine is never blamed on a record.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ _T = TypeVar("_T")
 
 @contextmanager
 def as_damage(offset: int | None) -> Iterator[None]:
-    """What a decoder raises inside, of the record or the records at `offset`, as CorruptRecord. Errors of logtwin's
-    stay what they are, and so does what the machine is to blame for.
+    """Turn what a decoder raises inside, over the record or records at `offset`, into CorruptRecord.
+
+    Errors of logtwin stay as they are, and so do errors that the machine is to blame for.
     """
     try:
         yield
@@ -44,19 +45,19 @@ def as_damage(offset: int | None) -> Iterator[None]:
 
 
 def placed(error: CorruptRecord, offset: int | None) -> CorruptRecord:
-    """The same error at `offset`; without its traceback, which would hold the bytes that were decoded."""
+    """Return the same error at `offset`, without its traceback, which would keep the decoded bytes alive."""
     facts = {name: fact for name, fact in error.facts().items() if name not in ("type", "problem")}
     return type(error)(error.problem, **{**facts, "offset": offset})
 
 
 def up_to_damage(count: int, decode: Callable[[int], _T]) -> tuple[_T, int, CorruptRecord | None]:
-    """What `decode` gives of the first `count` records. Where it raises CorruptRecord: what it gives of those before
-    the first one that makes it, how many these are, and that error. It is given 0 records, too.
+    """Return what `decode` gives for the first `count` records, the number decoded, and the error, if any.
 
-    Takes as many attempts as `count` has binary digits, not one a record.
+    If it raises CorruptRecord, these are the records before the first one that makes it fail. `decode` must accept 0
+    records. The number of attempts is that of the binary digits of `count`.
     """
     damage: CorruptRecord | None = None
-    passing, failing = 0, count + 1  # of the first `failing` records it would fail, or there are not so many
+    passing, failing = 0, count + 1  # the first `failing` records would fail, or there are fewer
     decoded: tuple[_T] | None = None
     tried = count
     while failing - passing > 1 or decoded is None:

@@ -1,1 +1,1 @@
-"""dister as a master: its leader's entry log, and what stands beside it."""
+"""dister as a master: its leader's entry log, and the states beside it."""

@@ -1,18 +1,18 @@
-"""Check and fix: up to where a replica and its leader have the same history. Pure; the two rules.
+"""Check and fix: how far a replica and its leader have the same history. Pure. There are two rules.
 
-safe        Both are compared entry by entry from the beginning, id and line: up to the last one before the first that
+safe        Compare both entry by entry from the beginning, id and line; stop at the last entry before the first that
             differs.
 
-faithful    The rule that dister means (`checkAndFixNodeData`, `onMsgReplValidLogIdCheckFix`), which looks at ids alone.
-            From the replica's last id on the leader goes back in windows: of its entries with an id above
-            ``cursor - SPAN`` the first WINDOW, and of these the ids below the cursor. The replica takes as many of its
-            own ids, from the window's first on. If the window ends in at least MATCHES ids that follow one another on
-            both sides, the first of these is the point: the smallest id from which on all of the window is equal. Else
-            the window's first id is the next cursor. Where no id is left, nothing is in common.
+faithful    The rule that dister intends (`checkAndFixNodeData`, `onMsgReplValidLogIdCheckFix`), which looks only at
+            ids. From the replica's last id on the leader goes back in windows: the first WINDOW of its entries with an
+            id above ``cursor - SPAN``, and of these the ids below the cursor. The replica takes as many of its own ids,
+            from the window's first on. If the window ends in at least MATCHES ids that follow one another on both
+            sides, the first of these is the point: the smallest id from which on all of the window is equal. Otherwise
+            the window's first id is the next cursor. When no id is left, nothing is in common.
 
-Faithful may go back further than it has to, and it believes what lies before the point unseen. Where the replica's last
-entry is the leader's, nothing is looked for. dister itself compares with a wrong variable, so that it never finds
-anything, and at the beginning of the log it looks for ever.
+The faithful rule may go back further than necessary, and it trusts what lies before the point without looking. If the
+replica's last entry is the leader's, it does not search. dister itself compares with a wrong variable, so it never
+finds anything, and at the beginning of the log it searches for ever.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ Line = tuple[OffsetRange, bytes | memoryview]
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """What going back came to: `found` is the id of the last entry to keep, None for none; after so many `windows`."""
+    """The result of going back: `found` is the id of the last entry to keep, None for none, after `windows` windows."""
 
     found: int | None
     windows: int
 
 
 def lines_of(chunk: Chunk, lengths: npt.NDArray[np.int64]) -> Iterator[Line]:
-    """The entries of `chunk`, which take `lengths` bytes."""
+    """Yield the entries of `chunk`, which take `lengths` bytes."""
     at = 0
     offsets, sizes = (chunk.records.column(name).to_pylist() for name in ("offset", "size"))
     for start, size, length in zip(offsets, sizes, lengths.tolist(), strict=True):
@@ -56,11 +56,11 @@ def lines_of(chunk: Chunk, lengths: npt.NDArray[np.int64]) -> Iterator[Line]:
 
 
 def safe_point(replica: Iterable[Line], leader: Iterable[Line], minimum: Offset) -> Offset:
-    """Where the last equal entry ends before the first that differs; 0 where the first one does.
+    """Return where the last equal entry before the first difference ends; 0 if the first entry differs.
 
-    Of what only one side has nothing can be compared: what lies below `minimum` the leader has no more, and what lies
-    between two entries of the replica that do not join is a hole. What is below the minimum is believed where nothing
-    above it says otherwise. One entry of each side is in memory; a line is good until the next is asked for.
+    What only one side has cannot be compared: the leader has nothing below `minimum` any more, and what lies between
+    two entries of the replica that do not join is a hole. What is below the minimum is trusted unless something above
+    it contradicts. One entry of each side is in memory; a line is valid until the next is requested.
     """
     entries = iter(leader)
     upcoming = next(entries, None)
@@ -79,7 +79,7 @@ def safe_point(replica: Iterable[Line], leader: Iterable[Line], minimum: Offset)
 
 
 def faithful_point(replica: Iterable[Line], leader: Iterable[Line]) -> tuple[Offset, Walk]:
-    """Where the replica's last entry ends if the leader has it; else behind what `walk_back` finds, 0 for nothing.
+    """Return the end of the replica's last entry if the leader has it; else of what `walk_back` finds, 0 for nothing.
 
     The ids of both are in memory.
     """
@@ -98,7 +98,7 @@ def faithful_point(replica: Iterable[Line], leader: Iterable[Line]) -> tuple[Off
 
 
 def walk_back(leader: Sequence[int], replica: Sequence[int]) -> Walk:
-    """The faithful rule for ascending ids. Each window ends below the one before, so it ends."""
+    """Apply the faithful rule to ascending ids. Each window ends below the one before, so this terminates."""
     cursor = replica[-1] if replica else 0
     windows = 0
     while True:
@@ -115,7 +115,7 @@ def walk_back(leader: Sequence[int], replica: Sequence[int]) -> Walk:
 
 
 def _matching_end(ids: Sequence[int], own: Sequence[int]) -> int:
-    """How many ids at the end of the window follow one another in the replica's `own`, too."""
+    """Return how many ids at the end of the window follow one another in the replica's `own`, too."""
     at = bisect_left(own, ids[-1])
     if at == len(own):
         return 0

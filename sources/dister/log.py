@@ -1,8 +1,8 @@
 """dister's log as a master log: the entry log in its leader's folder.
 
-Nobody at the leader knows of a reader: there is nothing to acknowledge, and no session. An offset is an entry id plus
-1, so that the leader with other ids before the same id is another one: all that was replicated is compared with it
-(`proves_all`), not the last record alone. What ids do not tell their lines do.
+The leader knows nothing of its readers, so there is nothing to acknowledge, and no session. An offset is an entry id
+plus 1. So a leader that has other ids before the same id is a different one, and everything replicated is compared with
+it (`proves_all`), not only the last record. Lines show differences that ids do not.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from sources.silent_session import SilentSession
 
 MIB = 1024 * 1024
 MAX_ENTRIES_PER_TRIGGER = 10_000
-"""What dister's leader sends to a follower at once."""
+"""The number of entries that dister's leader sends to a follower at once."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisterLog:
-    """`sources.master.MasterLog` of the leader that keeps its data in the folder `path`.
+    """The `sources.master.MasterLog` of the leader that keeps its data in the folder `path`.
 
-    `peers` is where its nodes are listed, a file or an http URL; None: in the folder, if they are (as an embedded
-    leader does it). `past_damage` says that `read` hands damage over instead of raising it, and that what is wrong
-    behind the last entry is not in the log yet.
+    `peers` is where its nodes are listed, a file or an http URL; with None in the folder, if they are there (as those
+    of an embedded leader). With `past_damage`, `read` yields damage instead of raising it, and what is wrong behind the
+    last entry is not yet part of the log.
     """
 
     log_id: LogId
@@ -66,9 +66,9 @@ class DisterLog:
         return "reader"
 
     def check(self, *, is_replica: bool = True) -> None:
-        """Refuse the leader of another group or version. Where its nodes are listed nowhere, nobody can tell.
+        """Refuse the leader of another group or version. If its nodes are listed nowhere, nobody can tell.
 
-        It knows nothing of its readers: anybody may be one.
+        It knows nothing of its readers, so anybody may read it.
         """
         listed = self._listed_at()
         if listed is None:
@@ -78,20 +78,20 @@ class DisterLog:
             check_nodes(read_nodes(listed), self.log_id.name)
 
     def counted_for_s(self) -> float | None:
-        """Nobody counts those who read files."""
+        """Return None: nobody counts the readers of files."""
         return None
 
     def is_waited_for(self) -> bool:
-        """Nobody waits for those who read files."""
+        """Return False: nobody waits for the readers of files."""
         return False
 
     def bounds(self, known: Offset | None = None) -> OffsetRange:
-        """As the contract says: up to behind the last entry."""
+        """Implement the contract; the end is behind the last entry."""
         with naming(self.log_id):
             return self._entries().bounds(known)
 
     def look(self) -> MasterView:
-        """As the contract says. dister deletes nothing."""
+        """Implement the contract. dister deletes nothing."""
         return MasterView(role="leader", bounds=self.bounds(), retention=None)
 
     @property
@@ -107,35 +107,35 @@ class DisterLog:
             return self._entries().boundary_after(offset, maximum)
 
     def end_of_batch(self, start: Offset, maximum: Offset, max_bytes: int) -> Offset:
-        """As the contract says; behind `max_entries_per_trigger` entries at the latest."""
+        """Implement the contract; the end is behind `max_entries_per_trigger` entries at the latest."""
         most = self.max_entries_per_trigger
         with naming(self.log_id):
             return self._entries().end_of_batch(start, maximum, entries=most, size_bytes=max_bytes)
 
     def plan(self, wanted: OffsetRange, *, cores: int = 1) -> tuple[OffsetRange, ...]:
-        """In one piece: a batch has few entries."""
+        """Plan one piece, because a batch has few entries."""
         return () if wanted.is_empty else (wanted,)
 
     @property
     def has_free_offsets(self) -> bool:
-        """Ids have gaps, but an entry takes all of them behind the one before it."""
+        """False: ids have gaps, but an entry takes all ids behind the one before it."""
         return False
 
     def size_bytes(self, wanted: OffsetRange) -> None:
         return None
 
     def identity(self) -> None:
-        """A name says nothing else."""
+        """Return None: a name identifies nothing else."""
 
     def continuing(self, known: Known) -> DisterLog:
-        """Its past is compared as a whole."""
+        """Return the same log; its past is compared as a whole."""
         return self
 
     def parting(self) -> None:
-        """Leaders have no epochs: what they hold is compared."""
+        """Return None: leaders have no epochs, so what they hold is compared."""
 
     def hurried(self, patience_s: float) -> DisterLog:
-        """A leader's log is read from its files."""
+        """Return the same log, because it is read from files."""
         return self
 
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
@@ -171,7 +171,7 @@ class DisterLog:
 
     @property
     def proves_all(self) -> bool:
-        """The faithful rule believes what lies before the last entry, as dister does."""
+        """Whether the rule is not the faithful one, which trusts what lies before the last entry, as dister does."""
         return self.check_and_fix != "faithful"
 
     @property
@@ -179,7 +179,7 @@ class DisterLog:
         return self.check_and_fix != "off"
 
     def common_offset(self, records: Iterable[tuple[OffsetRange, bytes]]) -> Offset | None:
-        """As the contract says, by the rule of `check_and_fix`; with "off" by the safe one."""
+        """Implement the contract by the rule of `check_and_fix`; with "off" by the safe one."""
         bounds = self.bounds()
         if self.check_and_fix != "faithful":
             return safe_point(records, self._lines(bounds), bounds.start)
@@ -198,11 +198,11 @@ class DisterLog:
         return SilentSession()
 
     def acknowledged_by_master(self) -> Offset | None:
-        """Nobody counts."""
+        """Return None: nobody counts."""
         return None
 
     def _listed_at(self) -> str | None:
-        """Where its nodes are listed: as was given, or else in its own folder, where an embedded leader does it."""
+        """Return where its nodes are listed: as given, or else in its own folder, as by an embedded leader."""
         own = Path(self.path) / PEERS_FILE
         return str(own) if self.peers is None and own.exists() else self.peers
 

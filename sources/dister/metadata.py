@@ -1,4 +1,4 @@
-"""What stands beside a dister log as rows: its services and its nodes, each the whole of it."""
+"""A dister leader's metadata as rows: all of its services and all of its nodes."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _Row = dict[str, Any]
 
 
 def fetch(path: str, peers: str | None) -> Iterator[Fetched]:
-    """Both kinds, in turn: the services of the leader that keeps its data in `path`, and the nodes listed in `peers`.
+    """Yield both kinds: the services of the leader that keeps its data in `path`, and the nodes listed in `peers`.
 
-    What goes wrong with one is in its result. Without `peers` nobody knows of nodes.
+    If a kind fails, its result holds the error. Without `peers` nobody knows the nodes.
     """
     yield _fetched(DISTER_SERVICES, lambda: services_of(read_services(Path(path))))
     yield _fetched(DISTER_PEERS, lambda: Fetched(DISTER_PEERS, None) if peers is None else nodes_of(read_nodes(peers)))
 
 
 def services_of(registry: Registry) -> Fetched:
-    """A registry as rows. Raises ProtocolViolation for text that is none."""
+    """Return a registry as rows. Raises ProtocolViolation for invalid text."""
     rows = (_service(key, one, registry.id) for key, one in registry.services.items())
     return Fetched(DISTER_SERVICES, _table(DISTER_SERVICES, rows), registry.id)
 
 
 def nodes_of(nodes: Iterable[NodeInfo]) -> Fetched:
-    """Nodes as rows. Raises ProtocolViolation for text that is none."""
+    """Return nodes as rows. Raises ProtocolViolation for invalid text."""
     return Fetched(DISTER_PEERS, _table(DISTER_PEERS, map(_node, nodes)))
 
 
@@ -68,7 +68,7 @@ def _service(key: str, service: Service, registry_id: int) -> _Row:
 
 
 def _status(node: Node) -> int | None:
-    """As the leader's health check left it; what a custom check gave may be no number."""
+    """Return the status that the leader's health check set; that of a custom check may not be a number."""
     found = node.get("status")
     return found if type(found) is int and found in _STATUSES else None
 

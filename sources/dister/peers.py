@@ -1,12 +1,12 @@
-"""The nodes of a group, as its leader tells: the list of REST ``/node``, in a file or as it answers. Pure.
+"""The nodes of a group, as its leader lists them: REST's ``/node``, in a file or as an answer. Pure.
 
 ::
 
     [{"name":"…","group":"…","id":"…","ip":"…","status":1,"role":0,"raft":2,"logid":…,"serviceid":…,"version":"1.6"},…]
-    {"result":1,"message":"ok","data":[…]}                 the same as REST answers; result 0 is a refusal
+    {"result":1,"message":"ok","data":[…]}                 the same in REST's answer; result 0 is a refusal
 
-dister itself keeps no such file. A node that was added by its ip and has not spoken yet stands there with the ip for
-its id, and nothing else: a placeholder, until the real node is listed with the same ip. NodeInfo, v1.6.
+dister itself keeps no such file. A node that was added by its ip and has not spoken yet has the ip as its id, and
+nothing else: it is a placeholder, until the real node is listed with the same ip. NodeInfo, v1.6.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from sources.dister import whole_states
 from sources.errors import ConfigurationError, MasterRefused
 
 PEERS_FILE: Final = "dister.peers.json"
-"""What the embedded leader writes into the folder that it keeps its data in."""
+"""The file that an embedded leader writes into its data folder."""
 VERSION: Final = "1.6"
 LEADER: Final = 2
-"""`raft` of a leader; 0 is a follower, 1 a candidate."""
+"""The value of `raft` for a leader; 0 is a follower, 1 a candidate."""
 
 _INT32: Final = range(-(2**31), 2**31)
 _INT64: Final = range(-(2**63), 2**63)
@@ -30,7 +30,7 @@ _INT64: Final = range(-(2**63), 2**63)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeInfo:
-    """One node, its fields named as in its JSON."""
+    """One node; its fields are named as in its JSON."""
 
     id: str
     ip: str
@@ -45,7 +45,7 @@ class NodeInfo:
 
     @property
     def is_placeholder(self) -> bool:
-        """Whether it has not spoken yet: it has no group and no version then."""
+        """Whether it has not spoken yet; then it has no group and no version."""
         return self.id == self.ip
 
     @property
@@ -54,9 +54,9 @@ class NodeInfo:
 
 
 def decode(data: bytes, what: str = PEERS_FILE) -> tuple[NodeInfo, ...]:
-    """The nodes in a list, or in an answer, without the placeholders of nodes that are listed too.
+    """Return the nodes in a list or an answer, without the placeholders of nodes that are listed, too.
 
-    Raises MasterSilent (half-written), MasterRefused (an answer that says no), ProtocolViolation (another shape).
+    Raises MasterSilent (half-written), MasterRefused (a refusal), ProtocolViolation (another shape).
     """
     found = whole_states.decode(data, what)
     if isinstance(found, dict):
@@ -67,18 +67,18 @@ def decode(data: bytes, what: str = PEERS_FILE) -> tuple[NodeInfo, ...]:
 
 
 def encode(nodes: Iterable[NodeInfo]) -> bytes:
-    """The list as JSON."""
+    """Return the list as JSON."""
     return whole_states.encode([asdict(node) for node in nodes])
 
 
 def without_placeholders(nodes: Sequence[NodeInfo]) -> tuple[NodeInfo, ...]:
-    """`nodes` without the placeholders of those that are there themselves, by their ip."""
+    """Return `nodes` without the placeholders of nodes that are there themselves, by their ip."""
     real = {node.ip for node in nodes if not node.is_placeholder}
     return tuple(node for node in nodes if not (node.is_placeholder and node.ip in real))
 
 
 def check_nodes(nodes: Iterable[NodeInfo], group: str) -> None:
-    """Raises ConfigurationError for a node of another group than `group`, and for a leader of another version."""
+    """Raise ConfigurationError for a node of another group than `group`, and for a leader of another version."""
     for node in nodes:
         if not node.is_placeholder and node.group != group:
             raise ConfigurationError(

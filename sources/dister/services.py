@@ -1,13 +1,13 @@
-"""The service registry of a leader: ``dister.service.db``, and what a SET and a REMOVE make of it. Pure.
+"""The service registry of a leader, ``dister.service.db``, and the effects of SET and REMOVE on it. Pure.
 
 ::
 
     {"LastServiceLogId":<ms>,"Service":{"<index>.<name>.service.dister":{"type":"…","node":{…}},…}}
 
-What must hold: a registry's id grows with every change, so a greater id is a newer registry. dister takes the wall
-clock, in ms, for it, which may stand still or go back: here it is at least one more than the id before. dister's SET
-of no nodes deletes without a new id, so that nobody hears of it, and deletes only up to the first index that is
-missing; here every node of the name goes, and every change has its id. Format as of `saveServiceToFile`, v1.6.
+What must hold: a registry's id grows with every change, so a greater id means a newer registry. dister uses the wall
+clock in ms, which may stand still or go back; here an id is at least one more than the id before. dister's SET without
+nodes deletes without a new id, so nobody notices, and deletes only up to the first missing index; here every node of
+the name is deleted, and every change has its id. The format is that of `saveServiceToFile`, v1.6.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import Any, Final
 from sources.dister import whole_states
 
 SERVICE_FILE: Final = "dister.service.db"
-"""In the folder that a leader keeps its data in; made with the first service."""
+"""The file in a leader's data folder; created with the first service."""
 
 Node = Mapping[str, Any]
-"""A node's own values: how to reach it, how it is checked, and, once checked, its `status`."""
+"""A node's own values: how to reach it, how to check it, and, once checked, its `status`."""
 
 _KEY: Final = re.compile(r"(?P<index>[0-9]{1,18})\.(?P<name>.+)\.service\.dister", re.DOTALL)
 
@@ -44,7 +44,7 @@ class Registry:
     services: Mapping[str, Service] = field(default_factory=dict)
 
     def with_nodes(self, name: str, kind: str, nodes: Sequence[Node], now_ms: int) -> Registry:
-        """All nodes of `name` replaced by these; without any, the service is gone."""
+        """Replace all nodes of `name` with these; without nodes, the service is removed."""
         kept = self._without([name])
         if not nodes and len(kept) == len(self.services):
             return self
@@ -52,7 +52,7 @@ class Registry:
         return Registry(self._next_id(now_ms), kept | new)
 
     def without(self, names: Collection[str], now_ms: int) -> Registry:
-        """All nodes of these names removed; the very same registry where there are none."""
+        """Remove all nodes of these names; return this same registry if there are none."""
         kept = self._without(names)
         return self if len(kept) == len(self.services) else Registry(self._next_id(now_ms), kept)
 
@@ -64,18 +64,18 @@ class Registry:
 
 
 def key_of(index: int, name: str) -> str:
-    """The key of a node in the registry."""
+    """Return the key of a node in the registry."""
     return f"{index}.{name}.service.dister"
 
 
 def parse_key(key: str) -> tuple[int | None, str | None]:
-    """Index and name in a key; None of a key in another form."""
+    """Return index and name in a key; None for both if the key has another form."""
     match = _KEY.fullmatch(key)
     return (None, None) if match is None else (int(match["index"]), match["name"])
 
 
 def decode(data: bytes) -> Registry:
-    """The registry in a service file. Raises MasterSilent (half-written), ProtocolViolation (another shape)."""
+    """Decode a service file. Raises MasterSilent (half-written), ProtocolViolation (another shape)."""
     found = whole_states.decode(data, SERVICE_FILE)
     match found:
         case {"LastServiceLogId": int(last), "Service": dict(services)} if 0 <= last < 2**63:
@@ -84,7 +84,7 @@ def decode(data: bytes) -> Registry:
 
 
 def encode(registry: Registry) -> bytes:
-    """The service file of a registry."""
+    """Encode a registry as a service file."""
     services = {key: {"type": one.type, "node": one.node} for key, one in registry.services.items()}
     return whole_states.encode({"LastServiceLogId": registry.id, "Service": services})
 

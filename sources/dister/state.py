@@ -1,8 +1,8 @@
-"""What the entries of a dister log do to the map that dister serves. Pure.
+"""The effect of a dister log's entries on the map that dister serves. Pure.
 
-A set sets every key of its object, a remove removes every key of its list, whether it is there or not, any other act
-does nothing; what comes later in the log, or in an entry, wins (`saveLogEntryToVar`). A removed key is kept with the id
-of the entry that removed it, also one that never was: an older entry that comes in later must not bring it back.
+A set sets every key of its object; a remove removes every key of its list, whether or not it is there; any other act
+does nothing. What comes later in the log, or in an entry, wins (`saveLogEntryToVar`). A removed key, even one that
+never existed, is kept with the id of the entry that removed it: an older entry that comes in later must not restore it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _COLUMNS: Final = ("offset", "size", "flag", "body")
 
 
 def changes_of(records: pa.RecordBatch) -> Changes:
-    """The newest change of each key in `records`, in log order, which have at least the columns of `KEY_VALUES`.
+    """Return the newest change of each key in `records`, in log order, which have at least the columns of `KEY_VALUES`.
 
-    Raises CorruptRecord at the offset of a row that is no entry.
+    Raises CorruptRecord at the offset of a row that is not an entry.
     """
     found: Changes = {}
     for offset, size, act, body in zip(*(records.column(name).to_pylist() for name in _COLUMNS), strict=True):

@@ -1,7 +1,7 @@
 """JSON that dister writes as a whole: its service file, its data file, its list of nodes. Pure.
 
-There is no length and no checksum: what is no JSON was met half-written, because dister truncates such a file and then
-writes it. That is for the next look. JSON of another shape stays what it is.
+It has no length and no checksum. Invalid JSON is a half-written file, because dister truncates such a file and then
+writes it; the next look will tell. JSON of another shape is an error for good.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any, Final, NoReturn
 
 from sources.errors import MasterSilent, ProtocolViolation
 
-_ESCAPED: Final = {ord(one): f"\\u{ord(one):04x}" for one in "<>&\u2028\u2029"}  # Go's encoder does, wherever they are
+_ESCAPED: Final = {ord(one): f"\\u{ord(one):04x}" for one in "<>&\u2028\u2029"}  # as Go's encoder does, anywhere
 
 
 def decode(data: bytes, what: str) -> Any:
-    """The value in `data`. Raises MasterSilent, naming `what`, for what is no JSON."""
+    """Return the value in `data`. Raises MasterSilent, naming `what`, for invalid JSON."""
     try:
         return json.loads(data.decode(), parse_constant=_refuse)
     except (ValueError, RecursionError) as error:  # a UnicodeDecodeError and a JSONDecodeError are ValueErrors
@@ -28,17 +28,17 @@ def decode(data: bytes, what: str) -> Any:
 
 
 def encode(value: object) -> bytes:
-    """`value` byte for byte as Go's encoder makes it: keys sorted, no spaces."""
+    """Encode `value` byte for byte as Go's encoder does: keys sorted, no spaces."""
     return sorted_text(value).translate(_ESCAPED).encode()
 
 
 def sorted_text(value: object) -> str:
-    """`value` as JSON: the same text for the same value, in whatever order its keys come."""
+    """Return `value` as JSON: the same text for the same value, whatever the order of its keys."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False)
 
 
 def other_shape(what: str, expected: str, found: object) -> ProtocolViolation:
-    """That `what` is JSON, and not what dister writes there."""
+    """Return the error for `what` being JSON, but not what dister writes there."""
     return ProtocolViolation(
         f"{what} has another shape",
         expected=expected,

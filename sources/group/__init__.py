@@ -1,1 +1,1 @@
-"""Many logs as one stream: which batch comes next, and what of which log it reads."""
+"""Many logs as one stream: which batch comes next, and what it reads of each log."""

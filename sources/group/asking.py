@@ -1,7 +1,7 @@
-"""Questions that are asked side by side, so that one who does not answer keeps nobody from the others' answers.
+"""Questions asked side by side, so that one that gets no answer holds up no other.
 
-Each has a thread of its own, and of each key one question at most is under way: threads that hang are never more than
-there are keys, and nobody waits for one of them to end.
+Each question has a thread of its own, and at most one question per key is pending. So there are never more hanging
+threads than keys, and nobody waits for one of them to end.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from sources.errors import LogtwinError
 Key = TypeVar("Key")
 
 SWARM_S: Final = 0.002
-"""Answers to questions asked at once come at once: they are taken together, as long as others are under way."""
+"""Questions asked together get answers at about the same time, so these are taken together while others are pending."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[Key]):
-    """What a question of `key` came to, a value or an error; `at_s` is when, by `time.monotonic`."""
+    """The answer to the question of `key`, a value or an error; `at_s` is when it came, by `time.monotonic`."""
 
     key: Key
     value: object
@@ -30,7 +30,7 @@ class Answer(Generic[Key]):
 
 
 class Asker(Generic[Key]):
-    """For one thread that asks and takes the answers. It keeps no threads between questions."""
+    """Asks questions in the background for one thread, which also takes the answers. Keeps no idle threads."""
 
     def __init__(self) -> None:
         self._answered = threading.Condition()
@@ -38,7 +38,7 @@ class Asker(Generic[Key]):
         self._under_way: set[Key] = set()
 
     def ask(self, key: Key, question: Callable[[], object]) -> bool:
-        """Begin to ask, unless a question of `key` is under way or its answer was not taken yet."""
+        """Begin to ask, unless a question of `key` is pending or its answer was not yet taken."""
         if key in self._under_way:
             return False
         self._under_way.add(key)
@@ -46,11 +46,11 @@ class Asker(Generic[Key]):
         return True
 
     def is_asking(self, key: Key) -> bool:
-        """Whether a question of `key` is under way, or its answer was not taken yet."""
+        """Whether a question of `key` is pending, or its answer was not yet taken."""
         return key in self._under_way
 
     def take(self, timeout_s: float) -> list[Answer[Key]]:
-        """The answers that have come since the last call; waits up to `timeout_s` for one. Errors are values here."""
+        """Return the answers since the last call; wait up to `timeout_s` for one. Errors are values here."""
         with self._answered:
             self._answered.wait_for(lambda: self._answers, timeout=max(timeout_s, 0))
             if self._answers and timeout_s > 0:
@@ -65,7 +65,7 @@ class Asker(Generic[Key]):
             value = question()
         except LogtwinError as error:
             value = error
-        except Exception as error:  # noqa: BLE001 - a defect, and no other key's
+        except Exception as error:  # noqa: BLE001 - a defect, which must not affect other keys
             value = LogtwinError("asking failed", found=repr(error), hint="This is a defect: please report it.")
         with self._answered:
             self._answers.append(Answer(key, value, time.monotonic()))

@@ -1,6 +1,6 @@
-"""What the planner of a group asks of one master: where the logs that it has end now, in one question for all of them.
+"""What the planner of a group asks one master: where its logs end now, all of them in one question.
 
-Of most masters that is one log; a topic has one for each partition, and its brokers are asked for all at once.
+Most masters have one log. A topic has one per partition, and its brokers are asked for all of them at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sources.starting import resolved
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a look has found: what the master holds of a log, and where reading begins or goes on."""
+    """The result of a look: what the master holds of a log, and where reading begins or continues."""
 
     held: OffsetRange
     start: Offset
@@ -28,35 +28,35 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Looking:
-    """What is to be looked for of one log: `place` is where it stands, `known` where it ended at an earlier look."""
+    """What to look for in one log: `place` is its position, `known` where the log ended at an earlier look."""
 
     place: Place
     known: Offset | None
 
 
 Found = Mapping[str, Seen | LogtwinError]
-"""By log id."""
+"""The results of a look by log id."""
 
 
 class Lookout(Protocol):
-    """One master. Its calls may take for ever; each is made by a thread that may."""
+    """A view of one master. Its calls may block for ever, so each is made in a thread that may."""
 
     def log(self, log_id: str) -> MasterLog | None:
-        """The log of that id; None of another master's."""
+        """Return the log with that id; None if it is another master's."""
 
     def look(self, wanted: Mapping[str, Looking]) -> Found:
-        """What it holds of each log that is `wanted`. Raises LogtwinError where that is the same for all."""
+        """Return what the master holds of each `wanted` log. Raises LogtwinError if one error concerns all of them."""
 
     def is_waited_for(self) -> bool:
         """Whether producers wait for this replica. Raises as `MasterLog.is_waited_for`."""
 
     @property
     def may_begin_later(self) -> bool:
-        """Whether a log that was never read begins at whatever is oldest then; else the first look says where."""
+        """Whether a log that was never read begins at whatever is oldest then; otherwise the first look decides."""
 
 
 class LogLookout:
-    """The lookout of a master with one log, which is read from `starting_offset` where nothing was read before."""
+    """The lookout of a master with one log, which is read from `starting_offset` if nothing was read before."""
 
     def __init__(self, log: MasterLog, starting_offset: StartingOffset) -> None:
         self._log = log

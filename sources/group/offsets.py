@@ -1,7 +1,7 @@
 """What Spark stores as the offset of a group's stream: one batch, complete in itself.
 
-A log's position is in the table, and the job says where that is (`sources.group.standing`). So an offset does not say
-how far anything has come: it is what one batch reads, and nothing follows from the one before it but its number.
+A log's position is in the table, and the job tells it (`sources.group.standing`). So an offset does not say how far
+anything has come. It says what one batch reads, and depends on the offset before it only by its number.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from sources.offsets import Offset, OffsetRange
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """The batch `number`, from 1 on; 0 is the beginning of a stream, and nothing is read.
+    """The batch `number`, counted from 1; 0 is the beginning of a stream, which reads nothing.
 
-    `batches` is what is read of each log that moves; `errors` what kept a log from being planned. Keys are log ids.
+    `batches` is what is read of each log that moves; `errors` is what kept a log from being planned. Keys are log ids.
     """
 
     number: int
@@ -26,7 +26,7 @@ class GroupOffset:
     errors: Mapping[str, LogtwinError] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON-ready values. Spark compares their text, so there is one form: keys are in order."""
+        """Return JSON-ready values. Spark compares their text, so there is one form: keys are in order."""
         return {
             "number": self.number,
             "batches": {log: [int(batch.start), int(batch.end)] for log, batch in sorted(self.batches.items())},
@@ -35,7 +35,7 @@ class GroupOffset:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
-        """The inverse of `to_json`. Raises ConfigurationError for another source's."""
+        """Return the offset with these values. Raises ConfigurationError if another source stored them."""
         if set(stored) != {"number", "batches", "errors"}:
             raise ConfigurationError(
                 "the checkpoint is another source's: no batch of a group of logs",

@@ -1,4 +1,4 @@
-"""How the bytes of a batch are shared among logs: equally, and what the small ones leave goes to the others.
+"""How a batch's bytes are shared among logs: equally, with what the small ones leave over going to the others.
 
 Pure. Sizes are bytes of the masters' logs.
 """
@@ -9,11 +9,11 @@ from collections.abc import Mapping
 
 
 def shares(backlogs: Mapping[str, int], budget_bytes: int) -> dict[str, int]:
-    """What each log may read of a batch of `budget_bytes`, at least 1: of each that has a backlog, at least 1.
+    """Return how many bytes each log may read of a batch of `budget_bytes`: at least 1 for each with a backlog.
 
-    No share is above its backlog, and none of those that get less than theirs is smaller than another one, but for a
-    byte. All of them together are `budget_bytes`, or everything there is; more only where there are more logs than
-    bytes, of which each gets one. A log that has nothing has no share.
+    No share exceeds its backlog, and a share below its backlog is as large as any other, give or take a byte.
+    The shares add up to `budget_bytes`, or to everything there is; to more only if there are more logs than bytes, as
+    each gets one. A log without a backlog has no share.
     """
     waiting = sorted(((size, log) for log, size in backlogs.items() if size > 0))
     found: dict[str, int] = {}

@@ -1,7 +1,7 @@
-"""Which logs of a group are to be read now, and from where: what the job tells the process that plans its stream.
+"""What the job tells the process that plans its stream: which logs of a group to read now, and from where.
 
-A small file, because Spark gives that process no other word of the job's. The table is right, the file repeats what it
-says: the job writes it anew after each commit, before the batch ends, and whenever a log leaves or comes.
+It is a small file, because Spark gives the job no other way to tell that process. The table is authoritative and the
+file repeats it: the job rewrites the file after each commit, before the batch ends, and whenever a log leaves or comes.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from sources.offsets import Offset
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Up to where a log is committed, None for nothing yet; there reading goes on. `identity` is that of `Known`.
+    """Where a log is committed up to (None: nothing yet) and reading continues. `identity` is that of `Known`.
 
-    The job increases `turn` each time that it lists the log anew, so that whoever reads the file too seldom to see the
-    log away still sees that it was.
+    The job increases `turn` each time it lists the log anew. So a reader that checks the file too rarely to see the log
+    missing still notices that it was.
     """
 
     position: Offset | None
@@ -33,8 +33,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The logs to be read, by log id; how many bytes of all of them a batch may take; and whether the job is stopping,
-    so that no further batch begins."""
+    """The logs to read, by log id; how many bytes of all of them a batch may take; and whether the job is stopping,
+    after which no batch begins.
+    """
 
     positions: Mapping[str, Place]
     budget_bytes: int
@@ -45,7 +46,7 @@ NOTHING: Final = Standing(MappingProxyType({}), budget_bytes=1)
 
 
 def write(path: str | os.PathLike[str], standing: Standing) -> None:
-    """Replace the file at `path` by `standing`, at one stroke. One thread at a time. Raises OSError."""
+    """Replace the file at `path` with `standing`, atomically. For one thread at a time. Raises OSError."""
     places = {log: [place.position, place.turn, place.identity] for log, place in standing.positions.items()}
     said = {"positions": places, "budget_bytes": standing.budget_bytes, "is_stopping": standing.is_stopping}
     temporary = Path(f"{os.fspath(path)}.new")
@@ -54,9 +55,9 @@ def write(path: str | os.PathLike[str], standing: Standing) -> None:
 
 
 def read(path: str | os.PathLike[str]) -> Standing:
-    """What was written last; where there is no file, nothing is to be read.
+    """Return what was written last; if there is no file, nothing is to be read.
 
-    Cheap where nothing has changed since the last call. Raises OSError, ValueError for a file of another kind.
+    Cheap if nothing has changed since the last call. Raises OSError; ValueError for a file of another kind.
     """
     try:
         return _parsed(Path(path).read_bytes())

@@ -1,25 +1,25 @@
-"""Many logs as one stream of Spark's data source ``logtwin``: what is to be read of each of them, in one batch.
+"""Many logs as one stream of Spark's data source ``logtwin``: each batch says what to read of each of them.
 
 ====================  ==============================================================================================
 option                meaning
 ====================  ==============================================================================================
-``logs``              JSON: a list of objects, each with the options of one log (`sources.options.ReadOptions`), by
-                      the names that the configuration has for them; all that the job may ever list
-``topics``            the same of topics (`sources.kafka.options.ReplicatedTopicOptions`); their partitions are logs
-``standing``          the file by which the job says which of them are to be read now (`sources.group.standing`)
+``logs``              JSON: a list of objects, each with the options of one log (`sources.options.ReadOptions`), named
+                      as in the configuration; all logs that the job may ever list
+``topics``            the same for topics (`sources.kafka.options.ReplicatedTopicOptions`); their partitions are logs
+``standing``          the file in which the job says which of them to read now (`sources.group.standing`)
 ``cores``             how many tasks can run at once: a batch is cut so that none waits
-``triggerIntervalS``  how long a record waits for its batch at most, where nobody waits for the record
+``triggerIntervalS``  how long a record waits for its batch at most, if no producer waits for the record
 ``lookDeadlineS``     how long a batch waits for a master to say what it holds; by default half a second, or the
-                      interval where that is shorter
+                      interval if that is shorter
 ====================  ==============================================================================================
 
-A batch is one offset of Spark's (`sources.group.offsets`), planned from the positions that the job says, whatever the
-batch before it was; and one partition, which holds what is planned. The job takes it from there; a task would read it
+A batch is one of Spark's offsets (`sources.group.offsets`), planned from the positions that the job tells, whatever the
+batch before it was. It has one partition, which holds the plan. The job takes the plan from there; a task would read it
 as one record batch of RANGES_SCHEMA.
-``latestOffset`` is a long poll: the trigger's interval is to be 0, the source says when a batch is worth beginning.
+``latestOffset`` is a long poll: set the trigger's interval to 0, and the source decides when a batch is worth starting.
 
-What goes wrong with a log is a row, too, once: then the job has to take the log out of its standing, and to list it
-anew when it is to be tried again. An error that ends the stream is one of all logs.
+An error with a log is also a row, once. The job must then take the log out of its standing, and list it anew when it is
+to be tried again. Only an error that concerns all logs ends the stream.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ from sources.registry import open_log
 
 LOOK_DEADLINE_S: Final = 0.5
 SHORTEST_LOOK_DEADLINE_S: Final = 0.1
-"""However short the interval: a machine under load answers later than that without being away."""
+"""The shortest deadline, whatever the interval: a loaded machine that is not away may need this long to answer."""
 
 LAST_LOOK_DEADLINE_S: Final = 60.0
-"""At least, for the looks of Trigger.AvailableNow. Files that hang know no end of their own."""
+"""The minimum for the looks of Trigger.AvailableNow. Hanging files have no deadline of their own."""
 
 
 class GroupOptions(BaseModel):
@@ -67,7 +67,7 @@ class GroupOptions(BaseModel):
     @field_validator("logs", mode="before")
     @classmethod
     def _each(cls, given: object) -> object:
-        """Raises ConfigurationError naming the log by its number, from 0."""
+        """Parse each log's options. Raises ConfigurationError naming the log by its number, from 0."""
         listed = _objects(given)
         return tuple(parse_options(ReadOptions, one, where=f"logs[{number}]") for number, one in enumerate(listed))
 
@@ -85,7 +85,7 @@ class GroupOptions(BaseModel):
 
     @property
     def pace(self) -> Pace:
-        """How long is waited for what."""
+        """How long to wait for what."""
         shortest = max(self.trigger_interval_s, SHORTEST_LOOK_DEADLINE_S)
         connecting_s = [one.connect_timeout_ms * (one.connect_attempts + 1) / 1000 for one in self.logs]
         return Pace(
@@ -96,10 +96,10 @@ class GroupOptions(BaseModel):
 
     @property
     def lookouts(self) -> tuple[Lookout, ...]:
-        """All masters. Raises ConfigurationError; connects to nothing."""
+        """The lookouts of all masters. Raises ConfigurationError; connects to nothing."""
         logs: list[Lookout] = [LogLookout(open_log(one), one.starting_offset) for one in self.logs]
         if self.topics:
-            # Here, so that those who read other logs need not import it: 0.2 s in each process of Spark's.
+            # Imported here, so that readers of other logs need not: it takes 0.2 s in each of Spark's processes.
             from sources.kafka.lookout import lookouts
 
             logs += lookouts(self.topics)
@@ -116,7 +116,7 @@ def _objects(given: object) -> list[dict[str, Any]]:
 
 
 def logs_options(given: Sequence[BaseModel]) -> dict[str, str]:
-    """The options ``logs`` and ``topics`` of what a job replicates."""
+    """Return the options ``logs`` and ``topics`` for what a job replicates."""
     logs = [one for one in given if isinstance(one, ReadOptions)]
     topics = [one for one in given if not isinstance(one, ReadOptions)]
     found = {"logs": _as_option(logs), "topics": _as_option(topics)}
@@ -133,22 +133,22 @@ def _as_json(value: object) -> object:
 
 @dataclass(frozen=True)
 class GroupPartition(InputPartition):
-    """All rows of a batch."""
+    """The one partition of a batch, with all its rows."""
 
     planned: tuple[Planned, ...]
 
 
 class GroupSource:
-    """The logs of a group and how they are asked for."""
+    """The logs of a group and the options they are read with."""
 
     def __init__(self, options: GroupOptions) -> None:
-        """Raises ConfigurationError."""
+        """Open the logs. Raises ConfigurationError."""
         self._options = options
         self._lookouts = options.lookouts
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> Self:
-        """Raises ConfigurationError."""
+        """Make the source from the options of the data source. Raises ConfigurationError."""
         return cls(parse_options(GroupOptions, given, where='format("logtwin")', camel=True))
 
     @property
@@ -156,7 +156,7 @@ class GroupSource:
         return RANGES_SCHEMA
 
     def batch_reader(self) -> DataSourceReader:
-        """Raises ConfigurationError: there is none."""
+        """Raise ConfigurationError: a group has no batch reader."""
         raise ConfigurationError(
             "a group of logs is a stream", expected="spark.readStream", found="spark.read", hint="Read one log by id."
         )
@@ -166,7 +166,7 @@ class GroupSource:
 
 
 class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """``spark.readStream``: offsets are those of `GroupOffset.to_json`. Picklable until it is first asked."""
+    """The reader of ``spark.readStream``. Offsets are those of `GroupOffset.to_json`. Picklable until its first use."""
 
     def __init__(self, lookouts: Sequence[Lookout], options: GroupOptions) -> None:
         self._lookouts = lookouts
@@ -183,9 +183,9 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @across_processes()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The next batch; `start` itself, so that Spark begins none, where none is worth it for about an interval.
+        """Return the next batch; `start` itself, so that Spark begins none, if none is worth it for about an interval.
 
-        `limit` is not heeded: the job says in its standing how many bytes a batch takes.
+        `limit` is ignored: the job says in its standing how many bytes a batch takes.
         """
         number = GroupOffset.from_json(start).number
         batch = self._watching().next()
@@ -193,7 +193,7 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @across_processes()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """One, also where nothing is planned: given none, Spark makes up a partition of its own."""
+        """Return one partition even if nothing is planned: given none, Spark makes up a partition of its own."""
         return [GroupPartition(tuple(self._planned(GroupOffset.from_json(end))))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -202,7 +202,7 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield as_batch(partition.planned)
 
     def _planned(self, offset: GroupOffset) -> Iterator[Planned]:
-        logs = dict(self._known(offset.batches))  # a checkpoint may name a log that the configuration has no more
+        logs = dict(self._known(offset.batches))  # a checkpoint may name a log that was removed since
         cores = self._cores(logs, offset.batches)
         for log_id, log in logs.items():
             yield from _splits(log, log_id, offset.batches[log_id], cores[log_id])
@@ -217,7 +217,7 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield log_id, log
 
     def _cores(self, logs: Mapping[str, MasterLog], batches: Mapping[str, OffsetRange]) -> dict[str, int]:
-        """The part of the cores that each log's bytes are worth, rounded up."""
+        """Return the part of the cores that each log's bytes are worth, rounded up."""
         sizes = {log_id: log.size_bytes(batches[log_id]) or 0 for log_id, log in logs.items()}
         total, cores = sum(sizes.values()) or 1, self._options.cores
         return {log_id: max(1, -(-cores * size_bytes // total)) for log_id, size_bytes in sizes.items()}
@@ -231,5 +231,5 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def _splits(log: MasterLog, log_id: str, batch: OffsetRange, cores: int) -> Sequence[Planned]:
     try:
         return [PlannedSplit(log_id, batch, owned) for owned in log.plan(batch, cores=cores)]
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is this log's
+    except Exception as error:  # noqa: BLE001 - an error of one log must not end the others
         return [PlanFailed(log_id, of_log(error, log_id))]

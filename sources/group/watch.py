@@ -1,9 +1,9 @@
-"""When the next batch of a group begins, and what of which log it reads.
+"""When the next batch of a group begins, and what it reads of each log.
 
-A log that nobody waits for is looked at on the beat of all, once an interval, and a batch is planned with what these
-looks have found. One whose producers wait is looked at far more often, and its bytes begin a batch at once; so does
-what is known to be left of an earlier batch, and an error. A look that is not answered in time leaves its log where it
-is and holds up nobody; its answer is used when it comes.
+A log that nobody waits for is looked at once per interval, at a beat that all logs share, and a batch is planned from
+what these looks find. A log whose producers wait is looked at far more often, and its bytes begin a batch at once; so
+do bytes left over from an earlier batch, and an error. If a look is not answered in time, its log stays where it is and
+nothing else is held up; the answer is used when it comes.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from sources.master import MasterLog
 from sources.offsets import OffsetRange
 
 STANDING_S: Final = 0.05
-"""How often the job's file is looked at while nothing else happens."""
+"""How often to look at the job's file while nothing else happens."""
 
 ROLES_S: Final = 30.0
-"""How often a master is asked whether producers wait: an operator may change it while it runs."""
+"""How often to ask a master whether producers wait: an operator may change that at run time."""
 
 Kind = Literal["look", "role"]
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What is to be read of each log, and what kept others from being planned; never both empty. By log id."""
+    """What to read of each log, and what kept others from being planned, by log id. Never are both empty."""
 
     batches: Mapping[str, OffsetRange]
     errors: Mapping[str, LogtwinError]
@@ -44,8 +44,9 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How long is waited, in seconds: for a batch at most; for a look that a batch waits for; for the looks before a
-    run that ends by itself, which has to give a master time to be found unreachable."""
+    """How long to wait, in seconds: for a batch at most; for a look that a batch waits for; and for the looks before a
+    run that ends by itself, which must give an unreachable master time to be noticed.
+    """
 
     interval_s: float
     look_deadline_s: float
@@ -53,8 +54,9 @@ class Pace:
 
 
 class GroupWatch:
-    """For one thread. `lookouts` are of all masters whose logs the job may ever list in the standing at `path`; of
-    other logs it is told, and leaves them alone."""
+    """Plans batches, for one thread. `lookouts` are those of all masters whose logs the job may ever list in the
+    standing at `path`; it ignores other logs there.
+    """
 
     def __init__(self, lookouts: Sequence[Lookout], path: Path, pace: Pace) -> None:
         self._lookouts = lookouts
@@ -66,21 +68,21 @@ class GroupWatch:
         self._said = standing.NOTHING
         self._beat_s = 0.0
         self._roles_s = 0.0
-        self._ends = False  # it reads what was there once, and no more
+        self._ends = False  # whether to read only what is there now
 
     def prepare_to_end(self) -> None:
-        """Nothing is read beyond what the logs hold now; one that cannot be looked at has an error.
+        """Read nothing beyond what the logs hold now; a log that cannot be looked at gets an error.
 
-        Blocks until all listed logs have answered, `last_look_deadline_s` at most.
+        Blocks until all listed logs have answered, for `last_look_deadline_s` at most.
         """
         self._ends = True
         self._stand()
         self._see_all()
 
     def next(self) -> Batch | None:
-        """The next batch, as soon as one is worth beginning. None after about an interval without one; at once where
-        the job is stopping, or where all that was there has been read after `prepare_to_end`.
+        """Return the next batch as soon as one is worth beginning; None after about an interval without one.
 
+        Returns None at once if the job is stopping, or if everything was read after `prepare_to_end`.
         Raises OSError, ValueError for a standing that cannot be read.
         """
         return self._next_of_the_rest() if self._ends else self._next()
@@ -94,7 +96,7 @@ class GroupWatch:
                 return None
             self._hear(0)
             now_s = time.monotonic()
-            self._ask(now_s, is_first=is_first)  # an interval has a beat, so that None says that there was nothing
+            self._ask(now_s, is_first=is_first)  # each interval has a beat, so None means that there was nothing
             if self._is_worth_it():
                 return self._plan()
             if now_s >= ends_s and not self._is_gathering():
@@ -109,9 +111,9 @@ class GroupWatch:
         return self._plan()
 
     def _stand(self) -> Standing:
-        """What the job says now."""
+        """Read what the job says now."""
         said = standing.read(self._path)
-        if said is not self._said:  # the same object as long as the file is the same
+        if said is not self._said:  # `read` returns the same object while the file is the same
             self._said = said
             for log_id in said.positions.keys() - self._logs.keys():
                 self._add(log_id)
@@ -126,7 +128,7 @@ class GroupWatch:
                 self._of[at].append(log_id)
 
     def _ask(self, now_s: float, *, is_first: bool) -> None:
-        """What is due. The first looks of a call are waited for, as are those of the beat: they cost it little."""
+        """Ask what is due. A call waits for its first looks and for those of the beat, which costs little."""
         is_beat = now_s >= self._beat_s
         if is_beat:
             self._beat_s = now_s + self._pace.interval_s
@@ -139,7 +141,7 @@ class GroupWatch:
                 self._asker.ask(("role", at), lookout.is_waited_for)
 
     def _look(self, at: int, due: Sequence[Watched], now_s: float, *, is_gathered: bool) -> None:
-        """A question for all that is due of one master. A batch waits for the answer, unless the last one was late."""
+        """Ask one master about all that is due. A batch waits for the answer, unless the last one was late."""
         if not due or self._asker.is_asking(("look", at)):
             return
         wanted = {
@@ -159,7 +161,7 @@ class GroupWatch:
             kind, at = answer.key
             for log_id in self._of[at]:
                 watched = self._logs[log_id]
-                if kind == "role" and isinstance(answer.value, bool):  # who cannot say is asked again
+                if kind == "role" and isinstance(answer.value, bool):  # if it cannot say, ask again
                     watched.is_waited_for = answer.value
                 elif kind == "look" and watched.asked_s is not None:
                     found = answer.value.get(log_id) if isinstance(answer.value, Mapping) else answer.value
@@ -175,7 +177,7 @@ class GroupWatch:
         return any(one.is_gathered for one in self._listed())
 
     def _until(self, now_s: float, ends_s: float) -> float:
-        """How long nothing happens by itself."""
+        """How long until something has to be done."""
         then_s = [self._beat_s, now_s + STANDING_S]
         if ends_s > now_s:
             then_s.append(ends_s)
@@ -187,7 +189,7 @@ class GroupWatch:
         return min(then_s) - now_s
 
     def _see_all(self) -> None:
-        """A look at each log that had none since it was listed; nothing is planned beyond what the first one found."""
+        """Look at each log not seen since it was listed; plan nothing beyond what the first look found."""
         now_s = time.monotonic()
         ends_s = now_s + self._pace.last_look_deadline_s
         while now_s < ends_s:
@@ -213,7 +215,7 @@ class GroupWatch:
         for log_id, share in shares(sizes, budget_bytes).items():
             try:
                 batches[log_id] = _part(self._logs[log_id].log, found[log_id], share)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is this log's
+            except Exception as error:  # noqa: BLE001 - an error of one log must not end the others
                 self._logs[log_id].error = of_log(error, log_id)
         news = {log_id: one.news for log_id, one in self._logs.items()}
         errors = {log_id: error for log_id, error in news.items() if error is not None}
@@ -229,7 +231,7 @@ class GroupWatch:
 
 
 def _size_bytes(watched: Watched, backlog: OffsetRange, budget_bytes: int) -> int:
-    """What it has to read; one of which nobody knows may take a whole share."""
+    """Return how many bytes it has to read; if nobody knows, it may take a whole share."""
     size_bytes = watched.log.size_bytes(backlog)
     return budget_bytes if size_bytes is None else size_bytes
 

@@ -1,6 +1,6 @@
-"""One log of a group, as the planner of its stream knows it: where it stands, what its master was last seen to hold.
+"""One log of a group as the planner of its stream knows it: its position, and what its master last held.
 
-Decides nothing about the others, and asks nobody itself. Times are seconds of `time.monotonic`.
+It decides nothing about other logs, and asks nobody itself. Times are seconds of `time.monotonic`.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from sources.master import MasterLog
 from sources.offsets import Offset, OffsetRange
 
 BUSY_S: Final = 0.01
-"""Between two looks at a log whose producers wait, while bytes come."""
+"""Time between two looks at a log whose producers wait, while bytes come."""
 
 QUIET_S: Final = 0.05
-"""The same while none come: what its next record waits at most for a look."""
+"""The same while none come: the longest time that its next record waits for a look."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Watched:
-    """See above. `place` is None while the log is not to be read."""
+    """What is known of one log. `place` is None while the log is not to be read."""
 
     log: MasterLog
-    may_begin_later: bool = True  # where its master's retention has taken what it was to begin with
+    may_begin_later: bool = True  # if retention has deleted where it was to begin
     place: Place | None = None
     is_waited_for: bool = False
     is_late: bool = False
-    asked_s: float | None = None  # since when a look is under way
+    asked_s: float | None = None  # when the pending look began
     is_gathered: bool = False  # a batch waits for that look
     error: LogtwinError | None = None
-    end: Offset | None = None  # nothing beyond is to be read
+    end: Offset | None = None  # read nothing beyond this
     _asked_at: Place | None = None
     _seen: Seen | None = None
-    _start: Offset | None = None  # of a log without a position, once it is known; of the earliest one it may move
+    _start: Offset | None = None  # where a log without a position begins, if that may not move
     _is_told: bool = False
     _pause_s: float = BUSY_S
     _due_s: float = 0.0
 
     def stand(self, place: Place | None) -> None:
-        """It is to be read from `place`, or not at all. Listed anew, it is looked at anew."""
+        """Set where it is to be read from; None for not at all. A log that is listed anew is looked at anew."""
         if self.place is None or place is None or place.turn != self.place.turn:
             self._seen = self.error = None
             self._is_told = False
@@ -53,21 +53,21 @@ class Watched:
 
     @property
     def is_to_be_seen(self) -> bool:
-        """Whether nothing is known of it since it was listed, and nobody is asking."""
+        """Whether nothing was seen of it since it was listed, and nobody is asking."""
         return self._can_be_asked and self._seen is None
 
     def is_due(self, now_s: float, *, is_beat: bool) -> bool:
-        """Whether it is to be looked at now: at the beat of all, or as its waiting producers need it."""
+        """Whether to look at it now: at the beat of all logs, or as often as its waiting producers need."""
         is_time = is_beat or (self.is_waited_for and now_s >= self._due_s)
         return self._can_be_asked and (is_time or self._seen is None)
 
     @property
     def due_s(self) -> float | None:
-        """When it is to be looked at besides the beat."""
+        """When to look at it, apart from the beat."""
         return self._due_s if self.is_waited_for and self._can_be_asked else None
 
     def looking(self, now_s: float, *, is_gathered: bool) -> Looking:
-        """A look begins now, for this. Its outcome goes to `hear`."""
+        """Begin a look; return what to look for. Give the outcome to `hear`."""
         place = self.place
         if place is None:
             raise ValueError(f"{self.log.log_id} is not to be read")
@@ -76,13 +76,13 @@ class Watched:
         return Looking(replace(place, position=self._start if place.position is None else place.position), known)
 
     def hear(self, outcome: object, at_s: float, deadline_s: float) -> None:
-        """What the look came to, a `Seen` or a LogtwinError, and when."""
+        """Take the outcome of the look, a `Seen` or a LogtwinError, and when it came."""
         took_s, self.asked_s, self.is_gathered = at_s - (self.asked_s or at_s), None, False
         self._hear_lateness(took_s, deadline_s)
         if isinstance(outcome, Seen) and self._is_same_turn:
             self._see(outcome, at_s)
         elif isinstance(outcome, LogtwinError) and self.place == self._asked_at:
-            # Of another place it says nothing: retention may have passed the one where the log stood then.
+            # An error from another place means nothing: retention may have passed the place where the log was then.
             self.error = outcome.at(self.log.log_id)
 
     def _see(self, seen: Seen, at_s: float) -> None:
@@ -94,7 +94,7 @@ class Watched:
             self._start = seen.start
 
     def look_at_lateness(self, now_s: float, deadline_s: float) -> None:
-        """No batch waits longer than `deadline_s` for a look, nor for another one until one was in time again."""
+        """Make batches wait no longer than `deadline_s` for a look, and for no further look until one was in time."""
         if self.asked_s is None or now_s - self.asked_s <= deadline_s:
             return
         self.is_gathered = False
@@ -119,16 +119,16 @@ class Watched:
 
     @property
     def held_end(self) -> Offset | None:
-        """Where its master's log ended when it was last looked at."""
+        """Where its master's log ended at the last look."""
         return None if self._seen is None else self._seen.held.end
 
     @property
     def news(self) -> LogtwinError | None:
-        """The error that is still to be told."""
+        """The error that was not reported yet."""
         return None if self.place is None or self._is_told else self.error
 
     def told(self) -> None:
-        """From here on it is left alone until it is listed anew."""
+        """Note that the error was reported; the log is left alone until it is listed anew."""
         self._is_told = True
 
     @property

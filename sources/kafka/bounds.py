@@ -1,7 +1,7 @@
-"""From where to where a partition can be read now, and where an epoch of its leaders ended.
+"""The bounds between which a partition can be read now, and where an epoch of its leaders ended.
 
-The end is the last stable offset for who reads committed records only, so that no transaction is open below it; the
-high watermark for who reads all. Both are asked of the leader, with its epoch: a broker that leads no longer, or not
+For readers of committed records the end is the last stable offset, below which no transaction is open; for others it is
+the high watermark. Each is requested from the leader, with its epoch: a broker that no longer leads, or does not lead
 yet, refuses (KIP-207, KIP-320) instead of giving an end that goes back.
 """
 
@@ -21,7 +21,7 @@ from sources.kafka.isolation import Isolation
 from sources.offsets import Offset, OffsetRange
 
 WITH_EPOCHS: Final = 4
-"""The first version of the request for offsets that says in which epoch the leader is thought to be."""
+"""The first version of the request for offsets that names the epoch in which the leader is thought to be."""
 
 TIERED_TIMEOUT_MS: Final = 10_000
 
@@ -29,7 +29,7 @@ TIERED_TIMEOUT_MS: Final = 10_000
 def bounds(
     cluster: Cluster, topic: Topic, isolation: Isolation, partitions: Iterable[int] | None = None
 ) -> dict[int, OffsetRange]:
-    """What can be read of each partition, of all unless some are named: two requests to each leader.
+    """Return what can be read of `partitions` (None: of all), with two requests to each leader.
 
     Raises ConfigurationError for a partition that does not exist, MasterRefused for one without a leader, and as
     `bounds_at` does.
@@ -43,7 +43,7 @@ def bounds(
 
 
 def bounds_at(cluster: Cluster, leader: Leader, tp: TopicPartition, isolation: Isolation) -> OffsetRange:
-    """What `leader` has to read of one partition.
+    """Return what `leader` has to read of one partition.
 
     Raises MasterRefused (it does not lead, or has not caught up), ConfigurationError (not allowed), and as
     `Cluster.call` does.
@@ -52,7 +52,7 @@ def bounds_at(cluster: Cluster, leader: Leader, tp: TopicPartition, isolation: I
 
 
 def epoch_end(cluster: Cluster, leader: Leader, tp: TopicPartition, epoch: int) -> EpochEnd:
-    """Where `epoch`, or else the largest one below it, ends in the leader's log (KIP-320).
+    """Return where `epoch`, or else the largest one below it, ends in the leader's log (KIP-320).
 
     Raises as `bounds_at` does.
     """
@@ -61,7 +61,7 @@ def epoch_end(cluster: Cluster, leader: Leader, tp: TopicPartition, epoch: int) 
 
 
 def epoch_ends(cluster: Cluster, topic: Topic, epochs: Mapping[int, int]) -> dict[int, EpochEnd]:
-    """The same of several partitions, each with an epoch of its own: one request to each leader.
+    """Return the ends for several partitions, each with an epoch of its own, with one request to each leader.
 
     Raises as `bounds` does.
     """
@@ -72,7 +72,7 @@ def epoch_ends(cluster: Cluster, topic: Topic, epochs: Mapping[int, int]) -> dic
 
 
 def _by_node(leaders: Mapping[int, Leader]) -> Iterator[tuple[int, dict[int, int]]]:
-    """Each broker that leads, with the epochs in which it does: partition -> epoch."""
+    """Yield each leading broker with its partitions and the epoch in which it leads each."""
     for node_id in sorted({leader.node_id for leader in leaders.values()}):
         yield node_id, {at: leader.epoch for at, leader in leaders.items() if leader.node_id == node_id}
 
@@ -80,7 +80,7 @@ def _by_node(leaders: Mapping[int, Leader]) -> Iterator[tuple[int, dict[int, int
 def _epoch_ends(
     cluster: Cluster, node_id: int, topic: str, leading: Mapping[int, int], epochs: Mapping[int, int]
 ) -> dict[int, EpochEnd]:
-    """Of the partitions in `leading`, by the epoch in which each is led, where the one in `epochs` ended."""
+    """Return, for the partitions in `leading` (with the epoch of the leader), where the epoch in `epochs` ended."""
     asked = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
     partitions = [
         asked.OffsetForLeaderPartition(partition=at, current_leader_epoch=led_in, leader_epoch=epochs[at])
@@ -96,7 +96,7 @@ def _epoch_ends(
 def _bounds(
     cluster: Cluster, node_id: int, topic: str, epochs: Mapping[int, int], isolation: Isolation
 ) -> dict[int, OffsetRange]:
-    """The starts first: they only grow, so that what is deleted meanwhile does not take a start past its end."""
+    """Ask for the starts first: they only grow, so a deletion meanwhile cannot put a start above its end."""
     starts = _offsets(cluster, node_id, topic, epochs, OffsetSpec.EARLIEST, isolation)
     ends = _offsets(cluster, node_id, topic, epochs, OffsetSpec.LATEST, isolation)
     return {at: _range(TopicPartition(topic, at), starts[at], ends[at]) for at in epochs}
@@ -111,7 +111,7 @@ def _range(tp: TopicPartition, start: Offset, end: Offset) -> OffsetRange:
 def _offsets(
     cluster: Cluster, node_id: int, topic: str, epochs: Mapping[int, int], spec: OffsetSpec, isolation: Isolation
 ) -> dict[int, Offset]:
-    """One request: partition -> the offset that `spec` stands for. `epochs` is the leader's epoch of each partition."""
+    """Ask, in one request, for the offset of `spec` by partition. `epochs` is the leader's epoch of each partition."""
     asked = ListOffsetsRequest.ListOffsetsTopic
     partitions = [
         asked.ListOffsetsPartition(partition_index=partition, current_leader_epoch=epoch, timestamp=spec)

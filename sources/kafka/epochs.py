@@ -1,13 +1,13 @@
-"""Whether a partition's log still is the one that was read, by the epochs of its leaders (KIP-320). Pure.
+"""The check that a partition's log still is the one that was read, by the epochs of its leaders (KIP-320). Pure.
 
-Each leader writes under an epoch of its own, higher than the one before, and every batch says under which it was
-written. A leader that is asked where an epoch ends answers with the largest epoch it knows that is at most that one,
-and with the offset where the next larger one begins, or its log ends. What was read under epoch E up to a position is
-still there exactly when
+Each leader writes in an epoch of its own, higher than the one before, and every batch names the epoch in which it was
+written. A leader that is asked where an epoch ends answers with the largest epoch it knows up to that one, and with the
+offset where the next larger one begins or its log ends. What was read in epoch E up to a position is still there
+exactly if
 
     answered epoch = E    and    answered end >= position
 
-That is the condition under which a Kafka broker lets its own followers go on (KIP-595, the diverging epoch of a fetch).
+A Kafka broker lets its own followers go on under this condition (KIP-595, the diverging epoch of a fetch).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _HINT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class EpochEnd:
-    """The end, at the leader, of the largest epoch that is at most the one asked for. Both -1: it knows no such epoch.
+    """The end, at the leader, of the largest epoch up to the requested one. Both are -1 if it knows no such epoch.
 
-    The largest it knows ends where its log does.
+    The largest epoch that it knows ends where its log does.
     """
 
     epoch: int
@@ -39,13 +39,13 @@ class EpochEnd:
 
 
 def check_history(epoch: int | None, position: Offset, found: EpochEnd, bounds: OffsetRange, log: LogId | None) -> None:
-    """Make sure that what was read below `position`, the last batch of it under `epoch`, still is what the leader has.
+    """Check that what was read below `position`, whose last batch is of `epoch`, is still what the leader has.
 
-    `position` is where that batch ends, or lies behind it in the same epoch: in a hole further on another epoch may
-    have begun, of which nothing is left, and that would look like a cut. `found` is the leader's answer about `epoch`,
-    `bounds` what it holds. Without an epoch only the end of the log tells.
-    Raises AboveMaximum where the log ends below `position`; Rewritten where it goes on with another history, at the
-    offset from where on it is not known to be the same: the end of `epoch`, where the leader still has that one.
+    `position` is where that batch ends, or lies behind it in the same epoch. In a hole further on another epoch may
+    have begun of which nothing is left, and that would look like a cut. `found` is the leader's answer about `epoch`,
+    `bounds` what it holds. Without an epoch only the end of the log tells. Raises AboveMaximum if the log ends below
+    `position`; Rewritten if it goes on with another history, at the offset from which on it is not known to be the
+    same: the end of `epoch`, if the leader still has that one.
     """
     if bounds.end < position:
         raise AboveMaximum(

@@ -1,4 +1,4 @@
-"""Whether a partition still holds an offset, said in Kafka's terms. Pure."""
+"""The check that a partition still holds an offset, with errors in Kafka's terms. Pure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _DELETED: Final = (
 
 
 def check_held(wanted: OffsetRange, held: OffsetRange, *, log: object = None) -> None:
-    """Raises BelowMinimum or AboveMaximum unless all of `wanted` lies in `held`, what the partition holds now."""
+    """Raise BelowMinimum or AboveMaximum unless all of `wanted` lies in `held`, what the partition holds now."""
     check_within(wanted, held, log=log, below=_DELETED)
 
 
 def check_position(number: int, position: Offset, held: Mapping[int, OffsetRange], *, log: object) -> None:
-    """Make sure that partition `number` of a topic that holds `held` can be read on from `position`.
+    """Check that partition `number` of a topic that holds `held` can be read on from `position`.
 
-    `log` is the partition's. Raises BelowMinimum or AboveMaximum, which a partition that is not there is as well.
+    `log` is the partition's. Raises BelowMinimum or AboveMaximum; the latter also if there is no such partition.
     """
     if number not in held:
         raise AboveMaximum(

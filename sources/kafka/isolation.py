@@ -1,4 +1,4 @@
-"""Which records of transactions are read. Kafka's isolation level (KIP-98)."""
+"""Which records of transactions to read: Kafka's isolation level (KIP-98)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from enum import Enum
 
 
 class Isolation(Enum):
-    """The values are those of Kafka's protocol."""
+    """The isolation level; the values are those of Kafka's protocol."""
 
     READ_UNCOMMITTED = 0
-    """Every record up to the high watermark, also of transactions that were aborted or are open."""
+    """Every record up to the high watermark, including those of aborted and open transactions."""
 
     READ_COMMITTED = 1
-    """Up to the last stable offset, below which no transaction is open, and nothing of aborted ones."""
+    """Records up to the last stable offset, below which no transaction is open, without those of aborted ones."""

@@ -1,9 +1,9 @@
-"""A topic's partition as a master log (`sources.master.MasterLog`): the contract over `sources.kafka.partition`.
+"""A topic's partition as a master log (`sources.master.MasterLog`), on top of `sources.kafka.partition`.
 
-Offsets count records, and some have none: what compaction took, and what transactions leave behind. So a range is what
-the leader was asked for and has answered. There are no bytes of the master's to rebuild: what is compared are the
-canonical bytes of the records (`sources.kafka.format.columns`), which depend on nothing else. What a replica knows of
-the partition is the topic's id and the leader epoch before its position (`Known`); the leader itself compares both.
+Offsets count records, but some have none: compaction removed them, or transactions left them behind. So a range is what
+the leader was asked for and has answered. The master's own bytes cannot be rebuilt. What is compared instead are the
+canonical bytes of the records (`sources.kafka.format.columns`), which depend on nothing else. A replica knows the
+topic's id and the leader epoch before its position (`Known`); the leader itself compares both.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from sources.metadata import Fetched
 from sources.offsets import LogId, Offset, OffsetRange
 
 RECORD_BYTES: Final = 1024
-"""What a record is taken to be long, where bytes are shared: nobody knows before it has come."""
+"""The assumed length of a record when bytes are shared; nobody knows it before the record has come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaLog:
-    """Partition `number` of `topic`. `patience_s` is `MasterLog.hurried`'s."""
+    """Partition `number` of `topic`. For `patience_s` see `MasterLog.hurried`."""
 
     topic: KafkaTopic
     number: int
@@ -47,15 +47,15 @@ class KafkaLog:
         return partition_log(self.topic.log_id, self.number)
 
     def check(self, *, is_replica: bool = True) -> None:
-        """As `KafkaTopic.check`: nobody is misled by who only reads."""
+        """Check the topic (`KafkaTopic.check`). Mere readers mislead nobody, so for them there is nothing to check."""
         if is_replica:
             self.topic.check()
 
     def counted_for_s(self) -> None:
-        """A group is one, however many connections it has."""
+        """Return None: a group is one, however many connections it has."""
 
     def is_waited_for(self) -> bool:
-        """No producer waits for a consumer group."""
+        """Return False: no producer waits for a consumer group."""
         return False
 
     def bounds(self, known: Offset | None = None) -> OffsetRange:
@@ -86,7 +86,7 @@ class KafkaLog:
 
     @property
     def cuts_at_records(self) -> bool:
-        """Reading may begin at any offset."""
+        """True: reading may begin at any offset."""
         return True
 
     def boundary_after(self, offset: Offset, maximum: Offset) -> Offset:
@@ -113,13 +113,13 @@ class KafkaLog:
         return replace(self, known=known)
 
     def parting(self) -> None:
-        """The leader itself compares the epoch that a fetch names (`Known.mark`)."""
+        """Return None: the leader itself compares the epoch that a fetch names (`Known.mark`)."""
 
     def hurried(self, patience_s: float) -> KafkaLog:
         return replace(self, patience_s=patience_s)
 
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
-        """As the contract says; every chunk is a fetch, and reading may end behind any."""
+        """Implement the contract; every chunk is a fetch, and reading may end after any of them."""
         if owned.is_empty:
             return
         ends_s = None if self.patience_s is None else time.monotonic() + self.patience_s
@@ -130,7 +130,7 @@ class KafkaLog:
                 raise TimeIsUp
 
     def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Generator[memoryview]:
-        """The canonical bytes of the records in `wanted`."""
+        """Yield the canonical bytes of the records in `wanted`."""
         if not wanted.is_empty:
             for piece in self._partition().read(wanted):
                 if isinstance(piece, Damage):
@@ -138,7 +138,7 @@ class KafkaLog:
                 yield piece.raw
 
     def drops_records(self) -> bool:
-        """As compaction does, of the topic that has the name now."""
+        """Whether the topic that has the name now is compacted."""
         return self.topic.is_compacted()
 
     @property
@@ -164,18 +164,18 @@ class KafkaLog:
         return False
 
     def common_offset(self, records: Iterable[tuple[OffsetRange, bytes]]) -> None:
-        """The checksums of the ledger are compared."""
+        """Return None: the checksums of the ledger are compared."""
 
     @property
     def keyed_state(self) -> None:
-        """A compacted topic is a map, but of any bytes."""
+        """None: a compacted topic is a map, but of any bytes."""
 
     def metadata(self) -> Iterator[Fetched]:
-        """What there is concerns the topic (`sources.kafka.metadata`)."""
+        """Yield nothing: all metadata concerns the topic (`sources.kafka.metadata`)."""
         return iter(())
 
     def open_session(self, prove: Callable[[], None] | None = None) -> Session:
-        """One of its own. The partitions of a topic share one where they are replicated together."""
+        """Return a session of its own. Partitions of a topic that are replicated together share one instead."""
         return PartitionSession(self.topic.open_session(), self.number)
 
     def acknowledged_by_master(self) -> Offset | None:
@@ -187,12 +187,12 @@ class KafkaLog:
         return None if self.known.identity is None else uuid.UUID(self.known.identity)
 
     def _partition(self) -> KafkaPartition:
-        """Of the topic that is meant; where nobody has said which, of the one there is now."""
+        """Return the partition of the known topic; if none is known, of the topic there is now."""
         topic_id = self._topic_id or self.topic.bounds().topic_id
         topic = self.topic if self.patience_s is None else self.topic.hurried(self.patience_s)
         return topic.partition(self.number, topic_id)
 
 
 def open_partition(options: TopicOptions, log_id: LogId) -> KafkaLog:
-    """The partition of the topic of `options` that `log_id` names. Raises ConfigurationError; connects to nothing."""
+    """Return the partition of `options`' topic that `log_id` names. Raises ConfigurationError; connects to nothing."""
     return KafkaLog(topic=open_topic(options), number=topic_and_number(log_id)[1])

@@ -1,4 +1,4 @@
-"""What the planner of a group asks of a topic's brokers: the bounds of all partitions, by one connection."""
+"""What the planner of a group asks of a topic's brokers: the bounds of all partitions, over one connection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sources.options import parse_options
 
 
 class TopicLookout:
-    """`sources.group.lookout.Lookout` of a topic. The job lists a partition once it has a position."""
+    """The `sources.group.lookout.Lookout` of a topic. The job lists a partition once it has a position."""
 
     def __init__(self, topic: KafkaTopic) -> None:
         self._topic = topic
@@ -28,18 +28,18 @@ class TopicLookout:
         return KafkaLog(topic=self._topic, number=number) if topic == self._topic.log_id else None
 
     def look(self, wanted: Mapping[str, Looking]) -> Found:
-        """Raises Recreated where the topic is another one than that of the positions, and as `KafkaTopic.bounds`."""
+        """Look. Raises Recreated if the topic is not the one that the positions are of, and as `KafkaTopic.bounds`."""
         identity = next((one.place.identity for one in wanted.values() if one.place.identity is not None), None)
         held = self._topic.bounds(None if identity is None else uuid.UUID(identity)).held
         return {log_id: self._seen(log_id, one, held) for log_id, one in wanted.items()}
 
     def is_waited_for(self) -> bool:
-        """No producer waits for a consumer group."""
+        """Return False: no producer waits for a consumer group."""
         return False
 
     @property
     def may_begin_later(self) -> bool:
-        """Each has a position."""
+        """True, without effect: each partition has a position."""
         return True
 
     def _seen(self, log_id: str, wanted: Looking, held: Mapping[int, OffsetRange]) -> Seen | LogtwinError:
@@ -52,7 +52,7 @@ class TopicLookout:
 
 
 def lookouts(topics: Sequence[Mapping[str, Any]]) -> list[TopicLookout]:
-    """Of topics given by their options. Raises ConfigurationError naming the topic by its number, from 0."""
+    """Return the lookouts of topics given by options. Raises ConfigurationError with the topic's number, from 0."""
     return [
         TopicLookout(open_topic(parse_options(ReplicatedTopicOptions, one, where=f"topics[{number}]")))
         for number, one in enumerate(topics)

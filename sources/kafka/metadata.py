@@ -1,7 +1,7 @@
-"""What stands beside the records of a topic, as rows: who leads each partition, its bounds, how far the group is.
+"""A topic's metadata as rows: who leads each partition, its bounds, how far the group is.
 
-All of a fetch is of one topic id and one view of its leaders. What was asked for in this order can be compared: the
-last stable offsets before the high watermarks, which are never below them.
+All rows of a fetch are of one topic id and one view of its leaders. The order of the requests makes the answers
+comparable: the last stable offsets come before the high watermarks, which are never below them.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _Row = dict[str, Any]
 
 
 def fetched(topic: KafkaTopic) -> Iterator[Fetched]:
-    """The only kind that a topic has: its partitions. What goes wrong is in the result."""
+    """Yield the only kind that a topic has, its partitions. An error is in the result."""
     yield Fetched(KAFKA_PARTITIONS, _partitions(topic))
 
 
 def _partitions(topic: KafkaTopic) -> pa.Table | LogtwinError:
-    """A leader that moves, or a coordinator that loads, is asked again for the topic's patience."""
+    """Ask, again if a leader moves or a coordinator is loading, as long as the topic's patience lasts."""
     try:
         with naming(topic.log_id):
             return ask_again(lambda: _asked(topic), patience_ms=topic.patience_ms)
@@ -58,7 +58,7 @@ def _asked(topic: KafkaTopic) -> pa.Table:
 
 
 def _held(cluster: Cluster, topic: Topic) -> dict[int, _Row]:
-    """Of each partition that somebody leads; no other can be asked for."""
+    """Return the bounds of each partition that has a leader; no other can be asked for."""
     leaders = {number: leader for number, leader in topic.leaders.items() if leader is not None}
     stable = bounds(cluster, topic, Isolation.READ_COMMITTED, leaders)
     held = bounds(cluster, topic, Isolation.READ_UNCOMMITTED, leaders)

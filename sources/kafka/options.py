@@ -1,7 +1,7 @@
-"""How to reach and read a Kafka topic, as an operator writes it: options of ``format("logtwin")``, and of a replica.
+"""How to reach and read a Kafka topic: options of ``format("logtwin")``, and of a replica.
 
-What must hold: no error repeats what was given as a secret, for it may be one. So only its place is taken, and where
-a value is wrong pydantic's own words, which would quote all that was given, are without it.
+What must hold: no error repeats a value that was given as a secret, because it may be one. So only the place of a
+secret is accepted, and pydantic's errors, which would quote everything given, do not show their input.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sources.options import EARLIEST, LATEST, MIB, parse_options
 
 
 class TopicOptions(BaseModel):
-    """One topic: which, where, who asks, and within what limits. Every field has a default and a reason, or none."""
+    """One topic: which, where, who asks, and its limits. Every field has a sensible default, or none at all."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -91,7 +91,7 @@ class TopicOptions(BaseModel):
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> Self:
-        """Raises ConfigurationError naming the key."""
+        """Parse the options. Raises ConfigurationError naming the key."""
         return parse_options(cls, given, where='format("logtwin") of kafka/…', camel=True)
 
     @field_validator("id")
@@ -128,11 +128,11 @@ class TopicOptions(BaseModel):
 
     @property
     def starting_positions(self) -> TopicOffsets | None:
-        """What `starting_offset` says where it is no name."""
+        """The positions in `starting_offset`; None if it is a name."""
         return None if self.starting_offset in (EARLIEST, LATEST) else _positions(self.starting_offset)
 
     def settings(self) -> KafkaSettings:
-        """Raises ConfigurationError for servers that are none, and for what does not go together."""
+        """Return the cluster's settings. Raises ConfigurationError for invalid servers and contradicting options."""
         return KafkaSettings(
             servers=tuple(one.strip() for one in self.servers.split(",") if one.strip()),
             security=self._security(),
@@ -157,7 +157,7 @@ class TopicOptions(BaseModel):
 
 
 class ReplicatedTopicOptions(TopicOptions):
-    """One topic that is replicated: also what the master is told of it, and what is done about a loss."""
+    """The options of a replicated topic: also what the master is told about it, and how to handle a loss."""
 
     group: str = Field(
         "logtwin",
@@ -177,7 +177,7 @@ class ReplicatedTopicOptions(TopicOptions):
 
 
 def _positions(text: str) -> TopicOffsets:
-    """Raises ValueError for what is none."""
+    """Parse positions. Raises ValueError for anything else."""
     try:
         return TopicOffsets.from_json(json.loads(text))
     except (ValueError, ConfigurationError):

@@ -1,12 +1,12 @@
-"""A topic's partition as a log: its bounds, what to read of it in pieces, and its records by offset.
+"""A topic's partition as a log: its bounds, how to read it in pieces, and its records by offset.
 
-What must hold for a range [a, b) that was read: the leader was asked from a on, each question began where the answer
-before had ended, and the last answer reached b. Offsets without a record are legal (compaction, and what transactions
-leave behind) where a batch that the leader gave led past them. Silence leads nowhere: who throttles or has not caught
-up says nothing either.
+What must hold after reading a range [a, b): the leader was asked from a on, each request began where the answer before
+it ended, and the last answer reached b. Offsets without a record are legal (compaction, and what transactions leave
+behind) if a batch from the leader led past them. An empty answer leads nowhere: a leader that throttles or has not
+caught up also returns nothing.
 
 Leader epochs go along with offsets, so that a log that was cut and grew again is noticed (KIP-320). The epoch of an
-offset is that of the batch before it; where the leader has none there any more, that of the batch behind it. What was
+offset is that of the batch before it or, if the leader has none there any more, that of the batch behind it. What was
 read before the hole would not do: if its epoch ended inside the hole, that would look like a cut.
 """
 
@@ -40,12 +40,12 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaPartition:
-    """Partition `partition` of the topic that `topic_id` names, in the cluster that the operator calls `cluster`.
+    """Partition `partition` of the topic with id `topic_id`, in the cluster that the operator calls `cluster`.
 
-    `chunk_bytes` is what is asked for at once, as it lies in the log; a batch that is larger comes whole.
-    `split_offsets` is how many offsets one task reads. A leader that is away is waited for `patience_ms`. With
-    `past_damage` reading goes on behind a batch that is damaged.
-    Raises ConfigurationError for names that no log id can be made of.
+    `chunk_bytes` is how much of the log is requested at once; a larger batch comes whole. `split_offsets` is how many
+    offsets one task reads. An absent leader is waited for `patience_ms`. With `past_damage`, reading goes on behind a
+    damaged batch.
+    Raises ConfigurationError for names that cannot be part of a log id.
     """
 
     settings: KafkaSettings
@@ -73,7 +73,7 @@ class KafkaPartition:
         return partition_log(LogId("kafka", f"{self.cluster}/{self.topic}"), self.partition)
 
     def bounds(self) -> OffsetRange:
-        """What can be read now.
+        """Return what can be read now.
 
         Raises Recreated, ConfigurationError (no such topic or partition, not allowed), MasterUnreachable,
         MasterSilent, MasterRefused, ProtocolViolation.
@@ -82,7 +82,7 @@ class KafkaPartition:
             return leadership.ask(self._bounds)
 
     def check_history(self, position: Offset, epoch: int | None) -> None:
-        """Make sure that what lies before `position`, read in leader epoch `epoch`, is still the leader's history.
+        """Check that what lies before `position`, read in leader epoch `epoch`, is still the leader's history.
 
         Raises BelowMinimum, AboveMaximum, Rewritten, and as `bounds` does.
         """
@@ -90,15 +90,15 @@ class KafkaPartition:
             leadership.ask(partial(self._check_history, position, epoch))
 
     def plan(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
-        """`wanted` as the consecutive pieces that tasks may read side by side."""
+        """Cut `wanted` into consecutive pieces that tasks may read side by side."""
         return wanted.in_pieces(self.split_offsets)
 
     def read(self, owned: OffsetRange, *, after_epoch: int | None = None) -> Iterator[Chunk | Damage]:
-        """The records at the offsets `owned`, in order, in chunks that join and cover exactly `owned`.
+        """Yield the records at the offsets `owned`, in order, in chunks that join and cover exactly `owned`.
 
-        A chunk of a hole has no records. `after_epoch` is the leader epoch of what lies before `owned`, where it is
-        known. The chunks' `raw` is made of their records (`columns.canonical`): equal however the range is cut. Damage
-        is a batch, or what `owned` has of it, with all bytes of the batch, and ends where the next sound one begins.
+        The chunk of a hole has no records. `after_epoch` is the leader epoch of what lies before `owned`, if known. The
+        chunks' `raw` is made of their records (`columns.canonical`), so it is equal however the range is cut. Damage is
+        a batch, or the part of it in `owned`, with all bytes of the batch; it ends where the next sound batch begins.
 
         Raises BelowMinimum, AboveMaximum, Rewritten, CorruptRecord, and as `bounds` does.
         """
@@ -126,7 +126,7 @@ class KafkaPartition:
             check_history(epoch, position, epoch_end(cluster, leader, self._tp, epoch), held, self.log_id)
 
     def _piece(self, wanted: OffsetRange, epoch: int | None, cluster: Cluster, leader: Leader) -> Chunk | Damage:
-        """What one fetch gives of `wanted`, from its start on."""
+        """Return what one fetch gives of `wanted`, from its start on."""
         fetched = fetch(
             cluster, leader, self._tp, wanted.start, topic_id=self.topic_id, max_bytes=self.chunk_bytes,
             isolation=self.isolation, last_epoch=epoch,
@@ -146,7 +146,7 @@ class KafkaPartition:
         decoded = decode(fetched.records, wanted, fetched.aborted, self.isolation)
         if decoded.reached <= wanted.start:
             raise ProtocolViolation("the leader gave no whole batch", offset=wanted.start)
-        if decoded.reached > fetched.high_watermark:  # no checksum covers the offset that a batch says it begins at
+        if decoded.reached > fetched.high_watermark:  # no checksum covers a batch's base offset
             raise CorruptRecord(
                 "a batch claims offsets that the log has not reached",
                 offset=wanted.start,

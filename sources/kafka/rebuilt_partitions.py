@@ -1,12 +1,13 @@
-"""Segment files of a topic's partitions, made anew out of their records (`sources.rebuilt_folder`).
+"""Segment files of a topic's partitions, rebuilt from their records (`sources.rebuilt_folder`).
 
-``<topic>-<partition>/<20 digits>.log``, as in a broker's log.dirs: the digits are an offset, at or below which no batch
-of the files before it begins. The first one says where the log starts. A broker makes indexes and all else of these
-when it starts without them; it goes on behind the last batch. So a log whose last offsets have no record ends with an
-empty batch, and one without any record is an empty file.
+They are named ``<topic>-<partition>/<20 digits>.log``, as in a broker's log.dirs. The digits are an offset; no batch of
+the earlier files begins at or above it, and that of the first file is where the log starts. When a broker starts
+without indexes and all the rest, it makes them from these files; it goes on behind the last batch. So a log whose last
+offsets have no record ends with an empty batch, and a log without any record is an empty file.
 
-A topic that was created anew counts its leader epochs from 0. Batches of later ones are of the future to its brokers,
-who tell clients that the log was cut there (KIP-320): these skip records, or end. Batches without an epoch do no harm.
+A topic that was created anew counts its leader epochs from 0. To its brokers, batches of later epochs are from the
+future: they tell clients that the log was cut there (KIP-320), and these skip records, or stop. Batches without an
+epoch do no harm.
 """
 
 from __future__ import annotations
@@ -22,21 +23,22 @@ from sources.offsets import LogId, Offset
 from sources.rebuilt_folder import RebuiltFolder
 
 DEFAULT_FILE_SIZE_BYTES: Final = 1024 * 1024 * 1024
-"""log.segment.bytes, where nobody set it."""
+"""The default of log.segment.bytes."""
 OWN: Final = re.compile(r"[^/]+-\d+(/\d{20}\.log)?")
 """The names in a folder of partitions."""
 
 
 def folder_name(log_id: LogId) -> str:
-    """As brokers name the folder of a partition."""
+    """Return the name that brokers give to the folder of a partition."""
     topic, number = topic_and_number(log_id)
     return f"{topic.name.partition('/')[2]}-{number}"
 
 
 class RebuiltPartition:
-    """The files of one partition, whose log begins at `first`, written in order to a folder in the making.
+    """The files of one partition, whose log begins at `first`, written in order to a `RebuiltFolder`.
 
-    `last_epoch` is the latest leader epoch in them, None as long as there is none. Only `with_epochs` they have any.
+    `last_epoch` is the latest leader epoch in them, None as long as there is none. Without `with_epochs` there are
+    none.
     """
 
     def __init__(
@@ -45,14 +47,14 @@ class RebuiltPartition:
         self._folder = folder
         self._name = folder_name(log_id)
         self._file_size_bytes = file_size_bytes
-        self._end = first  # where the log ends that is written
+        self._end = first  # where the written log ends
         self._with_epochs = with_epochs
         self.last_epoch: int | None = None
         self.files = 0
         self._next_file(first)
 
     def write(self, records: pa.RecordBatch) -> None:
-        """Put `records`, with the columns of UNLOCATED_SCHEMA, behind those before."""
+        """Append `records`, which have the columns of UNLOCATED_SCHEMA."""
         for batch in encode(records if self._with_epochs else _without_epochs(records)):
             self._append(batch)
 

@@ -1,16 +1,16 @@
 """Tells a consumer group how far the replica is, over a connection that stays open as long as the job runs.
 
-A thread owns the connection. The job leaves its positions in `acknowledge` and goes on; the thread commits them to the
-group at once, and connects anew, for ever, where that fails and a retry can help. What holds at every moment:
+A thread owns the connection. The job leaves its positions with `acknowledge` and goes on. The thread commits them to
+the group at once, and reconnects for ever if that fails and a retry can help. What holds at every moment:
 
     committed to the group <= acknowledged by the job <= committed in the replica
 
-unless the job itself went back, for the newest acknowledgement is the one that counts. Before the first commit of each
-connection it is made sure that nobody else consumes with the group, and a coordinator refuses a later commit as soon
-as somebody does. That ends the session, with who it was as its `failure`: offsets of two would overwrite each other.
+unless the job itself went back, because the newest acknowledgement counts. Before the first commit of each connection
+the session checks that nobody else consumes with the group, and the coordinator refuses a later commit as soon as
+somebody does. That ends the session, with who it was as its `failure`: two would overwrite each other's offsets.
 
-Positions are told again now and then, for three reasons: Kafka forgets what a group without members has not committed
-for 7 days (offsets.retention.minutes), also of a partition at rest; somebody may have reset them; and who joined the
+Positions are repeated now and then, for three reasons: Kafka forgets, even for an idle partition, what a group without
+members has not committed for 7 days (offsets.retention.minutes); somebody may have reset them; and a new member of the
 group is noticed while nothing is written.
 """
 
@@ -43,7 +43,7 @@ _logger = logging.getLogger(__name__)
 
 
 class PartitionSession:
-    """One partition's part of `session`, which it closes with itself unless others share it."""
+    """One partition's part of `session`. Closing it closes `session`, unless others share that."""
 
     def __init__(self, session: TopicSession, number: int, *, is_shared: bool = False) -> None:
         self._session = session
@@ -59,7 +59,7 @@ class PartitionSession:
         return replace(self._session.state, acknowledged=self.acknowledged)
 
     def reading(self) -> AbstractContextManager[None]:
-        """A group is one, however many connections it has."""
+        """Do nothing: a group is one, however many connections it has."""
         return nullcontext()
 
     def acknowledge(self, committed: Offset, mark: int | None = None) -> None:
@@ -71,7 +71,7 @@ class PartitionSession:
 
 
 class GroupSession:
-    """`sources.master_topic.TopicSession` with the consumer group `group`. Connects at the first acknowledgement.
+    """A `sources.master_topic.TopicSession` with the consumer group `group`. Connects at the first acknowledgement.
 
     `acknowledged` is what the group's coordinator has confirmed. `log_id` is the topic's.
     """
@@ -86,7 +86,7 @@ class GroupSession:
         repeat_after_s: float = 60.0,
         longest_wait_s: float = 5.0,
     ) -> None:
-        self._settings = replace(settings, connect_attempts=1)  # it is the thread that tries again
+        self._settings = replace(settings, connect_attempts=1)  # the thread itself tries again
         self._group = ConsumerGroup(group, patience_ms=0)
         self._topic = topic
         self._log_id = log_id
@@ -118,7 +118,7 @@ class GroupSession:
         return self._failure
 
     def acknowledge(self, positions: Positions) -> None:
-        """As the contract says. Partitions that are not named keep their last position.
+        """Implement the contract. Partitions that are not named keep their last position.
 
         Raises ValueError after `close`.
         """
@@ -132,7 +132,7 @@ class GroupSession:
                 self._thread.start()
 
     def close(self) -> None:
-        """Commits the last acknowledgement if that succeeds at the first attempt, within 5 s, and ends the thread.
+        """Commit the last acknowledgement if that succeeds at the first attempt, within 5 s, and end the thread.
 
         A thread that hangs longer commits nothing any more, and ends with the process.
         """
@@ -146,7 +146,7 @@ class GroupSession:
             self._is_over = True
             self._connected_since = None
 
-    # What follows runs in the thread.
+    # The methods below run in the thread.
 
     def _run(self) -> None:
         wait_s = _FIRST_WAIT_S
@@ -168,7 +168,7 @@ class GroupSession:
             return self._is_over or (self._is_closing and self._told == self._wanted)
 
     def _serve(self, cluster: Cluster) -> None:
-        """Until the session is closed and everything is told. Raises what ends the connection, or the session."""
+        """Serve until the session is closed and everything is told. Raises what ends the connection, or the session."""
         self._group.check(cluster)
         told: Positions = {}
         while True:
@@ -181,7 +181,7 @@ class GroupSession:
                 return
 
     def _await_news(self, told: Positions) -> tuple[bool, Positions]:
-        """Whether the session is closed, and the positions that count; after `repeat_after_s` they may be `told`."""
+        """Return whether it is closed, and the positions to tell; after `repeat_after_s` they may equal `told`."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_closing or self._wanted != told, self._repeat_after_s)
             return self._is_closing, self._wanted

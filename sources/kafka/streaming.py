@@ -1,9 +1,9 @@
 """A Kafka topic as Spark's data source ``logtwin`` reads it: all its partitions, as a stream or a batch.
 
-What must hold: each record of what a batch covers comes once, of the very topic that the checkpoint names. That Spark
-keeps a position for each partition, and plans a batch anew from two of them, is all that this rests on; a reader
-remembers only what it may forget. Leader epochs are not kept in the checkpoint: a log that was cut below a position is
-noticed where it ends below that, or inside a task.
+What must hold: each record that a batch covers comes once, from the very topic that the checkpoint names. This rests
+only on Spark, which keeps a position for each partition and plans a batch again from two of them; a reader remembers
+only what it can afford to forget. Leader epochs are not kept in the checkpoint: a log that was cut below a position is
+noticed if it still ends below that, or inside a task.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class TopicSplit(InputPartition):
 
 
 class TopicSource:
-    """A topic and how it is asked for."""
+    """A topic and the options it is read with."""
 
     def __init__(self, topic: KafkaTopic, options: TopicOptions) -> None:
         self._topic = topic
@@ -50,7 +50,7 @@ class TopicSource:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> Self:
-        """Raises ConfigurationError."""
+        """Make the source from the options of the data source. Raises ConfigurationError."""
         options = TopicOptions.of(given)
         return cls(open_topic(options), options)
 
@@ -62,7 +62,7 @@ class TopicSource:
 
 
 class TopicBatchReader(DataSourceReader):
-    """``spark.read``: what the topic holds when it is planned."""
+    """The reader of ``spark.read``: what the topic holds when the read is planned."""
 
     def __init__(self, topic: KafkaTopic, options: TopicOptions) -> None:
         self._topic = topic
@@ -78,7 +78,7 @@ class TopicBatchReader(DataSourceReader):
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """``spark.readStream``: offsets are those of `TopicOffsets.to_json`."""
+    """The reader of ``spark.readStream``: offsets are those of `TopicOffsets.to_json`."""
 
     def __init__(self, topic: KafkaTopic, options: TopicOptions) -> None:
         self._topic = topic
@@ -122,7 +122,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _start(topic: KafkaTopic, options: TopicOptions) -> tuple[TopicOffsets, TopicBounds]:
-    """Where reading starts, in every partition that there is, and what the topic holds."""
+    """Return where reading starts in every existing partition, and what the topic holds."""
     given = options.starting_positions
     if given is not None:
         bounds = _held_from(topic, given)
@@ -132,14 +132,14 @@ def _start(topic: KafkaTopic, options: TopicOptions) -> tuple[TopicOffsets, Topi
 
 
 def _held_from(topic: KafkaTopic, at: TopicOffsets) -> TopicBounds:
-    """What the topic holds, where reading can go on from `at`. Raises what says that it cannot."""
+    """Return what the topic holds. Raises an error if reading cannot go on from `at`."""
     bounds = topic.bounds(at.topic_id)
     at.check_held(bounds, topic.log_id)
     return bounds
 
 
 def _splits(topic: KafkaTopic, start: TopicOffsets, end: TopicOffsets) -> list[TopicSplit]:
-    """One at least, which may be empty: given none, Spark makes up a partition of its own."""
+    """Return at least one split, which may be empty: given none, Spark makes up a partition of its own."""
     wanted = [(topic.partition(number, end.topic_id), batch) for number, batch in end.since(start).items()]
     pieces = [TopicSplit(partition, piece) for partition, batch in wanted for piece in partition.plan(batch)]
     return pieces or [TopicSplit(*wanted[0])]

@@ -1,7 +1,7 @@
-"""A topic of a cluster as a master: what it holds now, its partitions as logs, and who is told how far a replica is.
+"""A topic of a cluster as a master: what it holds now, its partitions as logs, and the group that shows its progress.
 
-Picklable. Connections are kept between two calls (`sources.kafka.cluster.connection_cache`), but not by it; a session
-has one of its own.
+Picklable. Connections stay open between calls, but in `sources.kafka.cluster.connection_cache`, not here; a session
+has a connection of its own.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from sources.silent_session import SilentTopicSession
 T = TypeVar("T")
 
 MIN_PATIENCE_MS: Final = 1000
-"""A leader may wait half a second itself for something to send."""
+"""A leader itself may wait half a second for something to send."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaTopic:
-    """Topic `topic` of the cluster that the operator calls `cluster`. The limits are as `KafkaPartition` has them.
+    """Topic `topic` of the cluster that the operator calls `cluster`. For the limits see `KafkaPartition`.
 
-    `group` is the consumer group that is told how far a replica is; None: nobody is.
+    `group` is the consumer group that is told how far a replica is; with None nobody is told.
     """
 
     settings: KafkaSettings
@@ -57,11 +57,11 @@ class KafkaTopic:
 
     @property
     def log_id(self) -> LogId:
-        """Of the topic; a log id of a partition ends with its number."""
+        """The log id of the topic; that of a partition ends with its number."""
         return LogId("kafka", f"{self.cluster}/{self.topic}")
 
     def check(self) -> None:
-        """Make sure, once at the start of a job, that nobody else consumes with the group.
+        """Check, once at the start of a job, that nobody else consumes with the group.
 
         Raises ConfigurationError naming who does, and as `bounds` does.
         """
@@ -69,28 +69,28 @@ class KafkaTopic:
             self._ask(ConsumerGroup(self.group, patience_ms=0).check)
 
     def bounds(self, known: uuid.UUID | None = None) -> TopicBounds:
-        """The topic's id, its partitions, and what can be read of each now, by one connection.
+        """Return the topic's id, its partitions, and what can be read of each now, over one connection.
 
-        `known` is the id of the topic that is meant. Raises Recreated where another one has the name by now,
+        `known` is the id that the topic must have. Raises Recreated if another topic has the name now,
         ConfigurationError (no such topic, not allowed), MasterUnreachable, MasterSilent, MasterRefused,
-        ProtocolViolation; what a retry can help only after `patience_ms`.
+        ProtocolViolation. An error that a retry can help is raised only after `patience_ms`.
         """
         return self._ask(partial(self._bounds, known))
 
     def check_history(self, topic_id: uuid.UUID, positions: Mapping[int, PartitionPosition]) -> None:
-        """Make sure that what lies before `positions` is still the history of the topic that `topic_id` names.
+        """Check that what lies before `positions` is still the history of the topic with id `topic_id`.
 
-        By one connection, and with a few requests to each leader. Raises BelowMinimum, AboveMaximum, Rewritten, which
+        Takes one connection and a few requests to each leader. Raises BelowMinimum, AboveMaximum, Rewritten, which
         name the partition's log, and as `bounds` does.
         """
         self._ask(partial(self._check_history, topic_id, positions))
 
     def committed(self) -> dict[int, Offset]:
-        """Of each partition what the group has committed; nothing without a group. Raises as `bounds` does."""
+        """Return what the group has committed, by partition; nothing without a group. Raises as `bounds` does."""
         return {} if self.group is None else self._ask(self._committed)
 
     def is_compacted(self) -> bool:
-        """As its cleanup.policy says now. Raises as `bounds` does."""
+        """Whether the topic is compacted, by its cleanup.policy now. Raises as `bounds` does."""
         return self._ask(partial(is_compacted, topic=self.topic))
 
     @property
@@ -99,7 +99,7 @@ class KafkaTopic:
         return "reader" if self.group is None else "consumer"
 
     def hurried(self, patience_s: float) -> KafkaTopic:
-        """The same, but nothing is waited for longer than about `patience_s`."""
+        """Return the same topic, which waits for nothing longer than about `patience_s`."""
         most_ms = max(MIN_PATIENCE_MS, int(patience_s * 1000))
         settings = replace(
             self.settings,
@@ -110,13 +110,13 @@ class KafkaTopic:
         return replace(self, settings=settings, patience_ms=min(self.patience_ms, most_ms))
 
     def open_session(self) -> TopicSession:
-        """A session that commits to the group. It connects in the background, at the first acknowledgement."""
+        """Return a session that commits to the group. It connects in the background, at the first acknowledgement."""
         if self.group is None:
             return SilentTopicSession()
         return GroupSession(self.settings, self.group, self.topic, self.log_id)
 
     def partition(self, number: int, topic_id: uuid.UUID) -> KafkaPartition:
-        """Partition `number` of the topic that `topic_id` names."""
+        """Return partition `number` of the topic with id `topic_id`."""
         return KafkaPartition(
             settings=self.settings,
             cluster=self.cluster,
@@ -131,14 +131,14 @@ class KafkaTopic:
         )
 
     def _ask(self, question: Callable[[Cluster], T]) -> T:
-        """The answer to `question`, which is asked again over new connections where a retry can help."""
+        """Return the answer to `question`, asking again over new connections if a retry can help."""
 
         def connect_and_ask() -> T:
             with kept(self.settings) as cluster:
                 return question(cluster)
 
         def is_worth(error: BaseException) -> bool:
-            # Servers that never answered are a mistake sooner than a restart: whoever starts something should know.
+            # Servers that never answered are more likely a mistake than a restart: tell whoever starts the job.
             return may_pass(error) and (not isinstance(error, NobodyListens) or has_answered(self.settings))
 
         with naming(self.log_id):
@@ -171,7 +171,7 @@ class KafkaTopic:
 
 
 def open_topic(options: TopicOptions) -> KafkaTopic:
-    """The topic that `options` describe; of a replicated one with its group.
+    """Return the topic that `options` describe, with its group if it is replicated.
 
     Raises ConfigurationError; connects to nothing.
     """

@@ -1,7 +1,7 @@
 """Positions in all partitions of a topic: how a checkpoint keeps them, and how far the next batch takes them. Pure.
 
-A partition without a position was added later, and starts at 0: whenever it is noticed, and however often a batch is
-planned again, none of its records is left out. That of a topic which is read from its end, too.
+A partition without a position was added later, and starts at 0. So none of its records is left out, whenever it is
+noticed and however often a batch is planned again. This also holds for a topic that is read from its end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sources.offsets import LogId, Offset, OffsetRange
 
 @dataclass(frozen=True, slots=True)
 class TopicBounds:
-    """What the topic that `topic_id` names holds of each partition, by the partition's number."""
+    """What the topic with id `topic_id` holds of each partition, by the partition's number."""
 
     topic_id: uuid.UUID
     held: Mapping[int, OffsetRange]
@@ -35,14 +35,14 @@ class TopicBounds:
 
 @dataclass(frozen=True, slots=True)
 class TopicOffsets:
-    """Of each partition the next offset to read; `next` of the topic that `topic_id` names."""
+    """The next offset to read of each partition (`next`), in the topic with id `topic_id`."""
 
     topic_id: uuid.UUID
     next: Mapping[int, Offset]
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> TopicOffsets:
-        """The inverse of `to_json`. Raises ConfigurationError for what it cannot have made."""
+        """Return the positions with these values. Raises ConfigurationError for what `to_json` cannot have made."""
         try:
             positions = {int(number): Offset(int(offset)) for number, offset in stored["next"].items()}
             return cls(uuid.UUID(stored["topic"]), positions)
@@ -55,39 +55,39 @@ class TopicOffsets:
             ) from error
 
     def to_json(self) -> dict[str, Any]:
-        """As Spark stores it in its checkpoint; compared as text, so there is one form."""
+        """Return the positions as Spark stores them in its checkpoint. It compares their text, so there is one form."""
         return {"topic": str(self.topic_id), "next": {str(number): self.next[number] for number in sorted(self.next)}}
 
     def at(self, partition: int) -> Offset:
-        """The position in a partition."""
+        """Return the position in a partition."""
         return self.next.get(partition, Offset(0))
 
     def up_to(self, last: TopicOffsets) -> TopicOffsets:
-        """These, nowhere past `last`, without the partitions that it does not know."""
+        """Return these positions, limited to `last`, without the partitions that it does not know."""
         return TopicOffsets(
             self.topic_id, {number: min(at, last.at(number)) for number, at in self.next.items() if number in last.next}
         )
 
     def since(self, start: TopicOffsets) -> dict[int, OffsetRange]:
-        """What lies between `start` and these, of each partition."""
+        """Return what lies between `start` and these positions, by partition."""
         return {number: OffsetRange(start.at(number), at) for number, at in sorted(self.next.items())}
 
     def advanced(self, ends: TopicOffsets, most: int | None) -> TopicOffsets:
-        """On from these towards `ends`, by `most` offsets together; None: all the way. Never back."""
+        """Move towards `ends` by `most` offsets in total (None: all the way), and never back."""
         backlogs = {number: max(0, end - self.at(number)) for number, end in ends.next.items()}
         steps = backlogs if most is None else spread(backlogs, most)
         positions = {number: Offset(self.at(number) + step) for number, step in steps.items()}
         return TopicOffsets(self.topic_id, {**self.next, **positions})
 
     def check_held(self, bounds: TopicBounds, log: LogId) -> None:
-        """Make sure that reading can go on from here. Raises the first of `not_held`."""
+        """Check that reading can go on from here. Raises the first error of `not_held`."""
         for error in self.not_held(bounds, log).values():
             raise error
 
     def not_held(self, bounds: TopicBounds, log: LogId) -> dict[int, OffsetOutOfRange]:
-        """Of each partition in which reading cannot go on from here why not: BelowMinimum or AboveMaximum.
+        """Return why reading cannot go on from here, BelowMinimum or AboveMaximum, by partition.
 
-        `log` is the topic's, of which the partitions' are made: these are what the errors name.
+        `log` is the topic's log id; the errors name the log ids of its partitions.
         """
         found: dict[int, OffsetOutOfRange] = {}
         for number in sorted({*self.next, *bounds.held}):
@@ -99,9 +99,9 @@ class TopicOffsets:
 
 
 def spread(backlogs: Mapping[int, int], most: int) -> dict[int, int]:
-    """How far each partition goes: `most` offsets together, in proportion to its backlog.
+    """Return how far each partition goes: `most` offsets in total, in proportion to the backlogs.
 
-    One that has any gets at least one, also where that makes more than `most`.
+    A partition with a backlog gets at least one, even if that exceeds `most`.
     """
     waiting = {number: backlog for number, backlog in backlogs.items() if backlog}
     rest = sum(waiting.values()) - len(waiting)

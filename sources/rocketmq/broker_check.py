@@ -1,15 +1,15 @@
-"""What a broker's configuration (request 26) says against replicating from it. Pure.
+"""What in a broker's configuration (request 26) makes replicating from it impossible. Pure.
 
 =========================  =====  =====================================================================================
 key                        since  why it matters
 =========================  =====  =====================================================================================
-``enableDLegerCommitLog``  4.5    records are wrapped in DLedger entries and nothing is served at the HA port
+``enableDLegerCommitLog``  4.5    records are wrapped in DLedger entries, and nothing is served at the HA port
 ``inSyncReplicas``         5.0    from 3 on the broker waits for several replicas and counts *connections* for them. The
                                   session and a task take turns then (`sources.rocketmq.session.turns`); tasks that read
                                   side by side cannot
 =========================  =====  =====================================================================================
 
-Keys as in RocketMQ's MessageStoreConfig and BrokerConfig; a broker without a key does not know the feature.
+The keys are those of RocketMQ's MessageStoreConfig and BrokerConfig; a broker without a key does not know the feature.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sources.rocketmq.broker_words import MOST_IN_SYNC_REPLICAS, takes_turns
 
 
 def check_broker(config: Mapping[str, str], *, parallel_reads: bool) -> None:
-    """Raises ConfigurationError, without a log, for what logtwin cannot honestly replicate."""
+    """Raise ConfigurationError, without a log, for a broker that logtwin cannot honestly replicate."""
     if config.get("enableDLegerCommitLog", "false").lower() == "true":
         raise ConfigurationError(
             "the broker runs in DLedger mode, whose log is another one and which serves no slaves",

@@ -1,26 +1,26 @@
-"""What a broker says of itself, in runtime info (28) and configuration (26), as values. Pure.
+"""What a broker says about itself, in runtime info (28) and configuration (26), as values. Pure.
 
 =================================  ====  ==============================================================================
 key                                from  meaning
 =================================  ====  ==============================================================================
-``commitLogMinOffset``             28    first byte of its oldest file; −1 of a broker without any
+``commitLogMinOffset``             28    first byte of its oldest file; −1 if it has none
 ``commitLogMaxOffset``             28    end of its newest record
-``commitLogDiskRatio``             28    how full the log's disk is, 0 to 1, rounded up to a percent; −1: no such path
+``commitLogDiskRatio``             28    usage of the log's disk, 0 to 1, rounded up to a percent; −1: no such path
 ``commitLogDirCapacity``           28    ``Total : 250.9 GiB, Free : 128.0 GiB.``: the disk of `storePathRootDir`
 ``brokerRole``                     26    ASYNC_MASTER, SYNC_MASTER or SLAVE
 ``brokerIP2``, ``haListenPort``    26    where it listens for slaves
 ``mappedFileSizeCommitLog``        26    bytes of a segment file
 ``fileReservedTime``               26    hours after which a file is deleted, counted from when it was last written
-``diskSpaceCleanForciblyRatio``    26    5.x, percent: on a fuller disk files go whatever their age; 85 in 4.x
+``diskSpaceCleanForciblyRatio``    26    5.x, percent: on a fuller disk files are deleted at any age; 85 in 4.x
 ``cleanFileForciblyEnable``        26    whether that is done at all
 ``inSyncReplicas``                 26    5.x: acknowledgements that a message needs, the master's own included
 ``enableControllerMode``           26    5.x: a controller elects the master; the HA port speaks another dialect
-``haHousekeepingInterval``         26    ms after which a connection that says nothing is closed
+``haHousekeepingInterval``         26    ms after which a silent connection is closed
 =================================  ====  ==============================================================================
 
-`diskMaxUsedSpaceRatio` is no limit here: on a disk fuller than that, and before the hour `deleteWhen`, only files go
-whose time is up. That hour is of a time zone that the broker does not tell, so it is ignored, and a file counts as lost
-as soon as its time is up. (`RunningStats`, `AdminBrokerProcessor.prepareRuntimeInfo`, `MessageStoreConfig`,
+`diskMaxUsedSpaceRatio` is no limit here: on a disk fuller than that, and before the hour `deleteWhen`, only expired
+files are deleted. That hour is in a time zone that the broker does not tell, so it is ignored, and a file counts as
+lost as soon as it expires. (`RunningStats`, `AdminBrokerProcessor.prepareRuntimeInfo`, `MessageStoreConfig`,
 `CleanCommitLogService`.)
 """
 
@@ -41,12 +41,12 @@ from sources.rocketmq.wire.auto_switch import AutoSwitch
 from sources.rocketmq.wire.ha import Dialect, Plain
 
 MOST_IN_SYNC_REPLICAS: Final = 2
-"""With more than this a broker waits for several slaves, and would take two connections of one for two."""
+"""With more than this, a broker waits for several slaves and would take two connections of one for two slaves."""
 
 _DEFAULT_FORCIBLY_PERCENT: Final = 85
-_FORCIBLY_PERCENT_LIMITS: Final = (30, 85)  # the broker moves what is configured into these
+_FORCIBLY_PERCENT_LIMITS: Final = (30, 85)  # the broker limits the configured value to these
 _DEFAULT_HOUSEKEEPING_MS: Final = 20_000
-_HOUSEKEEPING_MARGIN_S: Final = 2.0  # a broker looks at its clocks every second, and later when it is busy
+_HOUSEKEEPING_MARGIN_S: Final = 2.0  # a broker checks its clocks every second, and later when busy
 _TOTAL: Final = re.compile(r"Total : ([0-9]{1,18}(?:[.,][0-9]{1,18})?) (?:([KMGTPE])i)?B")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
 _UNIT_BYTES: Final = {unit: 1024**power for power, unit in enumerate(("", *"KMGTPE"))}
@@ -55,7 +55,7 @@ Words = Mapping[str, str]
 
 
 def log_bounds(info: Words) -> OffsetRange:
-    """From the oldest byte to the end of the newest record; [0, 0) of an empty broker. Raises ProtocolViolation."""
+    """Return the range from the oldest byte to the newest record's end; [0, 0) if empty. Raises ProtocolViolation."""
     start = max(_offset(info, "commitLogMinOffset"), 0)
     end = _offset(info, "commitLogMaxOffset")
     if end < start:
@@ -68,7 +68,7 @@ def log_bounds(info: Words) -> OffsetRange:
 
 
 def ha_address(config: Words) -> Address:
-    """Where the broker says that it listens for slaves. Raises ProtocolViolation."""
+    """Return the address at which the broker says it listens for slaves. Raises ProtocolViolation."""
     host, port = config.get("brokerIP2", ""), _number(config, "haListenPort")
     if not host or not port:
         raise ProtocolViolation(
@@ -80,39 +80,41 @@ def ha_address(config: Words) -> Address:
 
 
 def is_elected(config: Words) -> bool:
-    """Whether a controller elects the broker's master. We are an asynchronous learner then, which nobody waits for."""
+    """Whether a controller elects the broker's master. Then we are an asynchronous learner, which nobody waits for."""
     return config.get("enableControllerMode", "").lower() == "true"
 
 
 def dialect_of(config: Words, known: Known = NOTHING_KNOWN, *, beyond_confirm: bool = False) -> Dialect:
-    """What the broker speaks at its HA port; the rest as of `AutoSwitch`."""
+    """Return the dialect of the broker's HA port; for the arguments see `AutoSwitch`."""
     return AutoSwitch(known, beyond_confirm=beyond_confirm) if is_elected(config) else Plain()
 
 
 def may_let_wait(config: Words) -> bool:
-    """Whether producers may wait for the slaves of this broker, as far as it says: then a report is a promise.
+    """Whether producers may wait for the slaves of this broker, as far as it says; if so, a report is a promise.
 
     The role is looked at with each message (`CommitLog.submitReplicaRequest` of 4.x, `needHandleHA` of 5.x). It may
-    change while a broker runs, which makes nobody wait for bytes that it has by then; so a broker that is asked for its
-    end first and for its role next takes no report up to that end for one that somebody waits for.
+    change while a broker runs, but then nobody waits for bytes that it already has. So if a broker is asked first for
+    its end and then for its role, nobody waits for a report up to that end.
 
     In controller mode it may count a learner's word beside those of its replicas in sync. But what we report lies below
-    the confirm offset, so that all of these have it.
+    the confirm offset, so all of these have it.
     """
     return config.get("brokerRole") not in ("ASYNC_MASTER", "SLAVE") and not is_elected(config)
 
 
 def lets_wait(config: Words) -> bool:
-    """Whether producers do wait for a slave: a 4.x SYNC_MASTER always lets them, a 5.x one from inSyncReplicas = 2 on,
-    which counts the master itself. Only a broker that does not know that key is of 4.x.
+    """Whether producers do wait for a slave.
+
+    They do on a 4.x SYNC_MASTER, and on a 5.x one with inSyncReplicas of 2 or more, which counts the master itself.
+    Only a broker that does not know that key is of 4.x.
     """
     return may_let_wait(config) and ("inSyncReplicas" not in config or (_number(config, "inSyncReplicas") or 1) > 1)
 
 
 def takes_turns(config: Words) -> bool:
-    """Whether two connections of one replica could pass for two replicas: a 5.x broker that needs several.
+    """Whether two connections of one replica could pass for two replicas: on a 5.x broker that needs several.
 
-    One that lets nobody wait now may change its role; but to a slave nobody sends anything to wait for.
+    A broker that makes nobody wait now may change its role; but nobody sends a slave anything to wait for.
     """
     if is_elected(config):
         return False
@@ -120,20 +122,20 @@ def takes_turns(config: Words) -> bool:
 
 
 def counted_for_s(config: Words) -> float | None:
-    """As `MasterLog.counted_for_s`: how long a connection that says nothing may be counted, where they are counted."""
+    """Implement `MasterLog.counted_for_s`: for how long a silent connection is counted, if connections are counted."""
     if not takes_turns(config):
         return None
     return (_number(config, "haHousekeepingInterval") or _DEFAULT_HOUSEKEEPING_MS) / 1000 + _HOUSEKEEPING_MARGIN_S
 
 
 def files(config: Words) -> Files | None:
-    """How its commit log is cut; None of a broker that does not tell. It starts only on files of the size it tells."""
+    """Return how its commit log is cut; None if it does not tell. A broker starts only on files of that size."""
     size = _number(config, "mappedFileSizeCommitLog")
     return Files(0, size) if size else None
 
 
 def retention(info: Words, config: Words) -> Retention | None:
-    """How the broker deletes; None of one that does not tell the size of its files."""
+    """Return how the broker deletes; None if it does not tell the size of its files."""
     file_size_bytes = _number(config, "mappedFileSizeCommitLog")
     if not file_size_bytes:
         return None
@@ -146,9 +148,9 @@ def retention(info: Words, config: Words) -> Retention | None:
 
 
 def _room_bytes(info: Words, config: Words) -> int | None:
-    """Until the disk is so full that files go whatever their age.
+    """Return how many bytes fit until the disk is so full that files are deleted at any age.
 
-    The size of the disk is known of the root directory's only: a commit log that lies elsewhere leaves it unknown.
+    The size of the disk is known only for the root directory, so it is unknown for a commit log elsewhere.
     """
     total_bytes, used = _total_bytes(info), _ratio(info)
     if (

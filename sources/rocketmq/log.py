@@ -1,18 +1,16 @@
 """A RocketMQ commit log as a master log: read from its segment files, or from its broker over HA.
 
-Whoever reads files is a reader, of whom no master knows; whoever reads over HA is a slave, whose word producers may
-wait for.
+To its master a reader of files does not exist; a reader over HA is a slave, which producers may wait for.
 
-Over HA three things are kept apart. The range is checked against what the broker says it holds (remoting 28) before any
-HA connection, because HA answers a wrong offset with heartbeats and nothing else. A connection that reads is never
-started above the committed position, because its first report is an acknowledgement; unless the broker says that nobody
-waits for slaves (`broker_words.may_let_wait`), or the operator does. And acknowledging has a connection of its own, the
-session's. To a broker that counts connections, `sources.rocketmq.session.turns`, each of them must have ended before
-another one begins.
+Over HA, three rules hold. A range is checked against what the broker says it holds (remoting request 28) before any HA
+connection, because HA answers a wrong offset with nothing but heartbeats. A reading connection never starts above the
+committed position, because its first report is an acknowledgement; unless the broker says that nobody waits for slaves
+(`broker_words.may_let_wait`), or the operator does. And acknowledging has a connection of its own, the session's. If a
+broker counts connections, each of them must have ended before another one begins (`sources.rocketmq.session.turns`).
 
-Of a broker whose master is elected (controller mode) only what lies below its confirm offset is replicated, which no
-fail-over takes back: planned is up to there, and a reader hands nothing over from above. We are an asynchronous learner
-there, whom nobody waits for and nobody elects.
+If the broker's master is elected (controller mode), only what lies below its confirm offset is replicated, because no
+fail-over takes that back: planning stops there, and a reader yields nothing from above. There we are an asynchronous
+learner, which nobody waits for and nobody elects.
 """
 
 from __future__ import annotations
@@ -72,7 +70,7 @@ _logger = logging.getLogger(__name__)
 
 
 class _Manner(TypedDict):
-    """How any broker is spoken to."""
+    """The arguments that all kinds of brokers share."""
 
     connect_timeout_ms: int
     connect_attempts: int
@@ -81,15 +79,14 @@ class _Manner(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RocketMQLog:
-    """`sources.master.MasterLog` of a RocketMQ broker.
+    """The `sources.master.MasterLog` of a RocketMQ broker.
 
-    Either `path`, a directory of segment files; or `master` (HA port) and `remoting` (normal port) of one broker; or
-    `name_servers` or `controllers`, which are asked at each connection for the master of the broker that the log id
-    names.
-    `past_damage` says that `read` hands damage over instead of raising it, and `bounds` and `plan` look past it.
-    `parallel_reads` says that no producer waits for slaves: several tasks may read over HA at once, and also from a
-    SYNC_MASTER from above the committed position. `connect_timeout_ms` is also how long the broker may take to answer
-    a request. Raises ConfigurationError.
+    Give either `path`, a directory of segment files; or `master` (HA port) and `remoting` (normal port) of one broker;
+    or `name_servers` or `controllers`, which are asked at each connection for the master of the broker that the log id
+    names. With `past_damage`, `read` yields damage instead of raising it, and `bounds` and `plan` look past it.
+    `parallel_reads` says that no producer waits for slaves: several tasks may read over HA at once, and may read from a
+    SYNC_MASTER above the committed position. `connect_timeout_ms` is also how long the broker may take to answer a
+    request. Raises ConfigurationError.
     """
 
     log_id: LogId
@@ -131,7 +128,7 @@ class RocketMQLog:
             )
 
     def _broker(self) -> RemoteBroker | None:
-        """None by path."""
+        """Return the broker; None for a path."""
         if self.master is not None and self.remoting is not None:
             return BrokerAt(master=self.master, broker=self.remoting, **self._manner())
         if self.name_servers:
@@ -157,8 +154,11 @@ class RocketMQLog:
         return "reader" if self.path is not None else "slave"
 
     def check(self, *, is_replica: bool = True) -> None:
-        """Refuse a broker that speaks another protocol at its HA port, or that would count this replica twice; or that
-        would count one where none is. Of files that a fail-over may cut a replica is warned."""
+        """Refuse a broker with an unknown protocol at its HA port, or one that would count this replica wrongly.
+
+        That is one that would count it twice, or would count a reader that is no replica. For files that a fail-over
+        may cut, a replica gets a warning.
+        """
         broker = self._broker()
         if broker is None:
             if is_replica and (warning := controller_warning(Path(self.path or ""))) is not None:
@@ -171,7 +171,7 @@ class RocketMQLog:
                 raise _no_replica(config)
 
     def counted_for_s(self) -> float | None:
-        """As the contract says; asks for its configuration."""
+        """Implement the contract; ask the broker for its configuration."""
         broker = self._broker()
         if broker is None:
             return None
@@ -179,7 +179,7 @@ class RocketMQLog:
             return counted_for_s(broker.config())
 
     def is_waited_for(self) -> bool:
-        """As the contract says; asks for its configuration. With `parallel_reads` an operator says: nobody."""
+        """Implement the contract; ask the broker, unless the operator says by `parallel_reads` that nobody waits."""
         broker = self._broker()
         if broker is None or self.parallel_reads:
             return False
@@ -187,13 +187,13 @@ class RocketMQLog:
             return lets_wait(broker.config())
 
     def bounds(self, known: Offset | None = None) -> OffsetRange:
-        """As the contract says. `known`, an end found earlier, spares the look at files below it."""
+        """Implement the contract. `known`, an end found earlier, spares looking at the files below it."""
         broker = self._broker()
         with naming(self.log_id):
             return self._segments().bounds(known) if broker is None else self._held(broker, known)
 
     def _held(self, broker: RemoteBroker, known: Offset | None) -> OffsetRange:
-        """All that it holds; of an elected master, who looks for news behind `known` is told of what is confirmed."""
+        """Return all that it holds; if its master is elected and `known` is given, the end of what is confirmed."""
         with broker.client() as client:
             held = client.commit_log_bounds()
             if known is None or self.beyond_confirm or held.end <= known or not is_elected(client.broker_config()):
@@ -202,7 +202,7 @@ class RocketMQLog:
         return OffsetRange(held.start, Offset(max(end, known)))
 
     def look(self) -> MasterView:
-        """As the contract says. Files do not tell how long they are kept."""
+        """Implement the contract. Files do not tell how long they are kept."""
         broker = self._broker()
         if broker is None:
             return MasterView(role=None, bounds=self.bounds(), retention=None)
@@ -260,14 +260,14 @@ class RocketMQLog:
         return wanted.size
 
     def identity(self) -> None:
-        """A name says nothing else."""
+        """Return None: a name identifies nothing else."""
 
     def continuing(self, known: Known) -> RocketMQLog:
-        """The last record is what one history is known by; of elected masters their epochs, too."""
+        """Return the log with `known`. The last record identifies a history; elected masters have epochs, too."""
         return replace(self, known=known)
 
     def parting(self) -> Parting | None:
-        """As the contract says, by what the master answers to a handshake."""
+        """Implement the contract, with the master's answer to a handshake."""
         broker = self._broker()
         if broker is None or not self.known.epochs:
             return None
@@ -278,7 +278,7 @@ class RocketMQLog:
         return parting(self.known.epochs, self.known.offset or Offset(0), epochs, maximum)
 
     def hurried(self, patience_s: float) -> RocketMQLog:
-        """As the contract says. Each question to the broker, and the way to it, has as much time; and one attempt."""
+        """Return a log whose questions and connections to the broker take no longer either, with one attempt each."""
         timeout_ms = min(self.connect_timeout_ms, max(1, round(patience_s * 1000)))
         return replace(self, patience_s=patience_s, connect_timeout_ms=timeout_ms, connect_attempts=1)
 
@@ -312,12 +312,12 @@ class RocketMQLog:
 
     @property
     def proves_all(self) -> bool:
-        """Offsets that count bytes: a rewritten past of the same lengths is for `verify` to find."""
+        """False: offsets count bytes, and `verify` can find a rewritten past of the same lengths."""
         return False
 
     @property
     def overrules(self) -> bool:
-        """A slave of RocketMQ would cut its log; but a wrong address is likelier than a master that lost its own."""
+        """False: a slave of RocketMQ would cut its log, but a wrong address is likelier than a lost log."""
         return False
 
     def common_offset(self, records: Iterable[tuple[OffsetRange, bytes]]) -> Offset | None:
@@ -346,9 +346,9 @@ class RocketMQLog:
         )
 
     def acknowledged_by_master(self) -> Offset | None:
-        """The highest offset that the master counts as acknowledged by a slave connected now (907).
+        """Return the highest offset that the master counts as acknowledged by a slave connected now (request 907).
 
-        None where nobody can say: of a path, of a broker without that request (4.x), of one without slaves.
+        None if nobody can say: for a path, for a broker without that request (4.x), for one without slaves.
         """
         broker = self._broker()
         if broker is None:
@@ -387,7 +387,7 @@ class RocketMQLog:
                 yield replace(piece, epochs=known) if isinstance(piece, Chunk) and known else piece
 
     def _settled_end(self, broker: RemoteBroker) -> Offset:
-        """Where the log ends now. What counts as damage for good is given the time to arrive, as in files."""
+        """Return where the log ends now. With `past_damage`, first give bytes the time to arrive, as for files."""
         if self.past_damage:
             time.sleep(SETTLE_S)
         return broker.maximum()
@@ -396,8 +396,10 @@ class RocketMQLog:
     def _stream(
         self, broker: RemoteBroker, wanted: OffsetRange, committed: Offset | None
     ) -> Iterator[tuple[Iterator[bytes], OffsetRange, Mapping[str, str], Dialect]]:
-        """The log's bytes from ``wanted.start`` on, once it is sure that asking for them is right; its bounds; the
-        broker's configuration; and who speaks with it."""
+        """Give the log's bytes from ``wanted.start`` on, its bounds, the broker's configuration and its dialect.
+
+        Checks first that requesting these bytes is right.
+        """
         with broker.client() as client:
             bounds, config = client.commit_log_bounds(), client.broker_config()
         check_within(wanted, bounds)
@@ -437,7 +439,7 @@ def _no_replica(config: Mapping[str, str]) -> ConfigurationError:
 
 
 def _check_promise(start: Offset, committed: Offset | None, bounds: OffsetRange) -> None:
-    """Asking for `start` promises everything below it. Below the master's minimum there is nothing left to promise."""
+    """Check the promise that asking for `start` makes: everything below it, but nothing below the master's minimum."""
     if start > max(committed or 0, bounds.start):
         raise ConfigurationError(
             "reading from here would acknowledge what is not committed",

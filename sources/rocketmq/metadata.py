@@ -1,6 +1,6 @@
 """A broker's metadata: the requests of a slave's SlaveSynchronize, and their answers as rows. No I/O.
 
-None of the requests has fields or a body. Answers are fastjson's, integer keys unquoted, but for 60:
+None of the requests has fields or a body. Answers are fastjson's, with unquoted integer keys, except for 60:
 
 ====  ================================  ==============================================================================
 code  kind                              answer
@@ -17,8 +17,8 @@ code  kind                              answer
 60    timer checkpoint (5.x)            binary, see CHECKPOINT
 ====  ================================  ==============================================================================
 
-A table that is missing from an answer is an error, never an empty set: that would end every version of every item.
-``dataVersion``, which answers carry beside their tables, is left out: a version is what an item says.
+A table missing from an answer is an error, never an empty set: that would end every version of every item. The
+``dataVersion`` that answers carry beside their tables is ignored: the item itself tells its version.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ CHECKPOINT: Final = struct.Struct(
 )
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _GROUP_SEPARATOR: Final = "@"
-# A 5.x broker whose timer is switched off knows the requests, and has nothing to say.
+# A 5.x broker whose timer is switched off knows the requests but has nothing to say.
 _NO_TIMER: Final = ("The timer message store is null", "The checkpoint is null")
 
 _Row = dict[str, Any]
@@ -83,9 +83,9 @@ _GROUP_KEYS: Final = {
 
 
 def fetch(ask: Callable[[Command], Command]) -> Iterator[Fetched]:
-    """Every kind in turn. `ask` sends a request and returns the answer, whatever its code; it raises LogtwinError.
+    """Yield every kind in turn. `ask` sends a request and returns the answer of any code; it raises LogtwinError.
 
-    What goes wrong with one kind is in its result; the others are asked for all the same.
+    If a kind fails, its result holds the error, and the others are still asked for.
     """
     for kind in _REQUESTS:
         try:
@@ -101,7 +101,7 @@ def _fetch(kind: MetadataKind, ask: Callable[[Command], Command]) -> pa.Table | 
 
 
 def items_of(kind: MetadataKind, body: bytes) -> pa.Table:
-    """The items in the body of a successful answer. Raises ProtocolViolation."""
+    """Return the items in the body of a successful answer. Raises ProtocolViolation."""
     _, rows_of = _REQUESTS[kind]
     try:
         return pa.Table.from_pylist(list(rows_of(body)), schema=kind.schema)
@@ -210,7 +210,7 @@ def _pairs(value: object) -> list[tuple[str, Any]] | None:
 
 
 def _text(value: object) -> str | None:
-    """The same value is the same text, in whatever order the broker's hash tables gave its keys."""
+    """Return the same text for the same value, whatever the order of its keys in the broker's hash tables."""
     return None if value is None else json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 

@@ -1,7 +1,7 @@
 """A broker as a job reaches it: by its two addresses, or by name through a name server. Nothing stays open.
 
-An address is looked for at each use. So a host name is resolved anew, and what a name server says is heeded at the
-next connection; one that is up stays up, whatever the name server says meanwhile.
+The address is looked up at each use. So a host name is resolved again each time, and the next connection follows what a
+name server says; an open connection stays, whatever the name server says meanwhile.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ from sources.rocketmq.wire.security import RemotingSecurity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteBroker(ABC):
-    """Each request connects anew. All raise MasterUnreachable, MasterSilent, AccessDenied, ProtocolViolation,
-    MasterError; and ConfigurationError for secrets and certificates."""
+    """A broker, to which each request connects anew.
+
+    All methods raise MasterUnreachable, MasterSilent, AccessDenied, ProtocolViolation, MasterError; and
+    ConfigurationError for secrets and certificates.
+    """
 
     connect_timeout_ms: int = 5000
     connect_attempts: int = 3
@@ -32,37 +35,37 @@ class RemoteBroker(ABC):
 
     @abstractmethod
     def ha(self) -> Address:
-        """Where it listens for slaves now."""
+        """Return the address at which it listens for slaves now."""
 
     @abstractmethod
     def remoting(self) -> Address:
-        """Where it answers requests now."""
+        """Return the address at which it answers requests now."""
 
     @property
     @abstractmethod
     def place(self) -> str:
-        """Where it is looked for, in one word."""
+        """Where it is looked for, in a word."""
 
     def client(self) -> RemotingClient:
-        """A connection for requests; to be closed."""
+        """Return a connection for requests; the caller closes it."""
         return self._client(self.remoting())
 
     def bounds(self) -> OffsetRange:
-        """What its commit log holds now."""
+        """Return what its commit log holds now."""
         with self.client() as client:
             return client.commit_log_bounds()
 
     def maximum(self) -> Offset:
-        """Where its commit log ends now."""
+        """Return where its commit log ends now."""
         return self.bounds().end
 
     def config(self) -> Mapping[str, str]:
-        """Its configuration now."""
+        """Return its configuration now."""
         with self.client() as client:
             return client.broker_config()
 
     def answer(self, request: Command) -> Command:
-        """Its answer to `request`, whatever the code, but that we may not ask (AccessDenied)."""
+        """Return its answer to `request`, with any code except a denial (AccessDenied)."""
         with self.client() as client:
             return client.exchange(request)
 
@@ -78,7 +81,7 @@ class RemoteBroker(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerAt(RemoteBroker):
-    """A broker whose addresses were given."""
+    """A broker with given addresses."""
 
     master: Address
     broker: Address
@@ -96,9 +99,9 @@ class BrokerAt(RemoteBroker):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoughtBroker(RemoteBroker):
-    """The master of the broker group `name`, as those who are `asked` know it; the first one that does is believed.
+    """The master of the broker group `name`; the first of the `asked` servers that knows it is believed.
 
-    Without a master, for the moment or for good, it is MasterUnreachable. The HA address is the broker's own word (26).
+    If there is no master, now or ever, this is MasterUnreachable. The broker itself tells its HA address (request 26).
     """
 
     name: str
@@ -115,7 +118,7 @@ class SoughtBroker(RemoteBroker):
                 return self._master_by(address)
             except (MasterError, ConfigurationError) as failure:
                 failures.append(failure)
-        # One that may know it later is waited for, whatever else is at the other addresses.
+        # Prefer an error that may go away later, whatever the other addresses answered.
         raise next((one for one in failures if one.is_transient), failures[-1])
 
     @property
@@ -124,10 +127,10 @@ class SoughtBroker(RemoteBroker):
 
     @abstractmethod
     def _master_by(self, asked: Address) -> Address:
-        """Where the master answers, as `asked` says. Raises MasterError, ConfigurationError."""
+        """Return where the master answers, according to `asked`. Raises MasterError, ConfigurationError."""
 
     def _check_kind(self, asked: Address, answer: Command) -> None:
-        """Raises ConfigurationError where whoever answers at `asked` does not know the question: brokers do not."""
+        """Raise ConfigurationError if the server at `asked` does not know the question; brokers do not."""
         if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             raise ConfigurationError(
                 f"what answers at {asked} is no {self.kind}, but perhaps a broker",
@@ -139,7 +142,7 @@ class SoughtBroker(RemoteBroker):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectedBroker(SoughtBroker):
-    """As the controllers say, who elect it (1004): only the leader among them answers."""
+    """A broker found through the controllers that elect its master (request 1004); only their leader answers."""
 
     kind = "controller"
 
@@ -162,7 +165,7 @@ class ElectedBroker(SoughtBroker):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedBroker(SoughtBroker):
-    """As name servers know it, where it registers (106)."""
+    """A broker found through name servers with which it registers (request 106)."""
 
     kind = "name server"
 

@@ -1,9 +1,9 @@
 """An embedded leader: writes the files of a dister leader, for tests and demonstrations. One node, and no network.
 
-Its log is `sources.dister.embedded.leader_log`. Beside it stand whole states, each exchanged at once where dister
-truncates and writes: ``dister.data.db`` on demand, ``dister.service.db`` at each change, and a list of nodes as REST
-``/node`` gives it, written at each change of nodes, services and role: ids of entries move on without it. dister itself
-has no such file.
+Its log is `sources.dister.embedded.leader_log`. Beside the log there are whole states, which are replaced atomically,
+where dister truncates and writes: ``dister.data.db`` on demand, ``dister.service.db`` at each change, and a list of
+nodes like that of REST's ``/node``, written at each change of nodes, services and role, but not when entry ids move on.
+dister itself has no such file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _now_ms() -> int:
 
 
 class EmbeddedLeader(LeaderLog):
-    """A node of `group`, which by default is the one that the folder has, or dister's own default.
+    """A node of `group`, which defaults to the folder's group, or else to dister's own default.
 
     Raises ConfigurationError for a folder of another group.
     """
@@ -52,38 +52,38 @@ class EmbeddedLeader(LeaderLog):
             self._write_nodes(self._others())
 
     def save(self) -> None:
-        """The autosave of dister: ``dister.data.db``, of which a restart here takes nothing."""
+        """Write ``dister.data.db``, as dister's autosave does; a restart here takes nothing from it."""
         with self._turn(), told("its data"):
             data = {"DataMap": replay(self.entries()), "LastLogId": self._last_id}
             exchange(self.folder / DATA_FILE, [whole_states.encode(data)])
 
     def step_down(self) -> None:
-        """It is a follower now, and refuses writes."""
+        """Become a follower, which refuses writes."""
         self._stand(is_leader=False)
 
     def win_election(self) -> None:
-        """It is the leader, as at first."""
+        """Become the leader, as at first."""
         self._stand(is_leader=True)
 
     def services(self) -> Registry:
-        """The registry, as it is in its file."""
+        """Return the registry as it is in its file."""
         return read_services(self.folder)
 
     def service_set(self, name: str, kind: str, nodes: Sequence[Node]) -> int:
-        """Replace all nodes of a service, of `kind` mysql, pgsql, web, tcp or custom. Returns the registry's id."""
+        """Replace all nodes of a service, of `kind` mysql, pgsql, web, tcp or custom. Return the registry's id."""
         return self._change_services(lambda registry: registry.with_nodes(name, kind, nodes, self._now_ms()))
 
     def service_remove(self, names: Sequence[str]) -> int:
-        """Remove services. Returns the registry's id, which moves only if one was there."""
+        """Remove services. Return the registry's id, which moves only if one was there."""
         return self._change_services(lambda registry: registry.without(names, self._now_ms()))
 
     def nodes(self) -> tuple[NodeInfo, ...]:
-        """Itself, then the others."""
+        """Return this node, then the others."""
         with self._turn():
             return self._all(self._others())
 
     def peers_add(self, ips: Iterable[str]) -> None:
-        """A placeholder for each ip that is not known yet, until its node is met."""
+        """Add a placeholder for each unknown ip, until its node is met."""
         with self._turn():
             others = self._others()
             for ip in ips:
@@ -92,7 +92,7 @@ class EmbeddedLeader(LeaderLog):
             self._write_nodes(others)
 
     def peers_remove(self, ips: Iterable[str]) -> None:
-        """Of each ip the first node goes; one that is not there is no error, and the leader itself stays."""
+        """Remove the first node of each ip. A missing one is no error, and the leader itself stays."""
         with self._turn():
             others = self._others()
             for ip in ips:
@@ -102,7 +102,7 @@ class EmbeddedLeader(LeaderLog):
             self._write_nodes(others)
 
     def meet(self, node: NodeInfo) -> None:
-        """A node speaks: it is listed, as it is now, in the place of its placeholder."""
+        """Note that a node speaks: it is listed as it is now, instead of its placeholder."""
         with self._turn():
             others = [one for one in self._others() if one.id != node.id]
             self._write_nodes(peers.without_placeholders([*others, node]))
@@ -137,7 +137,7 @@ class EmbeddedLeader(LeaderLog):
             serviceid=self.services().id,
             version=peers.VERSION,
         )
-        # there is one leader: where it is this node, whoever was it before is none
+        # There is one leader: if it is this node, the former one no longer is.
         return (own, *(replace(node, raft=FOLLOWER) if own.is_leader and node.is_leader else node for node in others))
 
     def _write_nodes(self, others: Sequence[NodeInfo]) -> None:

@@ -1,13 +1,13 @@
-"""The entry log of an embedded leader: entries are written, follow another leader's, are removed, and are damaged.
+"""The entry log of an embedded leader, which can be written, follow another leader's, be cut, and be damaged.
 
-Invariants, of any number of threads and processes that write into one folder:
+Invariants, for any number of threads and processes that write into one folder:
 
 * writes happen one after another; ids ascend, and their order is the order of the log;
-* id = index x 10000 + chance, index one more than of every id before, also of those that were used up in vain;
-* a write that is refused uses no id; one that fails uses its id, and leaves the log as it was;
-* the last id comes from the log, not from ``dister.data.db``; a torn line that a kill left is dropped at the next turn.
+* id = index x 10000 + a random part; the index is one more than that of every id before, even of unsuccessful writes;
+* a refused write uses no id; a failed one uses its id, and leaves the log as it was;
+* the last id comes from the log, not from ``dister.data.db``; a torn line left by a kill is dropped at the next turn.
 
-Different from dister, where dister loses data (defects 8 to 11): a write that fails says so. As there, nothing is
+It differs from dister, where dister loses data (defects 8 to 11): a write that fails says so. As in dister, nothing is
 forced to the disk.
 """
 
@@ -36,16 +36,16 @@ from sources.dister.format.entries import (
 from sources.errors import MasterRefused
 
 Change = Mapping[str, str] | Sequence[str]
-"""What is to be set, by key, or the keys to be removed."""
+"""What to set, by key, or the keys to remove."""
 
 _LOCK_FILE: Final = "dister.leader.lock"
 _ENTRIES_PER_TURN: Final = 10_000
 
 
 class LeaderLog:
-    """The log of the node that keeps its data in `folder`, made if it is not there.
+    """The log of the node that keeps its data in `folder`, which is made if it does not exist.
 
-    Any thread; close it, or use it in `with`. The same `seed` gives the same random parts of ids.
+    For any thread; close it, or use it in `with`. The same `seed` gives the same random parts of ids.
     """
 
     def __init__(self, folder: Path, *, seed: int | None = None) -> None:
@@ -53,7 +53,7 @@ class LeaderLog:
         self.folder = folder
         self._is_leader = True
         self._chance = random.Random(seed)  # noqa: S311  (as dister's own: no secret)
-        self._index = 0  # of the last id that was used, here
+        self._index = 0  # of the last id used here
         self._last_id = 0
         self._torn: tuple[Entry, bytes] | None = None
         self._files = BatchWriter(folder / ENTRY_LOG)
@@ -66,7 +66,7 @@ class LeaderLog:
         self.close()
 
     def close(self) -> None:
-        """Idempotent. What was written stays."""
+        """Close the files. Idempotent; what was written stays."""
         self._files.close()
         self._turns.close()
 
@@ -77,18 +77,18 @@ class LeaderLog:
             return self._last_id
 
     def set(self, items: Mapping[str, str], *, rnd: int | None = None) -> int:
-        """Set keys. Returns the entry's id, whose random part is `rnd` where that is given.
+        """Set keys. Return the entry's id, whose random part is `rnd` if given.
 
-        Raises MasterRefused (not the leader, or what is no string), MasterError (it could not be written).
+        Raises MasterRefused (not the leader, or something else than strings), MasterError (it could not be written).
         """
         return self.write(items, rnd=rnd)
 
     def remove(self, keys: Sequence[str], *, rnd: int | None = None) -> int:
-        """Remove keys; those that are not there, too. As `set`."""
+        """Remove keys, including those that do not exist. Like `set`."""
         return self.write(keys, rnd=rnd)
 
     def write(self, change: Change, *, rnd: int | None = None) -> int:
-        """`set` or `remove`, as the change says."""
+        """Call `set` or `remove`, depending on the change."""
         act = _act_of(change)
         with self._turn():
             entry_id = self._next_id(rnd)
@@ -96,13 +96,13 @@ class LeaderLog:
             return entry_id
 
     def set_many(self, many: Iterable[Mapping[str, str]]) -> int:
-        """As `set` one after the other, and faster. Returns the last id."""
+        """Do many `set`, one after the other, but faster. Return the last id."""
         return self.write_many(many)
 
     def write_many(self, changes: Iterable[Change]) -> int:
-        """As `write` one after the other, and faster; others have their turns in between. Returns the last id.
+        """Do many `write`, one after the other, but faster; others get their turns in between. Return the last id.
 
-        Where a change is refused, some of those before it are written.
+        If a change is refused, some of those before it are written.
         """
         upcoming = iter(changes)
         while part := [(_act_of(change), change) for change in islice(upcoming, _ENTRIES_PER_TURN)]:
@@ -112,9 +112,9 @@ class LeaderLog:
         return self.last_id
 
     def fail(self, change: Change, *, rnd: int | None = None) -> Entry:
-        """A write that no follower acknowledged in time: it uses its id and is stored nowhere here.
+        """Do a write that no follower acknowledges in time: it uses its id and is stored nowhere here.
 
-        Returns the entry, because a follower may have it all the same.
+        Returns the entry, because a follower may still have it.
         """
         act = _act_of(change)
         with self._turn():
@@ -122,18 +122,18 @@ class LeaderLog:
             return decode_line(encode_line(entry_id, act, change).rstrip(b"\n"))
 
     def skip_to(self, index: int) -> None:
-        """The next id has at least this index, as if all writes before it had failed."""
+        """Give the next id at least this index, as if all writes before it had failed."""
         with self._turn():
             self._index = max(self._index, index - 1)
 
     def entries(self, after: int = 0) -> Iterator[Entry]:
-        """As `entries_of` its folder."""
+        """Yield the entries of its folder, like `entries_of`."""
         return entries_of(self.folder, after)
 
     def truncate_to(self, last_id: int) -> None:
-        """What a node does whose entries above `last_id` are not the new leader's: it removes them all.
+        """Remove all entries above `last_id`, as a node does whose entries there are not the new leader's.
 
-        The file of the last entry that stays is another one afterwards: removed, and written again.
+        The file of the last remaining entry is removed and written again, so it is another file afterwards.
         """
         with self._turn(), told("its log"):
             for batch in self._files.batches():
@@ -143,7 +143,7 @@ class LeaderLog:
             self._look()
 
     def follow(self, entries: Iterable[Entry]) -> int:
-        """Append the entries of another leader whose ids are above its own last id. Returns how many those were."""
+        """Append the entries of another leader whose ids are above its own last id. Return their number."""
         upcoming = iter(entries)
         count = 0
         while part := list(islice(upcoming, _ENTRIES_PER_TURN)):
@@ -154,9 +154,9 @@ class LeaderLog:
         return count
 
     def append_torn(self, change: Change, *, size_bytes: int, rnd: int | None = None) -> Entry:
-        """Write the first `size_bytes` of an entry's line, as a kill or a full disk leaves it. Returns the entry.
+        """Write the first `size_bytes` of an entry's line, as a kill or a full disk leaves it. Return the entry.
 
-        The next write is glued to it, as in dister, unless `complete_torn` writes the rest before.
+        As in dister, the next write is glued to it, unless `complete_torn` writes the rest before.
         """
         entry = self.fail(change, rnd=rnd)
         with self._turn():
@@ -173,14 +173,14 @@ class LeaderLog:
                 self._append([(entry.id, rest)])
 
     def append_act(self, act: int, items_json: bytes, *, rnd: int | None = None) -> int:
-        """An entry of any act with any items, unchecked, as a node of another version or a faulty client makes it."""
+        """Append an entry of any act with any items, unchecked, as another version or a faulty client would."""
         with self._turn():
             entry_id = self._next_id(rnd)
             self._append([(entry_id, canonical_head(entry_id, act) + items_json + b"\n")])
             return entry_id
 
     def append_raw(self, data: bytes) -> None:
-        """Put any bytes behind the newest batch file's; no id is used."""
+        """Append any bytes to the newest batch file; no id is used."""
         with self._turn():
             batches = self._files.batches()
             self._write(batches[-1].number if batches else 0, data)
@@ -191,7 +191,7 @@ class LeaderLog:
             yield
 
     def _look(self) -> None:
-        """Find the log's end where another one may have moved it."""
+        """Find the log's end, which another writer may have moved."""
         self._files.close()
         self._last_id, self._torn = 0, None
         for batch in reversed(self._files.batches()):
@@ -218,9 +218,9 @@ class LeaderLog:
 
 
 def entries_of(folder: Path, after: int = 0) -> Iterator[Entry]:
-    """The entries with an id above `after` in the log of the leader whose folder it is, in order.
+    """Yield the entries with an id above `after` in the log of the leader whose folder it is, in order.
 
-    Raises CorruptRecord for a line that is no entry.
+    Raises CorruptRecord for a line that is not an entry.
     """
     for batch in list_batches(folder / ENTRY_LOG):
         if batch.number >= batch_number(after):
@@ -230,7 +230,7 @@ def entries_of(folder: Path, after: int = 0) -> Iterator[Entry]:
 
 
 def ascending(entries: Iterable[Entry], after: int) -> Iterator[Entry]:
-    """Without those whose id is not above `after` and every id before: they are expired, for dister too."""
+    """Skip entries whose id is not above `after` and every id before: they are expired, also for dister."""
     for entry in entries:
         if entry.id > after:
             after = entry.id
@@ -238,7 +238,7 @@ def ascending(entries: Iterable[Entry], after: int) -> Iterator[Entry]:
 
 
 def replay(entries: Iterable[Entry]) -> dict[str, str]:
-    """Every key and its value."""
+    """Return every key and its value."""
     data: dict[str, str] = {}
     for entry in entries:
         apply(entry, data)
@@ -246,7 +246,7 @@ def replay(entries: Iterable[Entry]) -> dict[str, str]:
 
 
 def apply(entry: Entry, data: dict[str, str]) -> None:
-    """Do to the keys of `data` what an entry says; of an unknown act, nothing."""
+    """Apply an entry to the keys of `data`; an unknown act does nothing."""
     if isinstance(entry.items, dict):
         data |= entry.items
     for key in entry.items if isinstance(entry.items, list) else ():
@@ -261,7 +261,7 @@ def _entries_in(batch: BatchFile) -> Iterator[Entry]:
 
 
 def _act_of(change: object) -> int:
-    """What has to be known of a change before it uses an id. Raises MasterRefused."""
+    """Return the act of a change, before it uses an id. Raises MasterRefused."""
     match change:
         case Mapping() if all(isinstance(text, str) for pair in change.items() for text in pair):
             return ACT_SET

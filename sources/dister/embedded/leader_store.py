@@ -1,6 +1,6 @@
-"""The files that an embedded leader writes: batch files to append to, whole states to exchange, and whose turn it is.
+"""The files of an embedded leader: batch files to append to, whole states to replace, and a lock for the writers.
 
-A write that fails raises OSError and leaves the files as they were: no torn line stays before the next one.
+A failed write raises OSError and leaves the files as they were: no torn line stays before the next one.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _LOOK_BACK_BYTES: Final = 64 * 1024
 
 
 class WriterTurns:
-    """One writer after another, threads and processes. The lock file says who wrote last.
+    """Lets writers, threads and processes, take turns. The lock file says who wrote last.
 
-    A kill gives the turn back.
+    A killed writer's turn ends.
     """
 
     def __init__(self, path: Path) -> None:
@@ -36,7 +36,7 @@ class WriterTurns:
 
     @contextmanager
     def turn(self, look: Callable[[], None]) -> Iterator[None]:
-        """Wait for the turn and have it. `look` is called first where another one wrote since the last turn."""
+        """Wait for the turn and take it. First call `look` if another writer wrote since the last turn."""
         with self._threads:
             fcntl.flock(self._file, fcntl.LOCK_EX)
             try:
@@ -60,7 +60,7 @@ class BatchWriter:
         return list_batches(self._entry_log)
 
     def append(self, number: int, data: bytes) -> None:
-        """All of `data` behind what batch `number` has, or nothing. Raises OSError."""
+        """Append all of `data` to batch `number`, or nothing. Raises OSError."""
         descriptor = self._descriptor(number)
         size_bytes = os.fstat(descriptor).st_size
         try:
@@ -71,7 +71,7 @@ class BatchWriter:
             raise
 
     def drop_torn_line(self, batch: BatchFile) -> None:
-        """Cut off what stands behind the last newline: the line was never written to its end."""
+        """Cut off what follows the last newline: that line was never finished."""
         self.close()
         with batch.path.open("r+b") as file:
             whole_bytes = at = file.seek(0, os.SEEK_END)
@@ -85,14 +85,14 @@ class BatchWriter:
             file.truncate(whole_bytes)
 
     def cut(self, batch: BatchFile, lines: Iterable[bytes]) -> None:
-        """Of the log from `batch` on only `lines` stay, in a new file; later files go, the last one first.
+        """Keep only `lines` of the log from `batch` on, in a new file; remove later files, the last one first.
 
         A kill in between leaves the log up to some later entry.
         """
         self.close()
         for later in reversed([one for one in self.batches() if one.number > batch.number]):
             later.path.unlink()
-        # with the old file still there, so that the new one is another one, and not the same inode again
+        # Made while the old file is still there, so that the new one cannot get the same inode.
         if not exchange(batch.path, lines):
             batch.path.unlink()
 
@@ -113,7 +113,7 @@ class BatchWriter:
 
 
 def exchange(path: Path, parts: Iterable[bytes]) -> bool:
-    """Make `parts` the file at `path`, at once; nothing is done where they are empty. Returns whether they were not."""
+    """Replace the file at `path` with `parts`, atomically, unless these are empty. Return whether they were not."""
     new = path.with_name(f".{path.name}.new")
     with new.open("wb") as file:
         file.writelines(parts)
@@ -127,7 +127,7 @@ def exchange(path: Path, parts: Iterable[bytes]) -> bool:
 
 @contextmanager
 def told(what: str) -> Iterator[None]:
-    """An OSError as the leader's MasterError: it cannot write `what`."""
+    """Turn an OSError into the leader's MasterError: it cannot write `what`."""
     try:
         yield
     except OSError as error:

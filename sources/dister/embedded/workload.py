@@ -1,7 +1,7 @@
 """A workload for a leader: changes made from a seed, the same ones for the same seed.
 
-What a small company keeps in such a store: settings, stock, sessions that come and go. Some writes fail: they use an
-id, and nobody sees them.
+It is what a small company keeps in such a store: settings, stock, sessions that come and go. Some writes fail: they use
+an id, and nobody sees them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Workload:
         self._chance = random.Random(seed)  # noqa: S311  (a workload is no secret)
 
     def write(self, leader: LeaderLog) -> int | None:
-        """Do the next write. Returns the entry's id, None of a write that failed."""
+        """Do the next write. Return the entry's id; None if the write failed."""
         change = self._change()
         if self._chance.random() < _SHARE_OF_FAILED:
             leader.fail(change)
@@ -35,7 +35,7 @@ class Workload:
         return leader.write(change)
 
     def _change(self) -> Change:
-        """One key or several, set or removed."""
+        """Return a change that sets or removes one or several keys."""
         several = self._chance.randrange(2, 6) if self._chance.random() < _SHARE_OF_SEVERAL else 1
         if self._chance.random() < _SHARE_OF_REMOVES:
             return [self._session() for _ in range(several)]

@@ -1,7 +1,7 @@
-"""The bytes of one batch file, as long as it was when it was opened; its lines from any byte on.
+"""The bytes of one batch file, as long as it was when it was opened, and its lines from any byte on.
 
-Read, never mapped: a mapped file that somebody shortens ends the process. A leader that removes the file and writes it
-anew leaves whoever has it open with the old one.
+They are read, never mapped: if somebody shortens a mapped file, the process ends. If a leader removes the file and
+writes it again, whoever has it open keeps the old one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CHANGED = "The leader may be writing its log anew: it is read again."
 
 
 class BatchBytes:
-    """An open batch file; a context manager that closes it. Raises MasterSilent where it cannot be read."""
+    """An open batch file; a context manager that closes it. Raises MasterSilent if it cannot be read."""
 
     def __init__(self, batch: BatchFile) -> None:
         self.batch = batch
@@ -34,9 +34,9 @@ class BatchBytes:
         self._file.close()
 
     def lines(self, at: int, stop: int | None = None) -> Iterator[Line]:
-        """The lines that begin in ``[at, stop)``, at most to the end of the file.
+        """Yield the lines that begin in ``[at, stop)``, at most to the end of the file.
 
-        Blocks grow, so that looking at one line reads little.
+        Blocks grow, so looking at one line reads little.
         """
         stop = self.size if stop is None else stop
         lines = split_lines(self.batch, max(at - 1, 0), self._blocks(max(at - 1, 0)))
@@ -47,7 +47,7 @@ class BatchBytes:
                 yield line
 
     def line_number(self, at: int) -> int:
-        """Of the line that begins with byte `at`, from 1 on. Reads all that is before it."""
+        """Return the number, from 1 on, of the line that begins with byte `at`. Reads everything before it."""
         return 1 + sum(1 for line in self.lines(0, at))
 
     def _blocks(self, at: int) -> Iterator[bytes]:

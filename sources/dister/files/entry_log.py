@@ -1,7 +1,7 @@
-"""The entry log in a leader's folder, while the leader may be appending to it, or removing its files and writing anew.
+"""The entry log in a leader's folder, while the leader may be appending to it, or removing and rewriting its files.
 
-Two questions are answered: where the log begins and ends (`bounds`), and what lies in a range (`chunks`, `raw`). What
-an answer costs grows with what it reads, not with the log. Nothing is kept between calls but the path.
+It answers two questions: where the log begins and ends (`bounds`), and what lies in a range (`chunks`, `raw`). The cost
+of an answer grows with what it reads, not with the log. It keeps nothing between calls but the path.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sources.offsets import Offset, OffsetRange
 log = logging.getLogger(__name__)
 
 SETTLE_S = 0.2
-"""How long a batch file may be missing: a leader that writes it anew removes it first, and a listing is no snapshot."""
+"""How long a batch file may be missing: to rewrite it, a leader removes it first, and a listing is no snapshot."""
 
 _DAMAGE_HINT = (
     "Compare the line with a copy of the leader's log. With on_loss = record it goes to quarantine, and the log goes "
@@ -38,20 +38,20 @@ _DAMAGE_HINT = (
 
 
 class EntryLog:
-    """The log in the folder `path`, below `ENTRY_LOG`; with `past_damage`, of which damage is no end."""
+    """The log in the folder `path`, below `ENTRY_LOG`. With `past_damage`, reading goes on behind damage."""
 
     def __init__(self, path: Path | str, *, past_damage: bool = False) -> None:
         self._path = Path(path)
         self._past_damage = past_damage
 
     def bounds(self, known: Offset | None = None) -> OffsetRange:
-        """From the first file's first id to behind the last entry; ``[0, 0)`` where there is no file yet.
+        """Return the range from the first file's first id to behind the last entry; ``[0, 0)`` if there is no file yet.
 
-        What is wrong behind the last entry is an error; with `past_damage` it is not in the log yet. `known` is an end
-        found earlier. Raises ConfigurationError, MissingSegment, CorruptRecord, MasterSilent.
+        What is wrong behind the last entry is an error; with `past_damage` it is not yet part of the log. `known` is an
+        end found earlier. Raises ConfigurationError, MissingSegment, CorruptRecord, MasterSilent.
         """
         found = self._bounds(known)
-        if found.is_empty:  # a leader that is overruled removes its file, and writes it again
+        if found.is_empty:  # an overruled leader removes its file and writes it again
             time.sleep(SETTLE_S)
             found = self._bounds(known)
         return found
@@ -59,16 +59,16 @@ class EntryLog:
     def _bounds(self, known: Offset | None) -> OffsetRange:
         batches = self._list()
         walk = LogWalk(batches, end_of(batches, known))
-        for _ in walk.pieces():  # what was appended since
+        for _ in walk.pieces():  # includes what was appended since
             pass
         if walk.open_damage is not None and not self._past_damage:
             raise _named(walk.open_damage)
         return OffsetRange(minimum_of(batches), walk.end)
 
     def chunks(self, owned: OffsetRange, boundary: bool, chunk_bytes: int) -> Generator[Chunk | Damage]:
-        """The entries whose ranges begin in `owned`, about `chunk_bytes` of lines at a time, and the damage in it.
+        """Yield the entries whose ranges begin in `owned`, about `chunk_bytes` at a time, and the damage in it.
 
-        With `boundary` an entry, or damage, must end at ``owned.start``. A chunk has one entry at least.
+        With `boundary` an entry, or damage, must end at ``owned.start``. A chunk has at least one entry.
         Raises BelowMinimum, AboveMaximum, CorruptRecord, MissingSegment, MasterSilent.
         """
         walk = self._walk_to(owned)
@@ -81,7 +81,7 @@ class EntryLog:
             log.warning("%s: %d entries below %s are expired, and passed", self._path, walk.expired, walk.end)
 
     def raw(self, wanted: OffsetRange, piece_bytes: int) -> Generator[memoryview]:
-        """The lines of the entries whose ids are in `wanted`, about `piece_bytes` at a time.
+        """Yield the lines of the entries whose ids are in `wanted`, about `piece_bytes` at a time.
 
         Raises BelowMinimum, AboveMaximum, MissingSegment (also with `past_damage`), MasterSilent.
         """
@@ -99,7 +99,7 @@ class EntryLog:
             yield memoryview(gathered)
 
     def boundary_after(self, offset: Offset, maximum: Offset) -> Offset:
-        """Where the first entry or damage ends that ends at or after `offset`; `maximum` if that is less.
+        """Return the end of the first entry or damage that ends at or after `offset`; at most `maximum`.
 
         Raises BelowMinimum, AboveMaximum, ConfigurationError, MissingSegment, MasterSilent.
         """
@@ -113,7 +113,7 @@ class EntryLog:
         )
 
     def end_of_batch(self, start: Offset, maximum: Offset, *, entries: int, size_bytes: int) -> Offset:
-        """Where a batch ends that begins at `start`: after `entries`, or about `size_bytes` of lines; up to `maximum`.
+        """Return the end, up to `maximum`, of a batch from `start` on: `entries`, or about `size_bytes` of lines.
 
         Raises as `boundary_after` does.
         """
@@ -129,7 +129,7 @@ class EntryLog:
         return end
 
     def _list(self) -> tuple[BatchFile, ...]:
-        """The batch files now. Raises ConfigurationError where not even the folder of the leader is there."""
+        """Return the batch files now. Raises ConfigurationError if the leader's folder itself is missing."""
         if not self._path.is_dir():
             raise ConfigurationError(
                 "the leader's folder cannot be read",
@@ -148,13 +148,13 @@ class EntryLog:
         return batches
 
     def _walk_to(self, wanted: OffsetRange) -> LogWalk:
-        """A walk that begins where `wanted` does, or before. Raises BelowMinimum, AboveMaximum, and as `_list` does."""
+        """Return a walk that begins at or before `wanted`. Raises BelowMinimum, AboveMaximum, and as `_list`."""
         batches = self._list()
         check_within(wanted, OffsetRange(minimum_of(batches), end_of(batches, wanted.end).end))
         return LogWalk(batches, start_at(batches, wanted.start))
 
     def _damage(self, found: Broken, owned: OffsetRange) -> Damage:
-        """What of `found` lies in `owned`; the bytes go with its beginning. Raises its error unless `past_damage`."""
+        """Return the part of `found` in `owned`; its beginning has the bytes. Raises its error unless `past_damage`."""
         error = _named(found)
         if not self._past_damage:
             raise error
@@ -166,7 +166,7 @@ class EntryLog:
 
 
 def _beginning_in(owned: OffsetRange, pieces: Iterable[Sound | Broken], *, boundary: bool) -> Iterator[Sound | Broken]:
-    """Without the entry that begins before `owned`; with `boundary` there must be none."""
+    """Skip an entry that begins before `owned`; with `boundary` there must be none."""
     for piece in pieces:
         if isinstance(piece, Broken) or piece.start >= owned.start:
             yield piece
@@ -181,7 +181,7 @@ def _beginning_in(owned: OffsetRange, pieces: Iterable[Sound | Broken], *, bound
 
 
 def _grouped(pieces: Iterable[Sound | Broken], size_bytes: int) -> Iterator[list[Sound] | Broken]:
-    """Consecutive entries, about `size_bytes` of lines together and at least one; damage by itself."""
+    """Group consecutive entries, about `size_bytes` of lines together and at least one; damage stays by itself."""
     group: list[Sound] = []
     group_bytes = 0
     for piece in pieces:
@@ -198,7 +198,7 @@ def _grouped(pieces: Iterable[Sound | Broken], size_bytes: int) -> Iterator[list
 
 
 def _decoded(group: Sequence[Sound]) -> Iterator[Chunk | Broken]:
-    """The entries as columns; one that cannot be put into them is damage."""
+    """Yield the entries as columns; one that does not fit into them is damage."""
     while group:
         records, count, damage = up_to_damage(len(group), partial(_columns, group))
         if count:
@@ -217,7 +217,7 @@ def _columns(group: Sequence[Sound], count: int) -> pa.RecordBatch:
 
 
 def _named(found: Broken) -> LogtwinError:
-    """Its error with the file, the line and the byte."""
+    """Return the error with the file, the line and the byte."""
     line, error = found.line, found.error
     if line is None:
         return error

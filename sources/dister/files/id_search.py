@@ -1,15 +1,15 @@
-"""Where an id is in a batch file, without reading all of it. Ids ascend in a file; but they need not.
+"""The search for an id in a batch file, without reading all of it. Ids in a file ascend, but need not.
 
-A leader that lost its data file begins with low ids again, behind the ones that are there: lines that are expired. In
-a file that has some, halving may lead to a line behind the one that counts. So what is found is believed only
+A leader that lost its data file begins again with low ids, behind the existing ones; these lines are expired. In a file
+that has some, bisection may lead to a line behind the one that counts. So a result is trusted only
 
-* where it is the very id that was asked for. Random parts make it improbable that a regressing run has the same one;
-* and where no line has that id or a higher one among the `LOOK_BACK_BYTES` before it, and at `_PROBES` places from the
+* if it is the very id that was asked for. Random parts make it improbable that a regressing run has the same one;
+* and if no line has that id or a higher one among the `LOOK_BACK_BYTES` before it, and at `_PROBES` places from the
   beginning of the file to there.
 
 A run of expired lines is overlooked only if it repeats ids of the log, is longer than `LOOK_BACK_BYTES`, and hides
-less than one part in `_PROBES` of the file. Where something is not believed, the answer is None: walk the file from its
-first line, which is always right. What is no longer than `LOOK_BACK_BYTES` is read line by line anyway.
+less than one part in `_PROBES` of the file. If a result is not trusted, the answer is None: walk the file from its
+first line, which is always right. A file no longer than `LOOK_BACK_BYTES` is read line by line anyway.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _NO_HEAD: Final = (-1, None)
 
 
 class IdSearch:
-    """In one open file; `line_walk.Earlier`, too."""
+    """Searches one open file; also a `line_walk.Earlier`."""
 
     def __init__(self, file: BatchBytes) -> None:
         self._file = file
 
     def find(self, entry_id: int) -> Line | None:
-        """The line of the entry with that id; None where it is not there, or not believed."""
+        """Return the line of the entry with that id; None if it is not there, or not trusted."""
         return self._find(entry_id, self._file.size)
 
     def line_of(self, entry_id: int, before: int) -> bytes | None:
@@ -44,9 +44,10 @@ class IdSearch:
         return None if found is None else found.text
 
     def last_entry(self, known: Offset | None = None) -> Sound | None:
-        """The entry with the highest id in the file; None where it has none. Where its range begins is not looked for.
+        """Return the entry with the highest id in the file; None if it has none.
 
-        One that ends before `known` is believed only when all of the file was read.
+        The start of its range is not determined. An entry that ends before `known` is trusted only after reading all of
+        the file.
         """
         start = self._near(self._file.size)
         found = self._entries_from(start)
@@ -72,12 +73,12 @@ class IdSearch:
         return None
 
     def _is_first(self, entry_id: int, low: int) -> bool:
-        """Whether, as far as is looked, all ids before byte `low` are below `entry_id`."""
+        """Whether, as far as it looks, all ids before byte `low` are below `entry_id`."""
         start = self._near(low)
         return all(head_id < entry_id for head_id, _ in self._heads(start, low)) and self._is_below(entry_id, start)
 
     def _near(self, stop: int) -> int:
-        """Where a line begins so that all lines from it on reach back over `LOOK_BACK_BYTES` before `stop`."""
+        """Return the start of a line from which on the lines cover the `LOOK_BACK_BYTES` before `stop`."""
         back = 2 * LOOK_BACK_BYTES
         while back < stop:
             _, line = next(self._heads(stop - back, stop), _NO_HEAD)
@@ -87,16 +88,16 @@ class IdSearch:
         return 0
 
     def _is_below(self, entry_id: int, stop: int) -> bool:
-        """Whether the ids at some places spread evenly before byte `stop` are below `entry_id`."""
+        """Whether the ids at some evenly spread places before byte `stop` are below `entry_id`."""
         places = {stop * number // _PROBES for number in range(_PROBES)}
         return all(next(self._heads(place, stop), _NO_HEAD)[0] < entry_id for place in places)
 
     def _heads(self, at: int, stop: int) -> Iterator[tuple[int, Line]]:
-        """The lines that begin in ``[at, stop)`` and seem to be entries, with their ids."""
+        """Yield the lines that begin in ``[at, stop)`` and seem to be entries, with their ids."""
         return ((line.head_id, line) for line in self._file.lines(at, stop) if line.head_id is not None)
 
     def _entries_from(self, start: int) -> tuple[Sound, Sound] | None:
-        """The first and the last entry of what begins at byte `start`, taken for a log of its own."""
+        """Return the first and the last entry of what begins at byte `start`, treated as a log of its own."""
         walk, found = LineWalk(Offset(0)), None
         for line in self._file.lines(start):
             if line.is_whole:
@@ -115,7 +116,7 @@ def _is_entry(line: Line) -> bool:
 
 
 class _Nothing:
-    """No line before, to compare with."""
+    """A `line_walk.Earlier` without any earlier lines."""
 
     def line_of(self, entry_id: int, before: int) -> None:
         return None

@@ -1,12 +1,12 @@
-"""Where the entries of a leader's log lie: in batch files, each of the ids of one batch.
+"""The layout of a leader's log: batch files, each with the ids of one batch.
 
 ::
 
     dister.entry.log/<number // 100>/<number>         number = id // 10^9, both in plain decimal
 
-A file is made with its first entry, so nothing says how long the log is but the files that are there. Numbers follow
-one another: dister's own reader takes the first file that is missing for the end of the log, so that one missing
-between two others loses what it held, and what follows.
+A file is made with its first entry, so only the existing files tell how long the log is. Numbers are consecutive:
+dister's own reader takes the first missing file for the end of the log, so one missing between two others loses its
+content and everything after it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sources.errors import ConfigurationError, MissingSegment
 from sources.offsets import Offset
 
 ENTRY_LOG: Final = "dister.entry.log"
-"""The folder of the log, in the folder that a leader keeps its data in."""
+"""The folder of the log in a leader's data folder."""
 
 _FILES_PER_FOLDER: Final = 100
 _LAST = MAX_ID // IDS_PER_FILE
@@ -40,39 +40,39 @@ class BatchFile:
 
     @property
     def first_id(self) -> int:
-        """The lowest id that belongs into it."""
+        """The lowest id that belongs in it."""
         return self.number * IDS_PER_FILE
 
 
 def batch_number(entry_id: int) -> int:
-    """The batch that an id belongs to."""
+    """Return the number of the batch that an id belongs to."""
     return entry_id // IDS_PER_FILE
 
 
 def batch_path(number: int) -> PurePosixPath:
-    """The batch's file, below the folder of the log."""
+    """Return the path of a batch's file below the folder of the log."""
     return PurePosixPath(str(number // _FILES_PER_FOLDER), str(number))
 
 
 def list_batches(entry_log: Path) -> tuple[BatchFile, ...]:
-    """The batch files below the folder `entry_log`, by number; none where there is no such folder yet.
+    """Return the batch files below the folder `entry_log`, by number; none if there is no such folder yet.
 
-    What has another name than a batch file has in its place is none. Raises ConfigurationError where one of the
-    folders cannot be read.
+    Files whose name does not fit their place are ignored. Raises ConfigurationError if one of the folders cannot be
+    read.
     """
     found = [batch for folder in _numbered(entry_log) if folder.is_dir() for batch in _batches_in(folder)]
     return tuple(sorted(found, key=lambda batch: batch.number))
 
 
 def check_joined(batches: Sequence[BatchFile]) -> None:
-    """Raises MissingSegment for the first file that is missing between two of `batches`."""
+    """Raise MissingSegment for the first file that is missing between two of `batches`."""
     for before, after in pairwise(batches):
         if after.number > before.number + 1:
             raise missing_between(before, after)
 
 
 def missing_between(before: BatchFile, after: BatchFile) -> MissingSegment:
-    """That the file behind `before` is missing, though there is a later one, `after`."""
+    """Return the error that the file behind `before` is missing, though there is a later one, `after`."""
     missing = before.path.parent.parent / batch_path(before.number + 1)
     return MissingSegment(
         f"batch file {missing} is missing",

@@ -1,4 +1,4 @@
-"""A walk through the batch files of a log from any offset on, and where in the files that offset is."""
+"""A walk through the batch files of a log from any offset on, and the place of that offset in the files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sources.offsets import Offset, OffsetRange
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a walk begins: with byte `at` of the file with this `index`, where the log has come to offset `end`."""
+    """Where a walk begins: at byte `at` of the file with this `index`, where the log has come to offset `end`."""
 
     index: int
     at: int
@@ -22,12 +22,12 @@ class Start:
 
 
 def minimum_of(batches: Sequence[BatchFile]) -> Offset:
-    """Where the log begins that has these files."""
+    """Return where the log with these files begins."""
     return Offset(batches[0].first_id if batches else 0)
 
 
 def start_at(batches: Sequence[BatchFile], offset: Offset) -> Start:
-    """Behind the entry that ends at `offset`; where there is none, behind one that ends before it."""
+    """Return the place behind the entry that ends at `offset` or, if there is none, behind one that ends before it."""
     minimum = minimum_of(batches)
     if offset <= minimum:
         return Start(0, 0, minimum)
@@ -42,7 +42,7 @@ def start_at(batches: Sequence[BatchFile], offset: Offset) -> Start:
 
 
 def end_of(batches: Sequence[BatchFile], known: Offset | None = None) -> Start:
-    """Behind the last entry of all. `known` is an end found earlier: before it, nothing is believed to be the end."""
+    """Return the place behind the last entry. An end below `known`, an earlier end, takes a closer look."""
     return _behind(batches, len(batches), known)
 
 
@@ -56,7 +56,7 @@ def _behind(batches: Sequence[BatchFile], stop: int, known: Offset | None) -> St
 
 
 class LogWalk:
-    """Walks `batches` from `start` on. Raises MasterSilent where a file goes meanwhile."""
+    """Walks `batches` from `start` on. Raises MasterSilent if a file disappears meanwhile."""
 
     def __init__(self, batches: Sequence[BatchFile], start: Start) -> None:
         self._batches = batches
@@ -70,16 +70,16 @@ class LogWalk:
 
     @property
     def expired(self) -> int:
-        """How many entries it has passed because the log was already above them."""
+        """How many entries it has ignored because the log was already above them."""
         return self._walk.expired
 
     @property
     def open_damage(self) -> Broken | None:
-        """What is wrong where it stands, and no entry follows."""
+        """What is wrong where it stands, if no entry follows."""
         return self._walk.open_damage
 
     def pieces(self) -> Iterator[Sound | Broken]:
-        """Each entry, and what is wrong between them, up to the last line that is written."""
+        """Yield each entry, and what is wrong between them, up to the last written line."""
         for index in range(self._start.index, len(self._batches)):
             is_first = index == self._start.index
             if not is_first and self._batches[index].number > self._batches[index - 1].number + 1:
@@ -87,7 +87,7 @@ class LogWalk:
             yield from self._pieces_of(index, self._start.at if is_first else 0)
 
     def reaching_into(self, wanted: OffsetRange) -> Generator[Sound | Broken]:
-        """Of these pieces those that have a part of `wanted`, and damage without room at its beginning."""
+        """Yield the pieces that overlap `wanted`, and damage of an empty range at its beginning."""
         for piece in self.pieces():
             covered = piece.covered
             if covered.start >= wanted.end:
@@ -102,5 +102,5 @@ class LogWalk:
         with BatchBytes(self._batches[index]) as file:
             earlier = IdSearch(file)
             for line in file.lines(at):
-                if line.is_whole or not is_last:  # else it is not yet written
+                if line.is_whole or not is_last:  # otherwise it is still being written
                     yield from self._walk.feed(line, earlier)

@@ -1,6 +1,6 @@
-"""Whole states that stand beside a leader's log, as they are now: its services and its nodes.
+"""The current whole states beside a leader's log: its services and its nodes.
 
-Each look opens the file, or asks the node, anew; nothing is kept.
+Each look opens the file, or asks the node, again; nothing is kept.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TIMEOUT_S: Final = 6.0
 
 
 def read_services(folder: Path) -> Registry:
-    """The registry of the leader that keeps its data in `folder`; that of no change where it has no service file.
+    """Return the registry of the leader that keeps its data in `folder`; an empty one if it has no service file.
 
     Raises MasterSilent (half-written), MasterUnreachable (unreadable), ProtocolViolation.
     """
@@ -35,7 +35,7 @@ def read_services(folder: Path) -> Registry:
 
 
 def read_nodes(where: str, timeout_s: float = TIMEOUT_S) -> tuple[NodeInfo, ...]:
-    """The nodes listed `where`: a file, or the http URL of a node's ``/node``.
+    """Return the nodes listed `where`: a file, or the http URL of a node's ``/node``.
 
     Raises MasterUnreachable, MasterSilent (no answer in time, or half-written), MasterRefused, ProtocolViolation.
     """

@@ -1,18 +1,18 @@
-"""Entries <-> rows of RECORD_SCHEMA, and back to their lines byte for byte. Arrow, no I/O.
+"""Entries as rows of RECORD_SCHEMA, and rows back to lines byte for byte. Arrow, no I/O.
 
 ====================  ==================================================================================
-offset, size          the range [id of the entry before + 1, id + 1); of the log's first entry from its start
+offset, size          the range [id of the entry before + 1, id + 1); for the log's first entry from its start
 kind                  message
 topic                 set, remove, or act <n>
 queue_id              number of the batch file
 queue_offset          the id
-keys                  the keys that it sets or removes; null of another act
+keys                  the keys that it sets or removes; null for another act
 body                  its items, JSON as stored
 flag                  act
-stored_properties     the line up to the items, where dister would have written it otherwise; else null
+stored_properties     the line up to the items, if dister would have written it differently; else null
 ====================  ==================================================================================
 
-Everything else is null: dister has nothing like it.
+Everything else is null, because dister has nothing like it.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from sources.errors import CorruptRecord
 from sources.master import MESSAGE, RECORD_SCHEMA
 
 COLUMNS: Final = ("offset", "size", "flag", "body", "stored_properties")
-"""What lines are put together from."""
+"""The columns from which lines are put together."""
 
 _TOPICS: Final = {ACT_SET: "set", ACT_REMOVE: "remove"}
 
 
 def encode(group: Sequence[Sound]) -> pa.RecordBatch:
-    """One row for each entry, in order."""
+    """Return one row per entry, in order."""
     entries = [piece.entry for piece in group]
     filled = {
         "offset": [piece.start for piece in group],
@@ -60,7 +60,7 @@ def encode(group: Sequence[Sound]) -> pa.RecordBatch:
 
 
 def restore(records: pa.RecordBatch) -> bytes:
-    """The lines of `records`, which have at least COLUMNS: the inverse of `encode`.
+    """Return the lines of `records`, which have at least COLUMNS: the inverse of `encode`.
 
     Raises CorruptRecord for a row without id, act or items.
     """
@@ -78,7 +78,7 @@ def restore(records: pa.RecordBatch) -> bytes:
 
 
 def lengths(records: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """Bytes of each line, its newline included, of `records` with at least COLUMNS; 0 where `restore` would raise."""
+    """Return the size of each line and its newline, of `records` with at least COLUMNS; 0 if `restore` would raise."""
     bytes_of = pc.add(pc.binary_length(_heads(records)), pc.binary_length(records.column("body")))
     found: npt.NDArray[np.int64] = pc.add(bytes_of, 1).cast(pa.int64()).fill_null(0).to_numpy()
     return found
@@ -88,7 +88,7 @@ _NOTHING: Final = pa.scalar(b"", pa.large_binary())
 
 
 def _heads(records: pa.RecordBatch) -> pa.Array:
-    """The lines up to their items."""
+    """Return the lines up to their items."""
     ids = pc.subtract(pc.add(records.column("offset"), records.column("size")), 1)
     acts = records.column("flag")
     canonical = pc.binary_join_element_wise(ids.cast(pa.string()), acts.cast(pa.string()), "", ",")

@@ -1,15 +1,15 @@
-r"""One entry of dister's log, a line of text <-> values. Pure.
+r"""One entry of dister's log: a line of text <-> values. Pure.
 
 ::
 
     <id>,<act>,<items>\n
 
-    id      decimal: index x 10000 + a random part below 10000. Ids ascend in the log and are not dense; 0 is none.
+    id      decimal: index x 10000 + a random part below 10000. Ids ascend in the log with gaps; 0 is no id.
     act     decimal: 300 set, items are a JSON object of strings; 310 remove, items are a JSON array of strings.
             Any other act is an entry that changes no key; its items are any JSON.
     items   JSON as Go's encoder writes it: it escapes newlines, so an entry is one line, of any length.
 
-There is no checksum, length, header or time in it. As dister writes them: `saveLogEntryToFile`, `makeLogId`.
+A line has no checksum, length, header or time. It is as dister writes it: `saveLogEntryToFile`, `makeLogId`.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from sources.errors import CorruptRecord
 ACT_SET: Final = 300
 ACT_REMOVE: Final = 310
 RANDOM: Final = 10_000
-"""Ids of one index: its random part is below this."""
+"""The number of ids per index: an id's random part is below this."""
 IDS_PER_FILE: Final = 10**9
-"""Ids of one batch file: 100,000 indexes."""
+"""The number of ids per batch file: 100,000 indexes."""
 MAX_ID: Final = 2**31 * IDS_PER_FILE - 1
-"""Of the last batch whose number fits into 32 bits."""
+"""The last id of the last batch whose number fits into 32 bits."""
 MAX_ACT: Final = 2**31 - 1
 SHORTEST_BYTES: Final = 10
-"""A line of fewer bytes is passed without a look, as dister's reader does."""
+"""Shorter lines are ignored, as dister's reader does."""
 
 Items = dict[str, str] | list[str]
 
 _LINE = re.compile(rb"(?P<id>[0-9]+),(?P<act>[0-9]+),(?P<items>.*)", re.DOTALL)
-_MAX_DIGITS = 40  # with leading zeros; more are no number that anybody meant
+_MAX_DIGITS = 40  # with leading zeros; longer ones cannot be meant as numbers
 _SHOWN_BYTES = 60
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPED = re.compile('["\\\\\x00-\x1f<>&\u2028\u2029\ud800-\udfff]')
@@ -46,7 +46,7 @@ _SHORT_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry: `line` is its own bytes without the newline, `items` what they say; None of an unknown act."""
+    """One entry: `line` is its own bytes without the newline, `items` their meaning; None for an unknown act."""
 
     id: int
     act: int
@@ -55,7 +55,7 @@ class Entry:
 
     @property
     def keys(self) -> list[str] | None:
-        """The keys that it sets or removes, in its own order; None of an unknown act."""
+        """The keys that it sets or removes, in its own order; None for an unknown act."""
         return None if self.items is None else list(self.items)
 
     @property
@@ -69,27 +69,27 @@ class Entry:
 
 
 def index_of(entry_id: int) -> int:
-    """The counter in an id."""
+    """Return the counter in an id."""
     return entry_id // RANDOM
 
 
 def shown(text: bytes) -> str:
-    """The beginning of `text`, for an error."""
+    """Return the beginning of `text`, for an error."""
     start = repr(text[:_SHOWN_BYTES])[1:]
     return start if len(text) <= _SHOWN_BYTES else f"{start}… ({len(text)} bytes)"
 
 
 def canonical_head(entry_id: int, act: int) -> bytes:
-    """A line up to its items, as dister writes it."""
+    """Return a line up to its items, as dister writes it."""
     return b"%d,%d," % (entry_id, act)
 
 
 def decode_line(line: bytes) -> Entry:
-    """The entry in `line`, which has no newline.
+    """Return the entry in `line`, which has no newline.
 
-    Where a key stands twice, the last one counts; half of a surrogate pair is U+FFFD, as Go reads it.
-    Raises CorruptRecord, which knows no place, for what is no entry: another form, numbers out of range, items that
-    are no JSON, or not the strings that the act wants.
+    If a key occurs twice, the last one counts; half of a surrogate pair becomes U+FFFD, as in Go. Raises CorruptRecord,
+    without a place, for anything else than an entry: another form, numbers out of range, items that are not JSON, or
+    not the strings that the act requires.
     """
     match = _LINE.fullmatch(line)
     if match is None:
@@ -100,7 +100,7 @@ def decode_line(line: bytes) -> Entry:
 
 
 def encode_line(entry_id: int, act: int, items: Mapping[str, str] | Sequence[str]) -> bytes:
-    """The line with its newline, byte for byte as Go's encoder makes it: keys sorted, no spaces."""
+    """Return the line with its newline, byte for byte as Go's encoder makes it: keys sorted, no spaces."""
     if isinstance(items, Mapping):
         pairs = (f"{_quoted(key)}:{_quoted(items[key])}" for key in sorted(items))
         json_text = "{" + ",".join(pairs) + "}"
@@ -116,7 +116,7 @@ def _number(digits: bytes, most: int, what: str, line: bytes) -> int:
 
 
 def decode_items(act: int, text: bytes) -> Items | None:
-    """What the items of an entry say; None of an unknown act. Raises CorruptRecord as `decode_line` does."""
+    """Return the meaning of an entry's items; None for an unknown act. Raises CorruptRecord as `decode_line` does."""
     found = _json(text)
     if act == ACT_SET:
         if isinstance(found, dict) and all(isinstance(value, str) for value in found.values()):

@@ -1,15 +1,15 @@
-"""From the lines of the log to its entries, and what is wrong between them: the one place that decides. Pure.
+"""From the lines of the log to its entries and to the damage between them; only this module decides. Pure.
 
 The walk stands at an offset, behind the last entry. A line is
 
-    passed      fewer than 10 bytes; or an entry whose id the log is already above (expired: dister drops it, too)
-    an entry    with an id above: it takes the range from where the walk stands to its id + 1
-    damage      anything else; also an expired line with an id of the log, that says something else than its entry did
+    ignored     if it has fewer than 10 bytes, or its id is not above the log's (expired: dister drops it, too)
+    an entry    if its id is above: it takes the range from where the walk stands to its id + 1
+    damage      otherwise; also an expired line with an id of the log that differs from that entry
 
-Damage lies between two entries, m before it and n behind: [m + 1, n). Where a broken line begins with digits that are
-an id between the two, its entry must have been that one, and the damage ends behind it. Damaged lines without an entry
+Damage lies between two entries, m before it and n behind: [m + 1, n). If a broken line begins with digits that are an
+id between the two, its entry must have been that one, and the damage ends behind it. Damaged lines without an entry
 between them are one damage; between two ids that follow one another its range is empty. As long as no entry follows,
-nobody can say where it ends: it is not in the log yet.
+nobody can say where it ends, so it is not yet part of the log.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Earlier(Protocol):
     """What the file holds before a line."""
 
     def line_of(self, entry_id: int, before: int) -> bytes | None:
-        """The line of the entry with that id, among those before byte `before`; None where it is not found."""
+        """Return the line of the entry with that id, among those before byte `before`; None if it is not found."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sound:
-    """An entry, and the range of the log that is its own."""
+    """An entry, and its own range of the log."""
 
     start: Offset
     entry: Entry
@@ -47,13 +47,13 @@ class Sound:
 
     @property
     def length(self) -> int:
-        """Bytes it takes, newline included."""
+        """The number of bytes it takes, including the newline."""
         return len(self.line.text) + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """What is no entry, with its bytes: None where a file is missing. `error` is what is wrong first."""
+    """Something else than an entry, with its bytes; None if a file is missing. `error` is the first thing wrong."""
 
     covered: OffsetRange
     raw: bytes | None
@@ -83,11 +83,11 @@ class LineWalk:
         return Broken(OffsetRange(self.end, self.end), raw, self._error, self._lines[0] if self._lines else None)
 
     def missing(self, error: LogError) -> None:
-        """A batch file should be here."""
+        """Note that a batch file is missing here."""
         self._error = self._error or error
 
     def feed(self, line: Line, earlier: Earlier) -> Iterator[Broken | Sound]:
-        """What is certain after this line."""
+        """Yield what is certain after this line."""
         if len(line.text) < SHORTEST_BYTES:
             return
         try:
@@ -125,7 +125,7 @@ class LineWalk:
 
 
 def entry_of(line: Line) -> Entry:
-    """The entry that `line` is in its file. Raises CorruptRecord."""
+    """Return the entry that `line` is in its file. Raises CorruptRecord."""
     if not line.is_whole:
         raise CorruptRecord(
             "the last line of a batch file has no end, though later files follow",

@@ -1,4 +1,4 @@
-"""The lines of a batch file, of any length, out of blocks of its bytes. Pure."""
+"""Splits blocks of a batch file's bytes into lines of any length. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DIGITS = re.compile(rb"[0-9]{1,40}")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`text`, without its newline, begins with byte `at` of the file of `batch`; `is_whole` says that it has one."""
+    """One line: `text`, without newline, begins at byte `at` of the file of `batch`; `is_whole` if it has a newline."""
 
     batch: BatchFile
     at: int
@@ -29,20 +29,20 @@ class Line:
 
     @property
     def head_id(self) -> int | None:
-        """The id of the entry that this seems to be, by how it begins; None where it seems to be none of its file."""
+        """The id of the entry that this seems to be, by its beginning; None if it seems to be none of its file."""
         match = _HEAD.match(self.text) if self.is_whole and len(self.text) >= SHORTEST_BYTES else None
         found = None if match is None else int(match["id"])
         return found if found is not None and batch_number(found) == self.batch.number else None
 
     @property
     def digits(self) -> int | None:
-        """The number that it begins with, if that can be an id: all that may be left of an entry that is broken."""
+        """The number that it begins with, if that can be an id: all that may be left of a broken entry."""
         match = _DIGITS.match(self.text)
         return None if match is None or int(match[0]) > MAX_ID else int(match[0])
 
 
 def split_lines(batch: BatchFile, at: int, blocks: Iterable[bytes]) -> Iterator[Line]:
-    """The lines of `blocks`, the file's bytes from `at` on, where a line begins; what follows the last newline too."""
+    """Yield the lines of `blocks`, the file's bytes from the line start `at` on, and what follows the last newline."""
     parts: list[bytes] = []
     for block in blocks:
         first, *others = block.split(b"\n")

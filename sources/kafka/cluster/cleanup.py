@@ -1,4 +1,4 @@
-"""What becomes of a topic's old records: its cleanup.policy, as any broker knows it."""
+"""What happens to a topic's old records: its cleanup.policy, as any broker knows it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from sources.kafka.cluster.codes import check_code
 from sources.kafka.cluster.connection import Cluster
 
 _OF_TOPIC: Final = 2
-"""The type of a resource that a topic is (ConfigResource.java)."""
+"""The resource type of a topic (ConfigResource.java)."""
 _KEY: Final = "cleanup.policy"
 _COMPACT: Final = "compact"
 
 
 def is_compacted(cluster: Cluster, topic: str) -> bool:
-    """Whether newer records of a key take the place of older ones, perhaps beside deletion by age or size.
+    """Whether newer records of a key replace older ones, perhaps besides deletion by age or size.
 
     Raises ConfigurationError (not allowed), MasterRefused, ProtocolViolation, and as `Cluster.call` does.
     """

@@ -1,7 +1,7 @@
-"""What kafka-python's errors mean to us.
+"""The translation of kafka-python's errors into ours.
 
-What must hold: no secret is in what comes out. What a broker says about credentials is left out, and what is said
-instead is made of the settings, which have none.
+What must hold: no secret is in the result. What a broker says about credentials is left out and replaced by a message
+made of the settings, which hold no secrets.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from sources.kafka.cluster.codes import refusal
 from sources.kafka.cluster.settings import Security
 
 ASKING: Final = (kafka_errors.KafkaError, OSError)
-"""What kafka-python raises where a request fails."""
+"""What kafka-python raises if a request fails."""
 
 CONNECTING: Final = (*ASKING, ValueError)
-"""What it raises where a connection fails: a ValueError where SCRAM does, and for a host name that cannot be one."""
+"""What it raises if a connection fails: a ValueError if SCRAM does, and for an impossible host name."""
 
 _AUTHENTICATION: Final = (
     kafka_errors.SaslAuthenticationFailedError,
@@ -32,7 +32,7 @@ _TOO_OLD: Final = (kafka_errors.IncompatibleBrokerVersion, kafka_errors.Unsuppor
 
 
 def meaning(error: Exception, server: str, security: Security) -> LogtwinError:
-    """Our error for one of kafka-python's while connecting to `server`, or asking it."""
+    """Return our error for one of kafka-python's while connecting to `server` or asking it."""
     tls = _tls_error(error)
     if tls is not None and is_refusal(tls):
         return no_tls(tls, server)
@@ -56,12 +56,12 @@ _NOBODY: Final = ("ECONNREFUSED", "DNS Resolution failure")
 
 
 def is_nobody(error: LogtwinError) -> bool:
-    """Whether it says that nothing listens at the address, or that there is no such host."""
+    """Whether the error says that nothing listens at the address, or that there is no such host."""
     return isinstance(error, MasterUnreachable) and any(word in (error.found or "") for word in _NOBODY)
 
 
 def _tls_error(error: Exception) -> ssl.SSLError | None:
-    """kafka-python wraps it: one of the handshake is what its own was raised in, a later one its argument."""
+    """Find the TLS error that kafka-python wraps: for the handshake it is the context, later an argument."""
     wrapped = (error, error.__context__, *error.args)
     return next((one for one in wrapped if isinstance(one, ssl.SSLError)), None)
 

@@ -1,6 +1,6 @@
-"""What an error code in a broker's answer means to us; the one place that says so.
+"""The meaning of the error codes in a broker's answers; only this module decides about them.
 
-Codes and whether a retry can help are those of Kafka's protocol, as kafka-python lists them (kafka.errors).
+Codes, and whether a retry can help, are those of Kafka's protocol, as kafka-python lists them (kafka.errors).
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ NONE: Final[int] = kafka_errors.NoError.errno
 
 
 def check_code(code: int, doing: str, *, offset: int | None = None) -> None:
-    """Raises `refusal` unless `code` is none; `doing` says what was asked for: "where topic t lies"."""
+    """Raise `refusal` unless `code` is none; `doing` is what was asked, for example "where topic t lies"."""
     if code != NONE:
         raise refusal(code, doing, offset=offset)
 
 
 def refusal(code: int, doing: str, *, offset: int | None = None) -> LogtwinError:
-    """The error for `code`.
+    """Return the error for `code`.
 
-    MasterRefused where a retry can help, perhaps after new metadata; ConfigurationError where a permission is missing;
-    CorruptRecord where the broker cannot read its own log; ProtocolViolation for what has no place here.
+    MasterRefused if a retry can help, perhaps after new metadata; ConfigurationError if a permission is missing;
+    CorruptRecord if the broker cannot read its own log; ProtocolViolation for a code that makes no sense here.
     """
     kind = kafka_errors.for_code(code)
     facts: dict[str, Any] = {"offset": offset, "found": f"{kind.message} (error {code})"}

@@ -1,8 +1,8 @@
-"""Sockets to a Kafka cluster: connected, and asked one request at a time.
+"""Connections to a Kafka cluster, which handle one request at a time.
 
-kafka-python makes the connections, authenticates, and puts requests and answers into bytes. Every wait has a limit, and
-what goes wrong is one of our errors. What must hold: no secret leaves this place but to a broker. kafka-python writes
-what it sends into its log, passwords among it, and names the user; those lines are left out.
+kafka-python makes the connections, authenticates, and encodes requests and answers. Every wait has a limit, and every
+failure becomes one of our errors. What must hold: secrets go from here only to a broker. kafka-python logs what it
+sends, including passwords, and the user's name; those lines are filtered out.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from sources.kafka.cluster.retries import may_pass
 from sources.kafka.cluster.settings import KafkaSettings, Security
 
 MAX_ANSWER_BYTES: Final = 256 * 1024 * 1024
-"""An answer that claims more is garbage. The largest is a fetch: what was asked for, or one batch that is larger."""
+"""An answer that claims more is garbage. The largest is a fetch: what was requested, or one larger batch."""
 
 _TLS_GRACE_MS: Final = 500
-"""kafka-python limits every wait of a connection but its TLS handshake; ours comes so much later than its own."""
+"""kafka-python limits every wait of a connection except its TLS handshake. Our limit comes this much after its own."""
 
 _THROTTLED_LOOK_S: Final = 0.05
 
@@ -38,7 +38,7 @@ for _name in ("kafka.net.connection", "kafka.protocol.parser"):
 
 @contextmanager
 def connected(settings: KafkaSettings) -> Iterator[Cluster]:
-    """A cluster, reached by the first of the servers that answers; closed at the end. Raises as `Cluster.call` does."""
+    """Give a cluster, reached through the first server that answers; closed at the end. Raises as `Cluster.call`."""
     options = _options(settings)
     net = NetworkSelector(client_id=settings.client_id)
     manager = _Connections(net, **options)
@@ -50,13 +50,13 @@ def connected(settings: KafkaSettings) -> Iterator[Cluster]:
 
 
 class Cluster:
-    """Connections to the brokers of a cluster, made as they are needed, and anew where they broke.
+    """Connections to the brokers of a cluster, made when needed, and again after they broke.
 
     For one thread at a time.
     """
 
     cluster_id: str
-    """The cluster's own id, as its brokers say it."""
+    """The cluster's own id, as its brokers tell it."""
 
     def __init__(self, settings: KafkaSettings, net: NetworkSelector, manager: KafkaConnectionManager) -> None:
         self._settings = settings
@@ -66,15 +66,15 @@ class Cluster:
         self._learn_brokers()
 
     def call(self, request: Any, node_id: int | None = None) -> Any:
-        """The answer of broker `node_id`, or of any, to a request of kafka.protocol; its error codes are the caller's.
+        """Return the answer of broker `node_id`, or of any, to a kafka.protocol request. The caller checks error codes.
 
-        A connection is tried `connect_attempts` times, a request once. While the broker throttles us it is not sent.
+        A connection is tried `connect_attempts` times, a request once. It is not sent while the broker throttles us.
 
-        Raises MasterUnreachable (no connection, or it broke; NobodyListens, at any server, before the first one),
-        MasterSilent (no answer in time), MasterRefused (there is no such broker now), ConfigurationError
-        (authentication, TLS, a broker too old), ProtocolViolation.
+        Raises MasterUnreachable (no connection, or it broke; NobodyListens if nothing listens at any server, and none
+        was reached before), MasterSilent (no answer in time), MasterRefused (there is no such broker now),
+        ConfigurationError (authentication, TLS, a broker too old), ProtocolViolation.
         """
-        self._net.poll(timeout_ms=0)  # a connection that the broker has closed since then is seen to be closed
+        self._net.poll(timeout_ms=0)  # notices a connection that the broker has closed
         connection = self._connections.get(node_id)
         if connection is None or not connection.connected:
             connection = self._connections[node_id] = self._connect(self._nodes(node_id))
@@ -87,7 +87,7 @@ class Cluster:
         return all(connection.connected for connection in self._connections.values())
 
     def _nodes(self, node_id: int | None) -> Sequence[int | str]:
-        """The ids of those that may be asked, which of the configured servers are names. Addresses are always new."""
+        """Return the ids of the brokers to ask; those of configured servers are names. Addresses are always current."""
         if node_id is None:
             return [server.node_id for server in self._manager.cluster.bootstrap_brokers()]
         self._learn_brokers()
@@ -110,9 +110,9 @@ class Cluster:
         return retrying(self._first_of, nodes)
 
     def _first_of(self, nodes: Sequence[int | str]) -> KafkaConnection:
-        """Raises the error of the last where none can be reached, any other error at once.
+        """Connect to the first node that can be reached. Raises the last error if none can, any other error at once.
 
-        Raises NobodyListens where nothing is at any of the servers that were configured.
+        Raises NobodyListens if nothing listens at any of the configured servers.
         """
         failures: list[LogtwinError] = []
         for node in nodes:
@@ -146,7 +146,7 @@ class Cluster:
 
     @contextmanager
     def _naming(self, node: int | str, errors: tuple[type[Exception], ...]) -> Iterator[None]:
-        """What kafka-python says of a broker, as one of our errors that names it."""
+        """Turn kafka-python's errors about a broker into ours, which name it."""
         known = self._manager.cluster.broker_metadata(node)
         server = f"{known.host}:{known.port}" if known else f"broker {node}"
         try:
@@ -156,7 +156,7 @@ class Cluster:
 
 
 class _Connections(KafkaConnectionManager):  # type: ignore[misc] # has no types
-    """kafka-python throws away what arrives together with the end of a connection: here it is read first.
+    """Reads what arrives together with the end of a connection, which kafka-python would throw away.
 
     A broker that refuses us says why and hangs up.
     """
@@ -168,7 +168,7 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc] # has no types
 
 
 def _data_first(receive: Callable[[], tuple[bytes, Any]]) -> Callable[[], tuple[bytes, Any]]:
-    """The end is met again by the next look at the socket."""
+    """Return data before an error; the next look at the socket meets the end again."""
 
     def received() -> tuple[bytes, Any]:
         data, error = receive()
@@ -178,13 +178,13 @@ def _data_first(receive: Callable[[], tuple[bytes, Any]]) -> Callable[[], tuple[
 
 
 def _options(settings: KafkaSettings) -> dict[str, Any]:
-    """Ours as kafka-python names them. Only now are the secrets read."""
+    """Return our settings as kafka-python names them. The secrets are read only now."""
     return {
         "bootstrap_servers": list(settings.servers),
         "client_id": settings.client_id,
         "request_timeout_ms": settings.request_timeout_ms,
         "receive_message_max_bytes": MAX_ANSWER_BYTES,
-        "reconnect_backoff_ms": 0,  # it is we who wait
+        "reconnect_backoff_ms": 0,  # we wait ourselves
         **_credentials(settings.security),
     }
 

@@ -1,7 +1,7 @@
-"""Connections to clusters that are kept between questions: a look each second would connect, and log in, as often.
+"""Connections to clusters that stay open between questions; otherwise each look would connect and log in again.
 
-They are this process's, for whoever asks next. One that broke meanwhile is not mended but made anew, with credentials
-that are read anew; and none is kept over which a question has failed.
+They belong to this process and serve whoever asks next. A connection that broke meanwhile is replaced, and the
+credentials are read again. A connection over which a question has failed is not kept.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from sources.kafka.cluster.connection import Cluster, connected
 from sources.kafka.cluster.settings import KafkaSettings
 
 MOST: Final = 8
-"""Of one cluster: who asks while all are in use has connections of his own, which are closed then."""
+"""The most connections kept per cluster. If all are in use, a further one is made, and closed afterwards."""
 
 IDLE_S: Final = 60.0
-"""Not asked for so long nobody looks any more. Brokers themselves close what is idle for ten minutes."""
+"""How long an unused connection is kept. Brokers themselves close connections that are idle for ten minutes."""
 
 
 @dataclass(eq=False, slots=True)
@@ -37,7 +37,7 @@ _lock = threading.Lock()
 
 @contextmanager
 def kept(settings: KafkaSettings) -> Iterator[Cluster]:
-    """As `connected`, and left open for the next one, unless what is done inside fails."""
+    """Like `connected`, but leave the connection open for the next use, unless what is done inside fails."""
     opened = _take(settings) or _connect(settings)
     with ExitStack() as failing:
         failing.push(opened.closing)
@@ -59,7 +59,7 @@ def _connect(settings: KafkaSettings) -> _Open:
 
 
 def _take(settings: KafkaSettings) -> _Open | None:
-    """The one that was used last; those that broke are closed."""
+    """Return the connection that was used last; close those that broke."""
     while True:
         with _lock:
             waiting = _waiting.get(settings)

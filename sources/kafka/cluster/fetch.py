@@ -1,7 +1,7 @@
-"""One fetch request to a partition's leader, and what its answer says beside the records.
+"""One fetch request to a partition's leader, and what its answer says besides the records.
 
-The topic is asked for by its id, so that the answer is never of another one of the same name. The leader's epoch goes
-along (KIP-320), and that of what was read last, where it is known: a leader whose log went another way says so.
+The topic is requested by its id, so the answer is never of another topic with the same name. The request names the
+leader's epoch (KIP-320) and, if known, the epoch of what was read last: a leader whose log diverged says so.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _NO_EPOCH: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """The answer: batches as they lie in the log, the last one perhaps cut off, and where the log stood.
+    """The answer: batches as they lie in the log, the last one perhaps cut off, and where the log ended.
 
-    The first batch holds the offset that was asked for, or is the first one above it; a whole batch comes however large
-    it is. `aborted` are the transactions that were aborted and touch the records; without isolation there are none.
+    The first batch holds the requested offset, or is the first one above it; it comes whole, however large it is.
+    `aborted` are the aborted transactions that touch the records; without isolation there are none.
     """
 
     records: bytes
@@ -57,10 +57,10 @@ def fetch(
     isolation: Isolation,
     last_epoch: int | None = None,
 ) -> Fetched:
-    """What the leader has from `offset` on, about `max_bytes` of it. Waits half a second where there is nothing yet.
+    """Fetch what the leader has from `offset` on, about `max_bytes`. Waits half a second if there is nothing yet.
 
     `last_epoch` is the leader epoch of what lies before `offset`. Raises BelowMinimum and AboveMaximum saying what the
-    leader holds, Rewritten where its log branched off before `offset`, MasterRefused (it does not lead, or not in this
+    leader holds, Rewritten if its log branched off before `offset`, MasterRefused (it does not lead, or not in this
     epoch; or there is no such topic id), ConfigurationError (not allowed), and as `Cluster.call` does.
     """
     request = FetchRequest(
@@ -98,7 +98,7 @@ def _wanted(
 
 
 def _ask(cluster: Cluster, leader: Leader, request: FetchRequest) -> Any:
-    """The answer's part of the one partition. A broker that throttles us answers without it."""
+    """Return the part of the answer for the one partition. A broker that throttles us answers without it."""
     answer = cluster.call(request, leader.node_id)
     check_code(answer.error_code, "a fetch")
     if not answer.responses:
@@ -107,7 +107,7 @@ def _ask(cluster: Cluster, leader: Leader, request: FetchRequest) -> Any:
 
 
 def _fetched(found: Any) -> Fetched:
-    aborted = found.aborted_transactions or ()  # null where nothing is left out
+    aborted = found.aborted_transactions or ()  # null if nothing is left out
     return Fetched(
         records=found.records or b"",
         aborted=tuple(Aborted(one.producer_id, Offset(one.first_offset)) for one in aborted),
@@ -120,7 +120,7 @@ def _fetched(found: Any) -> Fetched:
 def _refuse_out_of_range(
     cluster: Cluster, leader: Leader, tp: TopicPartition, offset: Offset, last_epoch: int | None
 ) -> NoReturn:
-    """Says how `offset` is out of range. Within what the leader holds, it is the epoch that it does not know."""
+    """Raise the error for an `offset` out of range. If the leader holds it, the leader does not know the epoch."""
     held = _bounds(cluster, leader, tp)
     check_held(OffsetRange(offset, offset), held)
     if last_epoch is not None:

@@ -1,8 +1,8 @@
 """A consumer group that nobody consumes in: its committed offsets say how far the replica is.
 
 Offsets are committed as by a group without members ("simple"), so that every tool that shows a group's lag shows ours.
-What must hold: nobody else consumes with the group. Its coordinator keeps it so: it takes our offsets only as long as
-the group has no members, and whoever is one then is named.
+What must hold: nobody else consumes with the group. The coordinator ensures this: it accepts our offsets only as long
+as the group has no members. If it refuses them, the error names the members.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 _ONE_GROUP: Final = 3  # the last version of FindCoordinator that asks for one
 _ONE_GROUP_FETCHED: Final = 7  # the same of OffsetFetch
-_BY_NAME: Final = 9  # the last version of OffsetCommit that names topics; with 10 they are ids
+_BY_NAME: Final = 9  # the last version of OffsetCommit that names topics; 10 has ids
 _WITH_EPOCHS_COMMITTED: Final = 6
 _WITH_EPOCHS_FETCHED: Final = 5
 _NOT_OURS: Final = frozenset(
@@ -41,36 +41,36 @@ _NOT_OURS: Final = frozenset(
         kafka_errors.StaleMemberEpochError,
         kafka_errors.FencedMemberEpochError,
         kafka_errors.RebalanceInProgressError,
-        kafka_errors.GroupIdNotFoundError,  # one of a kind that keeps no such offsets
+        kafka_errors.GroupIdNotFoundError,  # a kind of group that keeps no such offsets
     )
 )
-"""What a commit is refused with because the group is another's."""
+"""The codes that refuse a commit because others use the group."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroup:
-    """The group `name`. A coordinator that is loading, or moves, is asked again for `patience_ms`."""
+    """The group `name`. A coordinator that is loading or moving is asked again for `patience_ms`."""
 
     name: str
     patience_ms: int = 10_000
 
     def check(self, cluster: Cluster) -> None:
-        """Make sure that nobody else consumes with the group.
+        """Check that nobody else consumes with the group.
 
-        Raises ConfigurationError naming who does, or of which type it is; and as `Cluster.call` does.
+        Raises ConfigurationError naming who does, or the group's type; and as `Cluster.call` does.
         """
         self._asking(lambda: self._check(cluster))
 
     def commit(self, cluster: Cluster, positions: Mapping[TopicPartition, PartitionPosition]) -> None:
-        """Tell the group's coordinator how far we are. All or some may be told again.
+        """Tell the group's coordinator how far we are. Positions may be repeated.
 
-        Raises as `check` does where the coordinator refuses because of others.
+        Raises as `check` does if the coordinator refuses because of others.
         """
         if positions:
             self._asking(lambda: self._commit(cluster, positions))
 
     def committed(self, cluster: Cluster, tps: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionPosition]:
-        """What is committed of `tps`; without those of which nothing is. Raises as `Cluster.call` does."""
+        """Return what is committed of `tps`, without those that have nothing. Raises as `Cluster.call` does."""
         wanted = list(tps)
         return self._asking(lambda: self._committed(cluster, wanted)) if wanted else {}
 

@@ -1,7 +1,7 @@
 """The leader of one partition, followed through elections and restarts.
 
 What must hold: whoever answers leads the partition of the very topic that was asked for. After each error that a retry
-can help the connections are given up and the leader is sought anew, with the topic's id checked again.
+can help, the connections are closed and the leader is looked up again, including the check of the topic's id.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class Leadership:
         self._found: tuple[Cluster, Leader] | None = None
 
     def ask(self, question: Callable[[Cluster, Leader], T]) -> T:
-        """The answer of the leader.
+        """Return the answer of the leader.
 
-        Raises Recreated, ConfigurationError without such a topic or partition, and what `question` raises; what a retry
-        can help only after `patience_ms`.
+        Raises Recreated, ConfigurationError without such a topic or partition, and what `question` raises. An error
+        that a retry can help is raised only after `patience_ms`.
         """
         return ask_again(lambda: question(*self._leader()), patience_ms=self._patience_ms, before_again=self.close)
 
     def close(self) -> None:
-        """Ends the connections. Idempotent; a question makes new ones."""
+        """Close the connections. Idempotent; the next question makes new ones."""
         self._found = None
         self._open.close()
 
@@ -57,7 +57,7 @@ class Leadership:
 def following(
     settings: KafkaSettings, tp: TopicPartition, topic_id: uuid.UUID, patience_ms: int
 ) -> Iterator[Leadership]:
-    """The leader of `tp`, connected when it is first asked; closed at the end."""
+    """Give the leader of `tp`, connected when it is first asked; closed at the end."""
     leadership = Leadership(settings, tp, topic_id, patience_ms)
     try:
         yield leadership
@@ -66,7 +66,7 @@ def following(
 
 
 def check_same(topic: Topic, topic_id: uuid.UUID) -> None:
-    """Raises Recreated where `topic` has another id than `topic_id`."""
+    """Raise Recreated if `topic` has another id than `topic_id`."""
     if topic.id != topic_id:
         raise Recreated(
             f"topic {topic.name} was deleted and created again: it is another one of the same name",

@@ -1,6 +1,6 @@
-"""Who is in a consumer group, of the classic protocol or of the newer one (KIP-848), and whether we may use it.
+"""The members of a consumer group, of the classic protocol or the newer one (KIP-848), and whether we may use it.
 
-A broker describes groups of each protocol in an answer of its own; the list of groups says of which one a group is.
+A broker describes groups of each protocol in a different answer; the list of groups says which protocol a group has.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sources.kafka.cluster.codes import check_code
 from sources.kafka.cluster.connection import Cluster
 
 CONSUMER: Final = "consumer"
-"""The protocol type of groups that consume. A group that only ever had offsets committed has none."""
+"""The protocol type of consumer groups. A group that only ever had offsets committed has none."""
 
 _SCHEMAS: Final = "sources.kafka.schemas"
 _WITH_STATES: Final = 4  # the first version of ListGroups that tells them
@@ -26,16 +26,16 @@ _GONE: Final = ("", "Dead")
 
 
 class ConsumerGroupDescribeRequest(ApiMessage, load_json=_SCHEMAS):  # type: ignore[call-arg,misc] # without types
-    """Who is in groups of the newer protocol."""
+    """Asks for the members of groups of the newer protocol."""
 
 
 class ConsumerGroupDescribeResponse(ApiMessage, load_json=_SCHEMAS):  # type: ignore[call-arg,misc] # without types
-    """Its answer."""
+    """The answer to ConsumerGroupDescribeRequest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Who consumes: the id that it has in the group, its client id, and where it connects from."""
+    """A consumer: its id in the group, its client id, and where it connects from."""
 
     id: str
     client: str
@@ -47,7 +47,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A group as its coordinator has it."""
+    """A group as its coordinator describes it."""
 
     state: str
     protocol_type: str
@@ -55,7 +55,7 @@ class Described:
 
 
 def described(cluster: Cluster, coordinator: int, name: str) -> Described | None:
-    """The group `name`; None where there is none.
+    """Return the group `name`; None if it does not exist.
 
     Raises MasterRefused (it is not the coordinator, or is loading), ConfigurationError (not allowed), and as
     `Cluster.call` does.
@@ -64,13 +64,13 @@ def described(cluster: Cluster, coordinator: int, name: str) -> Described | None
     if found.error_code == kafka_errors.GroupIdNotFoundError.errno:
         return _listed(cluster, coordinator, name)
     members = _members(found, name)
-    if found.group_state in _GONE:  # so brokers before Kafka 4 describe a group that is not there
+    if found.group_state in _GONE:  # how brokers before Kafka 4 describe a missing group
         return _listed(cluster, coordinator, name)
     return Described(found.group_state, found.protocol_type, members)
 
 
 def check_unused(name: str, group: Described | None) -> None:
-    """Raises ConfigurationError where others consume with `group`, or could not. None: there is no such group yet."""
+    """Raise ConfigurationError if others consume with `group`, or could; None means that it does not exist yet."""
     if group is None:
         return
     if group.protocol_type not in ("", CONSUMER):
@@ -90,7 +90,7 @@ def check_unused(name: str, group: Described | None) -> None:
 
 
 def _listed(cluster: Cluster, coordinator: int, name: str) -> Described | None:
-    """The group where it is not of the classic protocol."""
+    """Return the group if it is not of the classic protocol."""
     answer = cluster.call(ListGroupsRequest(min_version=_WITH_STATES), coordinator)
     check_code(answer.error_code, "which groups there are")
     listed = next((group for group in answer.groups if group.group_id == name), None)

@@ -1,4 +1,4 @@
-"""Asking again: what can pass by itself is asked for as long as somebody has patience."""
+"""Asking again as long as patience lasts, if an error may pass by itself."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def ask_again(
     before_again: Callable[[], None] | None = None,
     is_worth: Callable[[BaseException], bool] | None = None,
 ) -> T:
-    """The answer to `question`, asked again after every error that a retry can help, until `patience_ms` have passed.
+    """Return the answer to `question`, asked again after every error that a retry can help, until `patience_ms` passed.
 
-    `before_again` is called before each repetition; `is_worth` may know better which errors these are. Raises what
+    `before_again` is called before each repetition; `is_worth` may decide otherwise which errors these are. Raises what
     `question` raised last.
     """
     retrying = Retrying(

@@ -1,6 +1,7 @@
-"""How to reach a Kafka cluster: its servers, how long to wait for them, who we are to them.
+"""How to reach a Kafka cluster: its servers, the limits of waiting, our identity.
 
-These values travel to tasks, into logs and errors: a secret is the place where it is found (`sources.access.secrets`).
+These values travel to tasks and into logs and errors, so a secret is only the place where it can be found
+(`sources.access.secrets`).
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ NO_OPTIONS: Final = Tls()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Security:
-    """How a connection is protected and who it is made for, in Kafka's own words (security.protocol, sasl.mechanism).
+    """The protection and the user of a connection, in Kafka's own words (security.protocol, sasl.mechanism).
 
-    Raises ConfigurationError where something is missing, or is there to no effect.
+    Raises ConfigurationError if something is missing, or has no effect.
     """
 
     protocol: Protocol = "PLAINTEXT"
@@ -61,9 +62,9 @@ class Security:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaSettings:
-    """A cluster and how to speak with it. One server is enough to find the others.
+    """A cluster and how to speak to it. One server is enough to find the others.
 
-    Raises ConfigurationError for a server that is no host:port, and where there is none.
+    Raises ConfigurationError for a server that is not host:port, and if there is none.
     """
 
     servers: tuple[str, ...]

@@ -1,6 +1,6 @@
-"""Topics as a cluster's metadata has them: their ids, their partitions, and which broker leads each.
+"""Topics in a cluster's metadata: their ids, their partitions, and the broker that leads each.
 
-A topic is the one that its id names (KIP-516): deleted and created again it has the same name, and another id.
+A topic is identified by its id (KIP-516): deleted and created again, it has the same name but another id.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sources.kafka.cluster.codes import NONE, check_code
 from sources.kafka.cluster.connection import Cluster
 
 WITH_IDS: Final = 10
-"""The first version of the metadata request whose answer names topic ids."""
+"""The first version of the metadata request whose answer includes topic ids."""
 
 _NO_NODE: Final = -1
 
@@ -37,7 +37,7 @@ class TopicPartition:
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """The broker that leads a partition, and in which epoch. A broker in another epoch refuses to answer."""
+    """The broker that leads a partition, and its epoch. A broker in another epoch refuses to answer."""
 
     node_id: int
     epoch: int
@@ -45,14 +45,14 @@ class Leader:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic. Every partition is in `leaders`, with None as long as no broker leads it."""
+    """A topic. Every partition is in `leaders`, with None while no broker leads it."""
 
     name: str
     id: uuid.UUID
     leaders: Mapping[int, Leader | None]
 
     def leader(self, partition: int) -> Leader:
-        """Raises ConfigurationError without such a partition, MasterRefused as long as nobody leads it."""
+        """Return the leader. Raises ConfigurationError without such a partition, MasterRefused without a leader."""
         tp = TopicPartition(self.name, partition)
         if partition not in self.leaders:
             raise ConfigurationError(
@@ -65,7 +65,7 @@ class Topic:
 
 
 def topics_named(cluster: Cluster, names: Iterable[str]) -> list[Topic]:
-    """The topics of these names, in their order, as a broker knows them now.
+    """Return the topics with these names, in their order, as a broker knows them now.
 
     Raises ConfigurationError for one that does not exist or may not be seen, MasterRefused for one that has no leader
     yet, and as `Cluster.call` does.
@@ -76,9 +76,10 @@ def topics_named(cluster: Cluster, names: Iterable[str]) -> list[Topic]:
 
 
 def topics_matching(cluster: Cluster, pattern: str) -> list[Topic]:
-    """The topics whose whole name matches a regular expression, by name; never Kafka's internal ones.
+    """Return the topics whose whole name matches a regular expression, by name; never Kafka's internal ones.
 
-    Only those that our user may see. Raises ConfigurationError for no regular expression, and as `Cluster.call` does.
+    Includes only those that our user may see. Raises ConfigurationError for an invalid expression, and as
+    `Cluster.call`.
     """
     try:
         expression = re.compile(pattern)
@@ -91,7 +92,7 @@ def topics_matching(cluster: Cluster, pattern: str) -> list[Topic]:
 
 
 def _metadata(cluster: Cluster, names: list[str] | None) -> list[Any]:
-    """Without names all topics. Never makes one."""
+    """Return the metadata of the named topics (None: of all). Never creates a topic."""
     topics = names if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
     request = MetadataRequest(topics=topics, allow_auto_topic_creation=False, min_version=WITH_IDS)
     return list(cluster.call(request).topics)

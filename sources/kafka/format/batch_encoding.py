@@ -1,12 +1,12 @@
-"""Records -> the batches of a segment file, format 2, as a broker keeps them: the inverse of
-`sources.kafka.format.batches`.
+"""Encodes records as the batches of a segment file, format 2, as a broker keeps them.
 
-A batch of Kafka's says once what its records share. So one ends where the leader epoch changes, or the type of the
-timestamps, or, with the broker's own time, that time; and behind about 1 MB, as producers and brokers bound them.
-Which records were together in a batch, its compression and its producer are in no row, and no reader depends on them.
+This is the inverse of `sources.kafka.format.batches`. A Kafka batch says once what its records share. So a batch ends
+where the leader epoch or the type of the timestamps changes or, with the broker's own time, the time; and after about
+1 MB, the limit of producers and brokers. Rows do not tell which records were together in a batch, its compression and
+its producer, and no reader depends on these.
 
-Offsets may have no record, inside of batches and between them. Only the end of a log has to be told: a broker goes on
-behind the last batch that it finds, so what has no record there is an empty batch, as Kafka's own cleaner leaves them.
+Offsets may have no record, inside batches and between them. Only the end of a log must be stated, because a broker goes
+on behind the last batch that it finds: an empty batch, as Kafka's own cleaner leaves it, covers the offsets there.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from sources.kafka.format.varints import varints
 from sources.offsets import Offset, OffsetRange
 
 BATCH_BYTES: Final = 1_000_000
-"""Of the records' canonical bytes, of which there are more. Brokers take 1,048,588 bytes by default."""
+"""A limit for the records' canonical bytes, which are more. Brokers accept 1,048,588 bytes by default."""
 MAX_DELTA: Final = 2**31 - 1
-"""How far an offset can be behind that of its batch, and a batch behind the beginning of its segment."""
+"""The largest distance of an offset from that of its batch, and of a batch from the beginning of its segment."""
 
 _ATTRIBUTES: Final = pa.scalar(b"\0", pa.binary())
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedBatch:
-    """A batch, and the offsets from its first record to behind its last; `whole` are its bytes."""
+    """A batch and the offsets from its first record to behind its last; `whole` are its bytes."""
 
     covered: OffsetRange
     epoch: int | None
@@ -46,7 +46,7 @@ class EncodedBatch:
 
 
 def encode(records: pa.RecordBatch) -> Iterator[EncodedBatch]:
-    """The batches of `records`, which have the columns of UNLOCATED_SCHEMA and rising offsets."""
+    """Yield the batches of `records`, which have the columns of UNLOCATED_SCHEMA and ascending offsets."""
     if not len(records):
         return
     columns = _Columns.of(records)
@@ -60,7 +60,7 @@ def encode(records: pa.RecordBatch) -> Iterator[EncodedBatch]:
 
 
 def empty_batch(end: Offset, start: Offset, epoch: int | None) -> EncodedBatch:
-    """A batch without records that leads up to `end`, from `start` on if that is near enough."""
+    """Return a batch without records that leads up to `end`, from `start` on if that is near enough."""
     covered = OffsetRange(Offset(max(start, end - MAX_DELTA)), end)
     head = Head(
         covered=covered,
@@ -93,7 +93,7 @@ class _Columns:
         )
 
     def starts(self, sizes: Ints) -> list[int]:
-        """Of the batches, and where the last one ends; `sizes` are those of the records."""
+        """Return where the batches start and the last one ends; `sizes` are those of the records."""
         ends, changes = np.cumsum(sizes), [*self._changes().tolist(), len(self.offsets)]
         found = [0]
         while (at := found[-1]) < len(self.offsets):
@@ -114,19 +114,19 @@ class _Columns:
         )
 
     def _changes(self) -> Ints:
-        """The rows that cannot be in one batch with the row before."""
+        """Return the rows that cannot be in one batch with the row before."""
         is_new = _differs(self.epochs) | _differs(self.is_append_time)
         is_new |= _differs(self.times_ms) & self.is_append_time[1:]
         return np.flatnonzero(is_new) + 1
 
 
 def _differs(column: Ints | Flags) -> Flags:
-    """Each but the first, from the one before."""
+    """Return which values, except the first, differ from the one before."""
     return np.asarray(column[1:] != column[:-1], np.bool_)
 
 
 def _records(records: pa.RecordBatch, columns: _Columns, starts: list[int]) -> pa.Array:
-    """One binary a row: the record, as `sources.kafka.format.record_format` has it."""
+    """Return each row's record as one binary value (`sources.kafka.format.record_format`)."""
     first = np.repeat(starts[:-1], np.diff(starts))
     key, value, headers = (records.column(name) for name in ("key", "value", "headers"))
     bodies = joined(
@@ -142,11 +142,11 @@ def _records(records: pa.RecordBatch, columns: _Columns, starts: list[int]) -> p
 
 
 def _headers(headers: pa.Array) -> pa.Array:
-    """One binary a row: its headers, without their number."""
+    """Return each row's headers as one binary value, without their number."""
     key, value = pairs(headers)
     return grouped(joined(*_counted(key), *_counted(value)), headers)
 
 
 def _counted(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """The length of each, and the bytes themselves."""
+    """Return the length of each value, and the values themselves."""
     return varints(lengths(texts).to_numpy().astype(np.int64)), texts

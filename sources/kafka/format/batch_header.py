@@ -1,12 +1,12 @@
-"""The head of a record batch, format 2: what stands before its records.
+"""The head of a record batch, format 2: the fields before its records.
 
 ====================  =====  =========================================================================
 field                 bytes  meaning (Kafka documentation, "Record Batch"; DefaultRecordBatch.java)
 ====================  =====  =========================================================================
 base offset           i64    offset of the first record when the batch was written; kept by compaction
 length                i32    of the batch, from the next field on
-leader epoch          i32    of the leader that wrote it; -1 where there was none
-magic                 i8     2; here in every format
+leader epoch          i32    of the leader that wrote it; -1 if there was none
+magic                 i8     2; at this place in every format
 CRC                   u32    CRC-32C of everything from the next field on
 attributes            i16    bits 0-2 compression, 3 log append time, 4 transactional, 5 control
 last offset delta     i32    last offset - base offset; kept by compaction, so that batches join
@@ -15,11 +15,11 @@ max timestamp         i64    ms; with log append time the timestamp of every rec
 producer id           i64    -1 without idempotence
 producer epoch        i16
 base sequence         i32
-record count          i32    of the records that are left; 0 of a batch kept for its producer's sake
+record count          i32    of the remaining records; 0 for a batch kept only for its producer's state
 ====================  =====  =========================================================================
 
-The CRC leaves out base offset, length and leader epoch, which the broker sets. A wrong length does not pass it; a wrong
-base offset is found where batches then overlap, and is a hole in offsets otherwise.
+The CRC does not cover base offset, length and leader epoch, which the broker sets. A wrong length fails it anyway; a
+wrong base offset is noticed if batches then overlap, and is a hole in offsets otherwise.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _OLD: Final = (
 
 
 class Batch(NamedTuple):
-    """A whole batch, unchecked until `check`: its fields in their order, and all of its bytes, a view of the buffer."""
+    """A whole batch, unchecked until `check`: its fields in order, and all of its bytes as a view of the buffer."""
 
     base_offset: Offset
     length: int
@@ -92,7 +92,7 @@ class Batch(NamedTuple):
 
     @property
     def end(self) -> Offset:
-        """Where the next batch begins, or a hole."""
+        """Where the next batch, or a hole, begins."""
         return Offset(self.base_offset + self.last_offset_delta + 1)
 
     @property
@@ -102,7 +102,7 @@ class Batch(NamedTuple):
 
     @property
     def epoch(self) -> int | None:
-        """Of the leader that wrote it."""
+        """The epoch of the leader that wrote it."""
         return None if self.leader_epoch < 0 else self.leader_epoch
 
     @property
@@ -124,11 +124,11 @@ class Batch(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Whether it is a mark of Kafka's own (commit, abort), of which consumers see nothing."""
+        """Whether it is one of Kafka's own markers (commit, abort), which consumers do not see."""
         return self.attributes & _CONTROL != 0
 
     def check(self, before: Offset) -> None:
-        """Raises CorruptRecord unless it is sound and begins at or after `before`, the end of the batch before it."""
+        """Raise CorruptRecord unless it is sound and begins at or after `before`, the end of the batch before it."""
         if self.magic != MAGIC:
             hint = _OLD if self.magic in (0, 1) else _DAMAGED
             raise self._corrupt("the batch has another format", f"magic {MAGIC}", f"magic {self.magic}", hint)
@@ -158,9 +158,9 @@ class Batch(NamedTuple):
 
 
 def batch_at(view: memoryview, at: int) -> Batch | None:
-    """The batch that begins with byte `at` of `view`; None where not all of it is there.
+    """Return the batch that begins with byte `at` of `view`; None if not all of it is there.
 
-    What claims to be shorter than a head comes with what there is of it.
+    A batch that claims to be shorter than a head is returned with what there is of it.
     """
     left_bytes = len(view) - at
     if left_bytes < _THROUGH_MAGIC_BYTES:
@@ -177,7 +177,7 @@ def batch_at(view: memoryview, at: int) -> Batch | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """What a batch says of its records, `count` at offsets of `covered`: uncompressed, of no producer with an id."""
+    """The head of an uncompressed batch of `count` records at offsets in `covered`, without a producer id."""
 
     covered: OffsetRange
     leader_epoch: int
@@ -187,7 +187,7 @@ class Head:
     count: int
 
     def batch(self, records: memoryview) -> bytes:
-        """The whole batch with these records: the inverse of `batch_at`."""
+        """Return the whole batch with these records: the inverse of `batch_at`."""
         of_records = _COVERED_BY_CRC.pack(
             _LOG_APPEND_TIME if self.has_log_append_time else 0,
             self.covered.size - 1,

@@ -1,8 +1,8 @@
-"""The answer to a fetch -> the records in it: batches checked, what is not to be read left out, columns made.
+"""Decodes the answer to a fetch: checks batches, leaves out what is not to be read, and makes columns.
 
-An answer holds whole batches as they lie in the log, and often a last one that is cut off. How far it leads is decided
-by where its batches end, not by their records: compaction, marks of transactions and aborted transactions leave holes
-in the offsets, and a batch keeps its place when it loses records, even all of them.
+An answer holds whole batches as they lie in the log, and often a last one that is cut off. How far it leads depends on
+where its batches end, not on their records: compaction, transaction markers and aborted transactions leave holes in the
+offsets, and a batch keeps its place when it loses records, even all of them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MAX_DATA_BYTES: Final = 2**30  # Arrow's binary columns count bytes in 32 bits
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is taken into memory: of one batch when decompressed, and of all that are decoded at once."""
+    """The most that is taken into memory: of one decompressed batch, and of all that are decoded at once."""
 
     max_batch_bytes: int = 256 * 1024 * 1024
     max_decompressed_bytes: int = 64 * 1024 * 1024
@@ -43,10 +43,11 @@ DEFAULT_LIMITS: Final = Limits()
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The records that are wanted (`columns.UNLOCATED_SCHEMA`), in log order, and how far the answer led.
+    """The wanted records (`columns.UNLOCATED_SCHEMA`), in log order, and how far the answer led.
 
-    Between the start of what was wanted and `reached` there is nothing else to read of it. `epoch` is the leader epoch
-    there: of the batch that ends at `reached`, or, where a hole does, of the one behind; None without any batch.
+    Between the start of the wanted range and `reached` there is nothing else to read. `epoch` is the leader epoch
+    there: that of the batch that ends at `reached` or, if a hole ends there, of the batch behind it; None without any
+    batch.
     """
 
     records: pa.RecordBatch
@@ -61,14 +62,14 @@ def decode(
     isolation: Isolation,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Decoded:
-    """The records of `wanted` in the answer `records` to a fetch at or before its start.
+    """Return the records of `wanted` in the answer `records` to a fetch at or before its start.
 
-    `aborted` is what the answer lists. A cut-off last batch is left out, and so is what begins behind `wanted`, of
-    which nothing is checked but where it begins. Where more than `limits.max_decompressed_bytes` are decompressed
-    reading ends early, after a whole batch: ask again at `reached`.
+    `aborted` is what the answer lists. A cut-off last batch is ignored, and so is what begins behind `wanted`, of which
+    only the beginning is checked. If more than `limits.max_decompressed_bytes` are decompressed, reading ends early,
+    after a whole batch: ask again at `reached`.
 
-    Raises CorruptRecord, ChecksumMismatch, naming the offset where the damaged batch begins: what lies before it can be
-    had by ending `wanted` there. ValueError for more than 1 GiB.
+    Raises CorruptRecord, ChecksumMismatch, naming the offset where the damaged batch begins; to get what lies before
+    it, end `wanted` there. ValueError for more than 1 GiB.
     """
     view = memoryview(records).cast("B")
     if len(view) > _MAX_DATA_BYTES:
@@ -79,10 +80,10 @@ def decode(
 
 
 def damage_at(records: bytes | memoryview, wanted: OffsetRange, error: CorruptRecord) -> Damage:
-    """The batch that `decode` has found damaged, as `error` says, at or before the start of `wanted`.
+    """Return the batch at or before the start of `wanted` that `decode` found damaged, as `error` says.
 
-    It ends where the next sound batch begins. Raises `error` where none follows in the answer: what is the last thing
-    of a log may still be being written.
+    It ends where the next sound batch begins. Raises `error` if none follows in the answer: the last batch of a log may
+    still be being written.
     """
     view = memoryview(records).cast("B")
     at, damaged = 0, None
@@ -104,7 +105,7 @@ def _is_sound(batch: Batch, behind: Offset) -> bool:
 
 
 class _Answer:
-    """The batches of an answer whose records are to be read, and `bodies`, their records; and how far it leads."""
+    """The batches of an answer to read, their records (`bodies`), and how far the answer leads."""
 
     def __init__(self, wanted: OffsetRange, aborted: Sequence[Aborted], isolation: Isolation, limits: Limits) -> None:
         self.batches: list[Batch] = []
@@ -118,7 +119,7 @@ class _Answer:
         self._decompressed_bytes = 0
 
     def take(self, view: memoryview) -> None:
-        """Batch after batch, up to the first that is cut off or begins behind what is wanted."""
+        """Take batch after batch, up to the first that is cut off or begins behind what is wanted."""
         at, before = 0, Offset(0)
         while self._decompressed_bytes <= self._limits.max_decompressed_bytes:
             batch = batch_at(view, at)
@@ -133,7 +134,7 @@ class _Answer:
             at, before = at + len(batch.whole), batch.end
 
     def columns(self) -> pa.RecordBatch:
-        """Raises CorruptRecord that names the first damaged batch."""
+        """Return the columns. Raises CorruptRecord that names the first damaged batch."""
         columns, sound, damage = up_to_damage(len(self.batches), self._columns)
         if damage is not None:
             raise placed(damage, self.batches[sound].base_offset)
@@ -151,12 +152,12 @@ class _Answer:
             self.reached, self.epoch = batch.end, batch.epoch
 
     def _end_before(self, batch: Batch) -> None:
-        """`batch` begins behind what is wanted. Where something is left of that, it is a hole."""
+        """Note that `batch` begins behind what is wanted; what is left of that is a hole."""
         if self.reached < self._wanted.end:
             self.reached, self.epoch = batch.base_offset, batch.epoch
 
     def _is_aborted(self, batch: Batch) -> bool:
-        """Whether the records of `batch` are of an aborted transaction. Every batch in turn: marks end transactions."""
+        """Whether `batch` is of an aborted transaction. Call it for every batch in order: markers end transactions."""
         if self._isolation is not Isolation.READ_COMMITTED or not batch.has_producer:
             return False
         self._transactions.go_to(Offset(batch.end - 1))
@@ -173,6 +174,6 @@ class _Answer:
 
 
 def _between(records: pa.RecordBatch, wanted: OffsetRange) -> pa.RecordBatch:
-    """Those in `wanted`; the first and the last batch may reach beyond it."""
+    """Return the records in `wanted`; the first and the last batch may reach beyond it."""
     first, end = np.searchsorted(records.column("offset"), (wanted.start, wanted.end)).tolist()
     return records.slice(first, end - first)

@@ -1,4 +1,4 @@
-"""Columns of bytes put together, row by row: fields to records, headers to the records they are of. Arrow, no loop."""
+"""Joins columns of bytes row by row: fields to records, headers to the records they belong to. Arrow, no loops."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import pyarrow.compute as pc
 
 
 def joined(*parts: pa.Array | pa.Scalar) -> pa.Array:
-    """Row by row the bytes of each part, nothing for a null; a scalar is the same in each row."""
+    """Join the bytes of each part row by row, nothing for a null; a scalar is the same in each row."""
     return pc.binary_join_element_wise(*parts, b"", null_handling="replace", null_replacement=b"")
 
 
 def of_fixed_size(rows: npt.NDArray[Any]) -> pa.Array:
-    """The bytes of each of `rows`."""
+    """Return the bytes of each of `rows`."""
     buffers = [None, pa.py_buffer(rows.tobytes())]
     return pa.Array.from_buffers(pa.binary(rows.itemsize), len(rows), buffers).cast(pa.binary())
 
 
 def lengths(texts: pa.Array) -> pa.Array:
-    """-1 of a null."""
+    """Return the length of each text; -1 for a null."""
     return pc.binary_length(texts).fill_null(-1)
 
 
 def pairs(headers: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Keys and values of all headers, one after the other, as bytes."""
+    """Return keys and values of all headers, one after the other, as bytes."""
     flat = headers.flatten()
     if not len(flat):
         return pa.array([], pa.binary()), pa.array([], pa.binary())
@@ -36,7 +36,7 @@ def pairs(headers: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def grouped(flat: pa.Array, lists: pa.Array) -> pa.Array:
-    """One binary a row of `lists`: the bytes in `flat` of all its elements. Those of one row follow one another."""
+    """Join the elements of each row of `lists` to one binary value; `flat` has their bytes, row after row."""
     if not len(flat):
         return pa.repeat(pa.scalar(b"", pa.binary()), len(lists))
     counts = pc.list_value_length(lists).fill_null(0)
@@ -46,13 +46,13 @@ def grouped(flat: pa.Array, lists: pa.Array) -> pa.Array:
 
 
 def edges(texts: pa.Array) -> npt.NDArray[np.int32]:
-    """Where each of a whole array's values begins in its bytes, and where the last one ends."""
+    """Return where each value of a whole array begins in its bytes, and where the last one ends."""
     if not len(texts):
         return np.zeros(1, np.int32)
     return np.frombuffer(texts.buffers()[1], np.int32)[: len(texts) + 1]
 
 
 def whole_bytes(texts: pa.Array) -> bytes:
-    """The values of a whole array, one after the other."""
+    """Return the values of a whole array, one after the other."""
     end = int(edges(texts)[-1])
     return bytes(memoryview(texts.buffers()[2])[:end]) if end else b""

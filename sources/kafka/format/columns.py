@@ -1,6 +1,6 @@
-"""Records of Kafka as columns: their schema, and the bytes that the checksum of a range is made of.
+"""Kafka records as columns: their schema, and the bytes from which the checksum of a range is computed.
 
-Canonical bytes of a record, big-endian; those of several records lie one after the other:
+Canonical bytes of a record, big-endian; those of several records follow one another:
 
 ==================  =====  ==========================================
 field               bytes  meaning
@@ -13,12 +13,12 @@ key length          i32    -1: null
 value length        i32    -1: null
 headers length      i32    bytes
 key, value          n
-headers             n      of each: i32 length of the key, i32 length
+headers             n      each: i32 length of the key, i32 length
                            of the value (-1: null), key, value
 ==================  =====  ==========================================
 
-They depend on the records alone: not on the batches they came in, their compression, or the chunks they are read in,
-all of which may change without any record changing. Topic and partition are the log's.
+They depend only on the records, not on the batches they came in, their compression, or the chunks they are read in;
+all of these may change without any record changing. Topic and partition are the log's.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LOG_APPEND_TIME: Final = "log_append_time"
 _US_PER_MS: Final = 1000
 
 UNLOCATED_SCHEMA: Final = pa.schema([field for field in KAFKA_SCHEMA if field.name not in ("topic", "partition")])
-"""What a record says itself."""
+"""The columns that a record itself provides."""
 
 _HEAD: Final = np.dtype(
     [
@@ -55,7 +55,7 @@ _HEADER_HEAD: Final = np.dtype([("key_length", ">i4"), ("value_length", ">i4")])
 
 
 def located(records: pa.RecordBatch, topic: str, partition: int) -> pa.RecordBatch:
-    """`records` of UNLOCATED_SCHEMA, all of one partition, with KAFKA_SCHEMA."""
+    """Add topic and partition to `records` of UNLOCATED_SCHEMA, which makes KAFKA_SCHEMA."""
     place = {
         "topic": pa.repeat(topic, len(records)),
         "partition": pa.repeat(pa.scalar(partition, pa.int32()), len(records)),
@@ -65,7 +65,7 @@ def located(records: pa.RecordBatch, topic: str, partition: int) -> pa.RecordBat
 
 
 def canonical(records: pa.RecordBatch) -> bytes:
-    """The canonical bytes of `records` (the columns of UNLOCATED_SCHEMA, and any others).
+    """Return the canonical bytes of `records` (the columns of UNLOCATED_SCHEMA, and any others).
 
     ``canonical(a) + canonical(b) == canonical(a and b in one batch)``.
     """
@@ -83,7 +83,7 @@ def canonical(records: pa.RecordBatch) -> bytes:
 
 
 def canonical_lengths(records: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """How many canonical bytes each of `records` takes; needs key, value and headers."""
+    """Return how many canonical bytes each of `records` takes; needs key, value and headers."""
     headers = _header_bytes(records.column("headers"))
     parts = (records.column("key"), records.column("value"), headers)
     found = sum(pc.binary_length(part).fill_null(0).to_numpy().astype(np.int64) for part in parts)
@@ -91,12 +91,12 @@ def canonical_lengths(records: pa.RecordBatch) -> npt.NDArray[np.int64]:
 
 
 def timestamps_ms(timestamps: pa.Array) -> pa.Array:
-    """As records have them, -1 without one."""
+    """Return the times as in records, in ms; -1 for a null."""
     return pc.divide(timestamps.cast(pa.int64()), _US_PER_MS).fill_null(-1)
 
 
 def _header_bytes(headers: pa.Array) -> pa.Array:
-    """One binary a row: the canonical bytes of its headers."""
+    """Return the canonical bytes of each row's headers as one binary value."""
     key, value = pairs(headers)
     heads = np.empty(len(key), _HEADER_HEAD)
     heads["key_length"] = lengths(key)

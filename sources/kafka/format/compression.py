@@ -1,16 +1,15 @@
-"""The compressions of a record batch's records. Bits 0-2 of its attributes say which (CompressionType.java).
+"""Decompression of a record batch's records. Bits 0-2 of its attributes name the codec (CompressionType.java).
 
 ==  ======  ==========================================================================================================
 1   gzip    RFC 1952
 2   snappy  blocks in xerial's frame, as the Java client writes them: 8 bytes of magic, two i32 of versions, then
             (i32 length, block) up to the end; or one bare block, as librdkafka does. A block begins with its
-            decompressed length, 7 bits a byte, the lowest first
+            decompressed length, 7 bits per byte, the lowest first
 3   lz4     LZ4 frame format
 4   zstd    RFC 8878, often without the content size
 ==  ======  ==========================================================================================================
 
-Brokers of today look into what producers send, those of old did not, and nobody bounds what it becomes: the limit is
-ours.
+Today's brokers check what producers send, old ones did not, and none limits the decompressed size: that limit is ours.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ _LENGTH_VARINT_BYTES: Final = 5
 
 
 def decompress(stored: memoryview, compression: int, max_bytes: int, offset: Offset) -> bytes:
-    """The records of the batch at `offset`. Never holds much more than `max_bytes`, whatever `stored` claims.
+    """Return the records of the batch at `offset`. Never holds much more than `max_bytes`, whatever `stored` claims.
 
-    Raises CorruptRecord where `stored` is not what `compression` says, or becomes more than `max_bytes`.
+    Raises CorruptRecord if `stored` contradicts `compression`, or becomes more than `max_bytes`.
     """
     try:
         return _decompress(stored, compression, max_bytes)

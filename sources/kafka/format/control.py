@@ -1,10 +1,10 @@
-"""The records of control batches: marks that Kafka itself writes into a log.
+"""The records of control batches: markers that Kafka itself writes into a log.
 
 ====================  =====  ==========================================================
 key field             bytes  meaning (Kafka documentation, "Control Batches")
 ====================  =====  ==========================================================
 version               i16    0
-type                  i16    0 abort, 1 commit; others are not of transactions
+type                  i16    0 abort, 1 commit; others do not concern transactions
 ====================  =====  ==========================================================
 
 A control batch has one record, or none once compaction has removed it.
@@ -25,9 +25,9 @@ _ATTRIBUTES_BYTES: Final = 1
 
 
 def is_abort(records: bytes | memoryview, base_offset: Offset) -> bool:
-    """Whether the records of the control batch at `base_offset` are the mark of an aborted transaction.
+    """Whether the records of the control batch at `base_offset` mark an aborted transaction.
 
-    Raises CorruptRecord where they are no mark at all.
+    Raises CorruptRecord if they are no marker at all.
     """
     if not records:
         return False

@@ -1,4 +1,4 @@
-"""The records of some batches as an Arrow batch of `columns.UNLOCATED_SCHEMA`. numpy and Arrow, no object a record."""
+"""The records of some batches as an Arrow batch of `columns.UNLOCATED_SCHEMA`, without an object per record."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ _REPLACEMENT: Final = "\ufffd"
 
 
 def record_columns(batches: Sequence[Batch], bodies: Sequence[bytes | memoryview]) -> pa.RecordBatch:
-    """The records of `batches`, in log order. `bodies` are these, decompressed.
+    """Return the records of `batches`, in log order. `bodies` are the decompressed records of each batch.
 
-    Raises CorruptRecord where a record contradicts itself or its batch, or has a time that no table can hold.
+    Raises CorruptRecord if a record contradicts itself or its batch, or has a time that no table can hold.
     """
     if not batches:
         return NO_RECORDS
@@ -66,7 +66,7 @@ def record_columns(batches: Sequence[Batch], bodies: Sequence[bytes | memoryview
 
 
 def texts(keys: pa.Array) -> pa.Array:
-    """Header keys as text. What is no UTF-8 becomes U+FFFD, as in Java: one for each half of a surrogate pair."""
+    """Return header keys as text. Bytes that are not UTF-8 become U+FFFD, as in Java: one per half surrogate pair."""
     try:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:
@@ -86,13 +86,13 @@ def _places(batches: Sequence[Batch], bodies: Sequence[bytes | memoryview]) -> l
 
 
 def _of(batch: Batch) -> tuple[int | bool, ...]:
-    """In the order of _OF_BATCH."""
+    """Return a batch's values in the order of _OF_BATCH."""
     times_ms = (batch.base_timestamp_ms, batch.max_timestamp_ms)
     return batch.base_offset, batch.last_offset_delta, batch.leader_epoch, *times_ms, batch.has_log_append_time
 
 
 def _check_offsets(deltas: Ints, batch: Rows) -> None:
-    """Within its batch, and above that of the record before."""
+    """Check that each offset lies within its batch, and above that of the record before."""
     is_first = np.append(True, batch["base_offset"][1:] != batch["base_offset"][:-1])
     least = np.where(is_first, 0, np.roll(deltas, 1) + 1)
     in_place = (least <= deltas) & (deltas <= batch["last_offset_delta"])

@@ -1,4 +1,4 @@
-"""The records of batches of format 2, many at once: bytes -> where each field of each record is, every check done.
+"""Decodes the records of many batches of format 2 at once: where each field of each record is, with all checks done.
 
 ==================  =========  =====================================================================
 field               bytes      meaning (Kafka documentation, "Record"; DefaultRecord.java)
@@ -14,9 +14,9 @@ headers             varint     how many
   header value      varint+n   below 0: null
 ==================  =========  =====================================================================
 
-A varint is a zigzag number, 7 bits a byte, the lowest first, all but its last byte with the top bit set. Records are
-found by hopping from length to length, one step of a loop each, and so are the fields of headers; all else is done on
-whole columns. The CRC of the batches was right, so whatever is wrong here was written like this.
+A varint is a zigzag number, 7 bits per byte, the lowest first, all but its last byte with the top bit set. Records are
+found by hopping from length to length, one loop step each, and so are the fields of headers; everything else works on
+whole columns. The CRC of the batches was correct, so whatever is wrong here was written that way.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _HINT: Final = "The CRC of the batch is right: the producer, or the broker that 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the records of one batch are in a buffer, [start, end), and how many."""
+    """Where the records of one batch are in a buffer, [start, end), and how many there are."""
 
     base_offset: Offset
     start: int
@@ -49,7 +49,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Fields of variable size: indexes into the buffer, [starts, ends). Empty where the field is null."""
+    """Fields of variable size as indexes into the buffer, [starts, ends). Empty if the field is null."""
 
     starts: Ints
     ends: Ints
@@ -58,7 +58,7 @@ class Spans:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """The records of some batches, checked, as columns. The headers of all records lie one after the other."""
+    """The records of some batches, checked, as columns. The headers of all records follow one another."""
 
     timestamp_deltas_ms: Ints
     offset_deltas: Ints
@@ -70,7 +70,7 @@ class Records:
 
 
 def read(buffer: bytes, places: Sequence[Place]) -> Records:
-    """The records at `places` of `buffer`, which goes on behind them for MAX_VARINT_BYTES, of any value.
+    """Read the records at `places` of `buffer`, which continues behind them for MAX_VARINT_BYTES of any value.
 
     Raises CorruptRecord naming the batch whose records contradict themselves or its count.
     """
@@ -89,13 +89,13 @@ def read(buffer: bytes, places: Sequence[Place]) -> Records:
 
 
 def varint(buffer: bytes | memoryview, at: int) -> tuple[int, int]:
-    """The number at `at`, and where the next field begins. Raises ValueError where it does not end, IndexError."""
+    """Return the number at `at` and where the next field begins. Raises ValueError if it does not end, IndexError."""
     number, end = _unsigned(buffer, at)
     return (number >> 1) ^ -(number & 1), end
 
 
 def _unsigned(buffer: bytes | memoryview, at: int) -> tuple[int, int]:
-    """As `varint`, the zigzag left in."""
+    """Like `varint`, but leave the zigzag in."""
     number = shift = 0
     for end in range(at, at + MAX_VARINT_BYTES):
         number |= (buffer[end] & 0x7F) << shift
@@ -106,7 +106,7 @@ def _unsigned(buffer: bytes | memoryview, at: int) -> tuple[int, int]:
 
 
 def _hop(buffer: bytes, places: Sequence[Place]) -> tuple[Ints, Ints]:
-    """Where each record begins, behind its length, and where it ends."""
+    """Find where each record begins, behind its length, and where it ends."""
     starts: list[int] = []
     ends: list[int] = []
     for place in places:
@@ -114,7 +114,7 @@ def _hop(buffer: bytes, places: Sequence[Place]) -> tuple[Ints, Ints]:
         for number in range(place.count):
             if at >= end:
                 raise _corrupt(place.base_offset, "has fewer records than its count", place.count, number)
-            # One byte or two, and not below 0: what nearly all records have.
+            # One byte or two, and not below 0: nearly all lengths are like that.
             first, second = buffer[at], buffer[at + 1]
             if first < 0x80 and not first & 1:
                 size, at = first >> 1, at + 1
@@ -132,7 +132,7 @@ def _hop(buffer: bytes, places: Sequence[Place]) -> tuple[Ints, Ints]:
 
 
 def _length(buffer: bytes, at: int, base_offset: Offset) -> tuple[int, int]:
-    """The length of a record that is damaged or large."""
+    """Read the length of a record that is damaged or large."""
     problem = "has a record without a length"
     try:
         size, at = varint(buffer, at)
@@ -144,7 +144,7 @@ def _length(buffer: bytes, at: int, base_offset: Offset) -> tuple[int, int]:
 
 
 class _Cursor:
-    """How far each record is read: `at` moves on field by field, and never past the record's end."""
+    """How far each record is read: `at` moves field by field, and never past the record's end."""
 
     def __init__(self, buffer: bytes, at: Ints, ends: Ints, base_offsets: Ints) -> None:
         self._raw: Bytes = np.frombuffer(buffer, np.uint8)
@@ -157,7 +157,7 @@ class _Cursor:
         self.at = at
 
     def varints(self, field: str) -> Ints:
-        """The numbers that come next."""
+        """Read the next number of each record."""
         byte = self._raw[self.at]
         numbers = (byte & 0x7F).astype(np.uint64)
         ends = self.at + 1
@@ -173,7 +173,7 @@ class _Cursor:
         return (numbers >> np.uint64(1)).view(np.int64) ^ -(numbers & np.uint64(1)).view(np.int64)
 
     def spans(self, field: str) -> Spans:
-        """The bytes that come next, behind their length."""
+        """Read the next bytes of each record, which follow their length."""
         lengths = self.varints(field)
         self.check(lengths <= self.ends - self.at, f"{field} does not fit", lengths)
         starts, is_present = self.at, lengths >= 0
@@ -181,7 +181,7 @@ class _Cursor:
         return Spans(starts, self.at, is_present)
 
     def check(self, holds: Flags, problem: str, found: Ints) -> None:
-        """Raises CorruptRecord for the first record of which `holds` does not."""
+        """Raise CorruptRecord for the first record for which `holds` is false."""
         if not holds.all():
             row = int(np.argmin(holds))
             raise self.refusal(row, problem, f"at most {self.ends[row] - self.at[row]} bytes", found[row])
@@ -191,7 +191,7 @@ class _Cursor:
 
 
 def _headers(buffer: bytes, cursor: _Cursor, counts: Ints) -> tuple[Spans, Spans]:
-    """Keys and values of all headers; moves `cursor` behind them."""
+    """Read keys and values of all headers; move `cursor` behind them."""
     cursor.check(counts >= 0, "number of headers is below 0", counts)
     starts: list[int] = []
     lengths: list[int] = []
@@ -209,9 +209,9 @@ def _headers(buffer: bytes, cursor: _Cursor, counts: Ints) -> tuple[Spans, Spans
 
 
 def _walk(buffer: bytes, at: int, end: int, count: int, starts: list[int], lengths: list[int]) -> int:
-    """Adds start and length of `count` keys and values, -1 of a null; the end of the last one.
+    """Add start and length (-1 for a null) of `count` keys and values; return the end of the last one.
 
-    Raises ValueError, IndexError where they reach beyond `end`, or a key is null.
+    Raises ValueError, IndexError if they reach beyond `end`, or if a key is null.
     """
     for number in range(2 * count):
         size = buffer[at]

@@ -1,4 +1,4 @@
-"""Writes numbers as Kafka's records have them, many at once. `record_format` reads them."""
+"""Encodes numbers as Kafka's records store them, many at once. `record_format` decodes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MORE: Final = 0x80
 
 
 def varints(numbers: Ints) -> pa.Array:
-    """One binary a number: zigzag, 7 bits a byte, the lowest first, all but the last byte with the top bit set."""
+    """Encode each number: zigzag, 7 bits per byte, the lowest first, all but the last byte with the top bit set."""
     zigzag = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
     sizes = np.ones(len(numbers), np.int64)
     for byte in range(1, MAX_VARINT_BYTES):

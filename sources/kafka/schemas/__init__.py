@@ -1,1 +1,1 @@
-"""Messages of Kafka's protocol that kafka-python does not bring, in the notation of its own schemas."""
+"""Messages of Kafka's protocol that kafka-python lacks, in its own schema notation."""

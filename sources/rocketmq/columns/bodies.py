@@ -1,4 +1,4 @@
-"""Bodies to columns: as a consumer gets them, and as they are stored where that differs."""
+"""Columns of bodies: as a consumer gets them, and as they are stored if that differs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BodyColumns:
-    """`body` and `stored_body`, one row a message. Only the first `complete` rows are to be used."""
+    """`body` and `stored_body`, one row per message. Use only the first `complete` rows."""
 
     body: pa.Array
     stored_body: pa.Array
@@ -27,7 +27,7 @@ class BodyColumns:
 
     @classmethod
     def of(cls, view: memoryview, messages: Messages, limits: Limits) -> BodyColumns:
-        """The bodies of `messages`, complete up to where the decompressed ones pass `limits.max_decompressed_bytes`."""
+        """Read the bodies of `messages`, until the decompressed ones exceed `limits.max_decompressed_bytes`."""
         buffer, starts, ends = pa.py_buffer(view), messages.body_starts, messages.body_ends
         is_compressed = (messages.sys_flag & COMPRESSED != 0) & (starts < ends)
         count = len(starts)
@@ -45,7 +45,7 @@ class BodyColumns:
 
 
 def _decompressed(view: memoryview, messages: Messages, rows: Ints, limits: Limits) -> list[bytes | None]:
-    """The bodies of `rows` one by one, as many as the limit allows; of row 0 in any case."""
+    """Decompress the bodies of `rows` one by one, as many as the limit allows, but always that of row 0."""
     spans = zip(messages.body_starts[rows].tolist(), messages.body_ends[rows].tolist(), strict=True)
     flags = messages.sys_flag[rows].tolist()
     bodies: list[bytes | None] = []

@@ -1,9 +1,9 @@
-"""The CRC-32 of many message bodies at once: ISA-L's own function, called by a compiled loop.
+"""The CRC-32 of many message bodies at once: a compiled loop calls ISA-L's own function.
 
-isal brings ISA-L, and its shared library shows ISA-L's C functions. To call one by way of Python for each body takes
-five times as long as the CRC of 1 KB. Where another build of isal hides the function, that is done: the same answers.
+isal contains ISA-L, and its shared library exports ISA-L's C functions. Calling one through Python for each body takes
+five times as long as the CRC of 1 KB. If another build of isal hides the function, that is done, with the same results.
 
-The loop has the pointer given to it, so its machine code can be kept (`sources.decoding.compiled`).
+The loop takes the function as an argument, so its machine code can be cached (`sources.decoding.compiled`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class CFunction(types.WrapperAddressProtocol):  # type: ignore[misc]  # numba ha
 
 
 def found_in(library: str) -> CFunction | None:
-    """ISA-L's CRC-32 in the shared library at the path `library`; None where it has none that can be called."""
+    """Find ISA-L's CRC-32 in the shared library at the path `library`; None if it has none that can be called."""
     try:
         function = getattr(ctypes.CDLL(library), _NAME)
     except (OSError, AttributeError):
@@ -65,7 +65,7 @@ _OF_ISAL: Final = found_in(isal_zlib.__file__)
 
 
 def body_crcs(raw: Bytes, starts: Ints, ends: Ints, crc32: CFunction | None = _OF_ISAL) -> Ints:
-    """`bodies.body_crc` of each span [start, end) of `raw`, all of which lie in it: that is not looked at again."""
+    """Return `bodies.body_crc` of each span [start, end) of `raw`. The spans must lie in it; this is not checked."""
     if crc32 is not None:
         return _crcs(crc32, raw, starts, ends)
     view = raw.data

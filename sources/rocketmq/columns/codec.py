@@ -1,9 +1,9 @@
 """Many commit-log records at once: bytes <-> an Arrow batch of RECORD_SCHEMA. numpy and Arrow, no Spark.
 
-`commitlog` says what a record is; this module gives the same answers a few hundred thousand times a second. A record
-costs one step of a loop, one CRC of its body, and otherwise only its share of work on columns; a field never becomes a
-Python object, except where a body is compressed. The input is looked at in place and never copied as a whole, and
-nothing that is returned refers to it.
+`commitlog` defines a record; this module gives the same results a few hundred thousand times a second. A record costs
+one loop step, one CRC of its body, and otherwise only its share of the work on columns. A field becomes a Python object
+only if a body is compressed. The input is looked at in place and never copied as a whole, and nothing returned refers
+to it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MAX_DATA_BYTES = 2**31 - 1  # Arrow's binary columns count bytes in 32 bits
 class Decoded:
     """Whole records, one row each (RECORD_SCHEMA), in log order; `end` is the first byte that was not decoded.
 
-    `error` is what is wrong with the record at `end`; None where nothing is known to be.
+    `error` is what is wrong with the record at `end`; None if nothing is known to be wrong.
     """
 
     records: pa.RecordBatch
@@ -54,7 +54,7 @@ class Decoded:
 
 
 def decode(data: Buffer, start: Offset, stop: Offset, limits: Limits = DEFAULT_LIMITS) -> Decoded:
-    """As `decode_sound`, all or nothing: raises the error that is found."""
+    """Like `decode_sound`, but raise the error if there is one."""
     decoded = decode_sound(data, start, stop, limits)
     if decoded.error is not None:
         raise decoded.error
@@ -62,13 +62,13 @@ def decode(data: Buffer, start: Offset, stop: Offset, limits: Limits = DEFAULT_L
 
 
 def decode_sound(data: Buffer, start: Offset, stop: Offset, limits: Limits = DEFAULT_LIMITS) -> Decoded:
-    """Every record that starts before `stop` and lies wholly in `data`, which begins with byte `start`, a boundary.
+    """Decode every record that starts before `stop` and lies wholly in `data`, which begins at the boundary `start`.
 
-    It ends before the first record in which anything is wrong, with the error that `commitlog.decode` raises for it;
-    or, where only this decoder fails over it, with one that says so (`sources.decoding.undecodable`).
-    Where the decompressed bodies pass `limits.max_decompressed_bytes` it ends earlier, after at least one record: go
-    on at `end` as usual. A body that cannot be decompressed, or only to more than `limits.max_body_bytes`, is null in
-    `body` and whole in `stored_body`: brokers store what producers send and check neither.
+    Decoding ends before the first record in which anything is wrong, with the error that `commitlog.decode` raises for
+    it or, if only this decoder fails, with one that says so (`sources.decoding.undecodable`). It ends earlier, after at
+    least one record, if the decompressed bodies exceed `limits.max_decompressed_bytes`; then go on at `end` as usual. A
+    body that cannot be decompressed, or only to more than `limits.max_body_bytes`, is null in `body` and whole in
+    `stored_body`: brokers store what producers send and check neither.
 
     Raises ValueError for 2 GiB of data or more.
     """
@@ -78,8 +78,8 @@ def decode_sound(data: Buffer, start: Offset, stop: Offset, limits: Limits = DEF
     try:
         return _decode(view, start, stop, limits)
     finally:
-        # So that a memory map can be closed while an error of ours is on its way up. The traceback of an error that is
-        # not ours may still hold parts of it.
+        # So that a memory map can be closed while an error of ours is raised. The traceback of another error may still
+        # hold parts of it.
         with contextlib.suppress(BufferError):
             view.release()
 
@@ -95,15 +95,15 @@ def _decode(view: memoryview, start: Offset, stop: Offset, limits: Limits) -> De
 
 
 def _rows_of(view: memoryview, start: Offset, heads: Heads, limits: Limits) -> Decoded:
-    """Raises CorruptRecord, whatever is wrong, without saying where."""
+    """Decode the records of `heads`. Raises CorruptRecord if anything is wrong, without saying where."""
     with as_damage(start):
         return _decode_rows(view, start, heads, limits)
 
 
 def _error_at(view: memoryview, at: int, start: Offset, limits: Limits, damage: CorruptRecord) -> CorruptRecord:
-    """What is wrong with the record at index `at`, over which this decoder fails with `damage`.
+    """Return what is wrong with the record at index `at`, over which this decoder fails with `damage`.
 
-    Raises what it raises over a sound record, too: then it is broken itself, and no record is to blame.
+    If it also fails over a record known to be sound, that error is raised: then the decoder itself is broken.
     """
     offset = Offset(start + at)
     try:
@@ -138,7 +138,7 @@ def _decode_rows(view: memoryview, start: Offset, heads: Heads, limits: Limits) 
     return Decoded(records.slice(0, complete), Offset(start + int(heads.starts[complete])))
 
 
-# Of nulls, because pyarrow imports pandas for any list: 27 MiB of each process that plans a log.
+# Made of nulls, because pyarrow imports pandas for any list, which costs each planning process 27 MiB.
 NO_ROWS = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in RECORD_SCHEMA], schema=RECORD_SCHEMA)
 
 
@@ -155,7 +155,7 @@ _AS_STORED = (
 
 
 def _records(view: memoryview, start: Offset, messages: Messages, bodies: BodyColumns) -> pa.RecordBatch:
-    """RECORD_SCHEMA of messages only."""
+    """Return the rows of messages only, in RECORD_SCHEMA."""
     buffer, count = pa.py_buffer(view), len(messages.starts)
     topics = _topics(buffer, messages)
     blocks = cut(pa.binary(), buffer, messages.properties_starts, messages.properties_ends)
@@ -201,7 +201,7 @@ def _topics(buffer: pa.Buffer, messages: Messages) -> pa.Array:
 
 
 def _keys(values: pa.Array) -> pa.Array:
-    """KEYS split at single spaces, empty parts dropped; null where it is."""
+    """Split KEYS at single spaces, dropping empty parts; null stays null."""
     lists = pc.split_pattern(values, " ")
     parts = lists.values
     keep = pc.not_equal(parts, "").to_numpy(zero_copy_only=False)
@@ -213,7 +213,7 @@ def _keys(values: pa.Array) -> pa.Array:
 
 
 def _tags_codes(tags: pa.Array, topics: pa.Array, delays: pa.Array, store_timestamp_ms: Ints) -> pa.Array:
-    """What the consume queue holds: hash of the tags; of a parked delay message its delivery time."""
+    """Return what the consume queue holds: the hash of the tags or, for a parked delay message, its delivery time."""
     codes = _per_distinct(tags, tags_code, 0)
     if delays.null_count < len(delays):
         parked = pc.if_else(pc.equal(topics, SCHEDULE_TOPIC), delays, pa.scalar(None, pa.string()))
@@ -226,7 +226,7 @@ _NO_DELAY = -1
 
 
 def _per_distinct(texts: pa.Array, number_of: Callable[[str], int], of_null: int) -> Ints:
-    """A number for each text, worked out once per distinct text."""
+    """Return a number for each text, computed once per distinct text."""
     encoded = texts.dictionary_encode()
     numbers = np.array([*map(number_of, encoded.dictionary.to_pylist()), of_null], np.int64)
     rows: Ints = numbers[encoded.indices.fill_null(len(numbers) - 1).to_numpy()]
@@ -234,7 +234,7 @@ def _per_distinct(texts: pa.Array, number_of: Callable[[str], int], of_null: int
 
 
 def _with_blanks(messages: pa.RecordBatch, view: memoryview, start: Offset, heads: Heads) -> pa.RecordBatch:
-    """The rows of `messages`, and between them a row for each blank."""
+    """Return the rows of `messages` with a row for each blank between them."""
     is_blank, starts, ends = heads.is_blank, heads.starts, heads.ends
     blank = pa.array(is_blank)
     rows = messages.take(pa.array(np.cumsum(~is_blank) - 1, mask=is_blank))
@@ -251,5 +251,5 @@ def _with_blanks(messages: pa.RecordBatch, view: memoryview, start: Offset, head
 
 
 def _rest(rest: memoryview) -> bytes | None:
-    """What a blank holds after its head; None for nothing but zeros."""
+    """Return what a blank holds after its head; None if that is all zeros."""
     return bytes(rest) if np.frombuffer(rest, np.uint8).any() else None

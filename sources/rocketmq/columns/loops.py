@@ -1,7 +1,7 @@
-"""The loops over the bytes of commit-log records: from head to head, over the fields, over the properties. Compiled.
+"""Compiled loops over the bytes of commit-log records: from head to head, over the fields, over the properties.
 
-What they find is put into columns by `scan`, `property_columns` and `host_columns`, which import this module when they
-need it (see `sources.decoding.compiled`). They say *that* something is wrong and not what.
+`scan`, `properties` and `hosts` put the results into columns; they import this module when they need it (see
+`sources.decoding.compiled`). The loops say *that* something is wrong, but not what.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _SEPARATOR = PROPERTY_SEPARATOR[0]
 
 
 class Messages(NamedTuple):
-    """Message records of a buffer as columns, one row a record. What ends in `at`, `starts` or `ends` is an index.
+    """Message records of a buffer as columns, one row per record. Fields ending in `at`, `starts`, `ends` are indexes.
 
-    A host differs if its bytes are not those of the row before; the first row's do.
+    A host differs if its bytes are not those of the row before; the host of the first row always does.
     """
 
     starts: Ints
@@ -61,7 +61,7 @@ class Messages(NamedTuple):
     properties_ends: Ints
 
 
-# An index with a sign may count from the end, which costs each read a comparison; these make one read of several.
+# A signed index may count from the end, which costs each read a comparison; unsigned ones turn several reads into one.
 
 
 @inlined
@@ -96,10 +96,10 @@ def _same(text: Bytes, one: int, other: int, size: int) -> bool:
 
 @compiled(BYTES, types.int64, types.int64)
 def hop(raw: Bytes, stop: int, max_record_bytes: int) -> tuple[Ints, Flags]:
-    """Where records start, below `stop`, and where the last one ends, if their sizes are true; and which of the heads a
-    message may have: the others are blanks or wrong.
+    """Find where records start, below `stop`, and which heads may be those of messages; the others are blanks or wrong.
 
-    A size below that of a head, which no record has, ends it. `raw` has a whole head at each index below `stop`.
+    The places include where the last record ends; all of them are right only if the records' sizes are. A size below
+    that of a head, which no record has, ends the loop. `raw` must have a whole head at each index below `stop`.
     """
     places, is_message = np.empty(1024, np.int64), np.empty(1024, np.bool_)
     count, at, size = 0, 0, np.int64(_HEAD_BYTES)
@@ -108,7 +108,7 @@ def hop(raw: Bytes, stop: int, max_record_bytes: int) -> tuple[Ints, Flags]:
             more_places, more_flags = np.empty(2 * len(places), np.int64), np.empty(2 * len(places), np.bool_)
             more_places[:count], more_flags[:count] = places[:count], is_message[:count]
             places, is_message = more_places, more_flags
-        # Of a sound head the same as with a sign; of no head a way back.
+        # Unsigned: the same for a sound head, and a wrong one cannot lead backwards.
         size, magic = np.int64(np.uint32(_int32(raw, at))), _int32(raw, at + 4)
         least = _MIN_V1_BYTES if magic == V1 else _MIN_V2_BYTES
         places[count] = at
@@ -121,9 +121,9 @@ def hop(raw: Bytes, stop: int, max_record_bytes: int) -> tuple[Ints, Flags]:
 
 @compiled(BYTES, INTS, INTS, types.int64)
 def read(raw: Bytes, starts: Ints, ends: Ints, offset: int) -> tuple[bool, Messages]:
-    """The fields of the message records at [starts, ends), whose heads are checked; `raw` begins with byte `offset`.
+    """Read the fields of the message records at [starts, ends), whose heads are checked; `raw` begins at byte `offset`.
 
-    The flag says whether all of them are sound, beside the CRCs of the bodies; if not, do not look at the columns.
+    The flag says whether all of them are sound, apart from the CRCs of the bodies. If not, ignore the columns.
     """
     count = len(starts)
     messages = Messages(
@@ -211,7 +211,7 @@ def read(raw: Bytes, starts: Ints, ends: Ints, offset: int) -> tuple[bool, Messa
 class Pairs(NamedTuple):
     """Names and values in a text: pair k has the name [starts[k], middles[k]) and the value [middles[k] + 1, ends[k]).
 
-    Of row r they are [bounds[r], bounds[r + 1]).
+    The pairs of row r are [bounds[r], bounds[r + 1]).
     """
 
     bounds: Int32s
@@ -222,13 +222,14 @@ class Pairs(NamedTuple):
 
 @compiled(BYTES, OFFSETS)
 def pairs(text: Bytes, blocks: Int32s) -> Pairs:
-    """The pairs that have both a name and a value. Row r is [blocks[r], blocks[r + 1]) of `text`.
+    """Find the pairs that have both a name and a value. Row r is [blocks[r], blocks[r + 1]) of `text`.
 
-    Separators that do their work take turns: NAME_VALUE divides a pair, PROPERTY ends it, and so does the block's end.
-    Of several of one kind in a row only the first does; the others belong to a value, or end parts that are no pairs.
+    Effective separators alternate: NAME_VALUE divides a pair; PROPERTY, or the end of the block, ends it. Of several
+    separators of one kind in a row only the first is effective; the others belong to a value or end parts that are not
+    pairs.
     """
     rows = len(blocks) - 1
-    most = len(text) // 4 + rows + 1  # a byte for name and value, two separators; of which the last may be missing
+    most = len(text) // 4 + rows + 1  # name, value and two separators, of which the last may be missing
     bounds = np.zeros(rows + 1, np.int32)
     starts, middles, ends = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most, np.int32)
     count = np.uint64(0)
@@ -254,7 +255,7 @@ def pairs(text: Bytes, blocks: Int32s) -> Pairs:
 
 @inlined
 def _word(text: Bytes, at: int, size: int) -> np.uint64:
-    """Up to eight bytes as a number."""
+    """Return up to eight bytes as a number."""
     word, first = np.uint64(0), np.uint64(at)
     if at + 8 <= len(text):
         for byte in range(8):
@@ -267,15 +268,15 @@ def _word(text: Bytes, at: int, size: int) -> np.uint64:
 
 @compiled(BYTES, types.NamedUniTuple(INT32S, 4, Pairs), types.int64)
 def name_codes(text: Bytes, found: Pairs, most: int) -> tuple[Int32s, Ints, bool]:
-    """A number for each name, in the order in which names come first; of each number the first pair that has it; and
-    whether a row has a name twice.
+    """Number the names in order of first appearance.
 
-    There are few names as a rule, in the same order in each row. Of more than `most` names the first pairs are
-    `most` + 1, and the numbers are to be thrown away.
+    Returns the number of each pair's name, the first pair of each number, and whether a row has a name twice. Usually
+    there are few names, in the same order in each row. If there are more than `most`, the first pairs number `most` + 1
+    and the other results are meaningless.
     """
     codes, firsts = np.empty(len(found.starts), np.int32), np.empty(most + 1, np.int64)
     last_rows = np.full(most + 1, -1, np.int64)
-    followers = np.zeros(most + 1, np.int64)  # which name came after this one the last time; after none, at the end
+    followers = np.zeros(most + 1, np.int64)  # the name that last followed this one; last: at a row's start
     words, sizes = np.empty(most + 1, np.uint64), np.empty(most + 1, np.int64)
     names, repeats = 0, False
     for row in range(len(found.bounds) - 1):
@@ -308,7 +309,7 @@ def name_codes(text: Bytes, found: Pairs, most: int) -> tuple[Int32s, Ints, bool
 
 @compiled(INT32S, INT32S, types.int64)
 def pairs_of_name(bounds: Int32s, codes: Int32s, code: int) -> Ints:
-    """The pair that has the name with this number, one a row; -1 where there is none."""
+    """Return the pair per row that has the name with this number; -1 if there is none."""
     found = np.full(len(bounds) - 1, -1, np.int64)
     for row in range(len(found)):
         for pair in range(bounds[row], bounds[row + 1]):

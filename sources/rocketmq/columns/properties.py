@@ -1,7 +1,7 @@
-"""Properties blocks to a map column, and the properties that have columns of their own. numpy and Arrow.
+"""Properties blocks as a map column, and the properties that have columns of their own. numpy and Arrow.
 
-The rules are those of `properties.decode`, over all blocks at once: one pass finds all pairs, and names and values are
-cut out of the concatenated blocks by their spans.
+The rules are those of `properties.decode`, applied to all blocks at once: one pass finds all pairs, and names and
+values are cut out of the concatenated blocks by their spans.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ _FEW_NAMES = 64
 
 @dataclass(frozen=True, slots=True)
 class PropertyColumns:
-    """The pairs of all blocks, in order: those of block k are [bounds[k], bounds[k + 1]), and `codes` says which of
-    `distinct_names` each has.
+    """The pairs of all blocks, in order.
+
+    Those of block k are [bounds[k], bounds[k + 1]). `codes` has the index of each pair's name in `distinct_names`.
     """
 
     bounds: Int32s
@@ -30,7 +31,7 @@ class PropertyColumns:
 
     @classmethod
     def of(cls, blocks: pa.Array) -> PropertyColumns:
-        """The pairs of a binary array of blocks without nulls. Of a repeated name only the last one is kept."""
+        """Find the pairs of a binary array of blocks without nulls. Only the last pair of a repeated name is kept."""
         from sources.rocketmq.columns import loops
 
         text, data, bounds = _text_of(as_text(blocks))
@@ -46,12 +47,12 @@ class PropertyColumns:
         return columns._last_of_each_name() if may_repeat else columns
 
     def column(self) -> pa.Array:
-        """map<string, string>, one a block; empty where there are no pairs."""
+        """Return a map<string, string> per block; it is empty if there are no pairs."""
         names = self.distinct_names.take(pa.array(self.codes))
         return pa.MapArray.from_arrays(pa.array(self.bounds), names, self.values)
 
     def values_of(self, name: str) -> pa.Array:
-        """The values of one property, one a block; null without it."""
+        """Return the value of one property per block; null if the block does not have it."""
         from sources.rocketmq.columns.loops import pairs_of_name
 
         code = pc.index(self.distinct_names, pa.scalar(name)).as_py()
@@ -69,7 +70,7 @@ class PropertyColumns:
 
 
 def as_text(blocks: pa.Array) -> pa.Array:
-    """Binary -> string. Bytes that are no UTF-8 become U+FFFD as in Java, which moves no separator: these are ASCII."""
+    """Cast binary to string. Bytes that are not UTF-8 become U+FFFD, as in Java; separators, being ASCII, stay."""
     try:
         return blocks.cast(pa.string())
     except pa.ArrowInvalid:
@@ -77,7 +78,7 @@ def as_text(blocks: pa.Array) -> pa.Array:
 
 
 def _text_of(blocks: pa.Array) -> tuple[Bytes, pa.Buffer, Int32s]:
-    """The text of string blocks, as bytes and as their buffer, and where in it each block starts and the last ends."""
+    """Return the text of string blocks as bytes and as a buffer, and where each block starts and the last one ends."""
     _, offsets, data = blocks.buffers()
     bounds = read_only(offsets, np.int32)[blocks.offset : blocks.offset + len(blocks) + 1]
     data = data or pa.py_buffer(b"")
@@ -85,8 +86,8 @@ def _text_of(blocks: pa.Array) -> tuple[Bytes, pa.Buffer, Int32s]:
 
 
 def _last_of_name(rows: Ints, codes: Int32s) -> Flags:
-    """Which pairs no later pair of the same row overrides. `codes` says which name a pair has."""
-    # Stable: the pairs of one name stay in order of their rows, so that two of one row become neighbours.
+    """Return which pairs no later pair of the same row overrides. `codes` has the number of each pair's name."""
+    # Stable: the pairs of one name stay in the order of their rows, so two of the same row become neighbours.
     narrow = codes.astype(np.uint16) if len(codes) and codes.max() < 1 << 16 else codes  # sorted by radix
     order = np.argsort(narrow, kind="stable")
     codes, rows = codes[order], rows[order]

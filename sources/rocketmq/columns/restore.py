@@ -1,8 +1,8 @@
 """Rows of a replica back to the master's bytes: the inverse of `columns.decode`, as fast. numpy and Arrow, no Spark.
 
-Rows of one form (version, and how long the two hosts are) have the same fixed fields: what stands before their bodies
-is one numpy array. Arrow joins the parts of each record, and the buffer of the joined column is the log. Rows that no
-decoder can have made are left to `restore_rows`, which names the first of them.
+Rows of one form (version, and the lengths of the two hosts) have the same fixed fields: one numpy array holds what
+precedes their bodies. Arrow joins the parts of each record, and the buffer of the joined column is the log. Rows that
+no decoder can have made are left to `restore_rows`, which names the first of them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Rows = npt.NDArray[Any]  # of a structured dtype
 
 _BLANKS = -1
 _LENGTH_FIELDS = {1: ">i1", 2: ">i2"}
-# layout.LEAD, layout.TAIL and the length of the body after it, field by field.
+# The fields of layout.LEAD, layout.TAIL and the length of the body after it.
 LEAD_FIELDS = np.dtype(
     [
         ("size", ">i4"),
@@ -53,10 +53,10 @@ TAIL_FIELDS = np.dtype([("reconsume_times", ">i4"), ("prepared_transaction_offse
 
 
 def encode(records: pa.RecordBatch) -> bytes:
-    """The master's bytes of `records` (RECORD_SCHEMA, or at least COLUMNS of it), one after the other.
+    """Return the master's bytes of `records` (RECORD_SCHEMA, or at least its COLUMNS), one after the other.
 
-    Raises CorruptRecord for a row that `decode` cannot have made: a field is missing or impossible, or the record it
-    gives has another size than the row says.
+    Raises CorruptRecord for a row that `decode` cannot have made: a field is missing or impossible, or the resulting
+    record has another size than the row says.
     """
     try:
         return _values(_encoded(records))
@@ -65,7 +65,7 @@ def encode(records: pa.RecordBatch) -> bytes:
 
 
 def _encoded(records: pa.RecordBatch) -> pa.Array:
-    """The bytes of each record. Raises SuspectRecord; ArrowInvalid where they are too many for one column."""
+    """Return the bytes of each record. Raises SuspectRecord; ArrowInvalid if they are too many for one column."""
     forms = _forms(records)
     distinct = np.unique(forms).tolist()
     if len(distinct) == 1:
@@ -76,7 +76,7 @@ def _encoded(records: pa.RecordBatch) -> pa.Array:
 
 
 def _forms(records: pa.RecordBatch) -> Ints:
-    """Of each row what says which fields it has: its magic, doubled up with the hosts' bits; _BLANKS of a blank."""
+    """Return the form of each row: the hosts' bits of its flags and a bit for V2, or _BLANKS for a blank."""
     magics = _numbers(records, "magic")
     flags = records.column("sys_flag").fill_null(0).to_numpy(zero_copy_only=False)
     if not np.isin(magics, (V1, V2, BLANK)).all():
@@ -108,7 +108,7 @@ def _of_form(records: pa.RecordBatch, form: int) -> pa.Array:
 
 
 def _fixed_fields(records: pa.RecordBatch, form: int, bodies: pa.Array) -> Rows:
-    """What stands before the bodies."""
+    """Return what precedes the bodies."""
     born = _hosts(records.column("born_host"), ipv6=bool(form & BORN_HOST_IPV6))
     store = _hosts(records.column("store_host"), ipv6=bool(form & STORE_HOST_IPV6))
     rows = np.empty(
@@ -133,7 +133,7 @@ def _stored_bodies(records: pa.RecordBatch) -> pa.Array:
 
 
 def _hosts(texts: pa.Array, *, ipv6: bool) -> Rows:
-    """The 8 or 20 bytes of each host."""
+    """Return the 8 or 20 bytes of each host."""
     encoded = texts.dictionary_encode()
     if encoded.null_count:
         raise SuspectRecord
@@ -171,7 +171,7 @@ def _sizes(values: pa.Array) -> Ints:
 
 
 def _lengths(values: pa.Array, width: int) -> pa.Array:
-    """The length of each value as a record says it, in `width` bytes."""
+    """Return the length of each value as a record stores it, in `width` bytes."""
     sizes, fields = _sizes(values), _LENGTH_FIELDS[width]
     if len(sizes) and sizes.max() > np.iinfo(fields).max:
         raise SuspectRecord
@@ -179,13 +179,13 @@ def _lengths(values: pa.Array, width: int) -> pa.Array:
 
 
 def _fixed_width(rows: Rows) -> pa.Array:
-    """Each row's bytes as a binary value."""
+    """Return each row's bytes as a binary value."""
     ends = np.arange(0, (len(rows) + 1) * rows.itemsize, rows.itemsize, dtype=np.int32)
     return pa.Array.from_buffers(pa.binary(), len(rows), [None, pa.py_buffer(ends), pa.py_buffer(rows.view(np.uint8))])
 
 
 def _values(encoded: pa.Array) -> bytes:
-    """All of the bytes, one value after the other."""
+    """Return all bytes, one value after the other."""
     _, ends, values = encoded.buffers()
     if values is None:
         return b""

@@ -1,6 +1,6 @@
-"""Rows of a replica back to the master's bytes, one by one: what names the row that is wrong.
+"""Rows of a replica back to the master's bytes, one by one, to name the row that is wrong.
 
-`restore` does many rows at once, and comes here with rows that it cannot take.
+`restore` does many rows at once, and leaves to this module the rows that it cannot take.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ COLUMNS = (
 
 
 def encode_rows(records: pa.RecordBatch) -> list[bytes]:
-    """The master's bytes of each of `records`, which have at least COLUMNS of RECORD_SCHEMA.
+    """Return the master's bytes of each of `records`, which have at least the COLUMNS of RECORD_SCHEMA.
 
-    Raises CorruptRecord for a row that `decode` cannot have made: a field is missing or impossible, or the record it
-    gives has another size than the row says.
+    Raises CorruptRecord for a row that `decode` cannot have made: a field is missing or impossible, or the resulting
+    record has another size than the row says.
     """
     parse_host = functools.cache(Host.parse)
     rows = zip(*(_values(records, name) for name in COLUMNS), strict=True)
@@ -37,7 +37,7 @@ def encode_rows(records: pa.RecordBatch) -> list[bytes]:
 
 
 def _values(records: pa.RecordBatch, name: str) -> list[Any]:
-    """A column as Python values; times in microseconds."""
+    """Return a column as Python values; times in microseconds."""
     column = records.column(name)
     if pa.types.is_timestamp(column.type):
         column = column.cast(TIMESTAMP).cast(pa.int64())

@@ -1,10 +1,10 @@
-"""Many records at once, first half: where each field of each record is, every check done. numpy, no Spark.
+"""Many records at once, first half: where each field of each record is, with every check done. numpy, no Spark.
 
-Records are found by hopping from head to head, one step of a loop each. Everything after that, the check of the heads
-first, works on whole columns: the fields of fixed size are gathered by index, big-endian, and the spans of body, topic
-and properties follow from the lengths. The checks are those of `checks`, over columns; they only say *that* something
-is wrong. What is wrong, and in which record first, is left to `commitlog.decode`, so that both readers fail with the
-same words.
+Records are found by hopping from head to head, one loop step each. Everything after that, beginning with the check of
+the heads, works on whole columns: fields of fixed size are gathered by index, big-endian, and the spans of body, topic
+and properties follow from the lengths. The checks are those of `checks`, over columns, but they only say *that*
+something is wrong. `commitlog.decode` finds what is wrong, and in which record first, so that both readers fail with
+the same words.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 class SuspectRecord(Exception):
-    """Some record fails a check. Never leaves this package's decoders."""
+    """Some record fails a check. This never leaves the decoders of this package."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """The records that start in a range and are wholly there, [starts, ends). `end` is where the last one ends.
+    """The records that start in a range and are completely there, [starts, ends). `end` is where the last one ends.
 
-    `error` is what is wrong with the head at `end`, if it is wrong: that comes after whatever is wrong before it.
+    `error` is what is wrong with the head at `end`, if anything; it comes after whatever is wrong before it.
     """
 
     starts: Ints
@@ -45,14 +45,14 @@ class Heads:
         return np.append(self.starts[1:], self.end)
 
     def first(self, count: int) -> Heads:
-        """The first `count` of them."""
+        """Return the first `count` of them."""
         if count == len(self.starts):
             return self
         return Heads(self.starts[:count], self.is_blank[:count], int(self.starts[count]), None)
 
 
 def hop(view: memoryview, start: Offset, stop: Offset, limits: Limits) -> Heads:
-    """The records of `view`, which begins with byte `start` of the log, that start before `stop`."""
+    """Find the records of `view`, which begins with byte `start` of the log, that start before `stop`."""
     from sources.rocketmq.columns import loops
 
     stop = Offset(min(stop, start + len(view) - HEAD.size + 1))
@@ -78,9 +78,9 @@ def _head_error(size: int, magic: int, offset: int, limits: Limits) -> CorruptRe
 
 
 def scan(view: memoryview, starts: Ints, ends: Ints, offset: Offset) -> Messages:
-    """The message records of `view`, byte `offset` of the log, that lie at [starts, ends) and have checked heads.
+    """Read the message records of `view`, byte `offset` of the log, that lie at [starts, ends) and have checked heads.
 
-    Raises SuspectRecord where a record contradicts itself or its place.
+    Raises SuspectRecord if a record contradicts itself or its place.
     """
     from sources.rocketmq.columns.body_crcs import body_crcs
     from sources.rocketmq.columns.loops import read

@@ -1,6 +1,6 @@
-"""The connections of a service: accepted, served each by a task of its own, ended together.
+"""The connections of a service: accepted, each served by a task of its own, ended together.
 
-A connection that fails ends alone and is said. However one ends, and if its task was cancelled before it began, its
+A connection that fails ends alone and is logged. However one ends, even if its task was cancelled before it began, its
 socket is closed.
 """
 
@@ -15,18 +15,18 @@ from typing import Any, Final
 log = logging.getLogger(__name__)
 
 READ_BYTES: Final = 128 * 1024
-"""What one turn of a connection reads at most; another one has its turn then."""
+"""What a connection reads at most before others have their turn."""
 BACKLOG: Final = 1024
-"""serverSocketBacklog: clients that connect at once. One too many is not refused but tries again seconds later."""
+"""serverSocketBacklog: clients that connect at once. One more is not refused, but tries again seconds later."""
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
 
 
 class Connections:
-    """Those of one service."""
+    """The connections of one service."""
 
     def __init__(self, serve: Serve, whose: str) -> None:
-        """`serve` serves one until it ends; `whose` names them in the log."""
+        """`serve` serves one connection until it ends; `whose` names the connections in the log."""
         self._serve = serve
         self._whose = whose
         self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
@@ -34,11 +34,11 @@ class Connections:
 
     @property
     def are_accepted(self) -> bool:
-        """From the first `accept` to `end`."""
+        """Whether connections are accepted: from the first `accept` to `end`."""
         return bool(self._servers)
 
     async def accept(self, listener: socket.socket) -> None:
-        """From `listener`, which is bound, and is closed by `accept_no_more`."""
+        """Accept from `listener`, which is bound; `accept_no_more` closes it."""
         server = await asyncio.start_server(self._begin, sock=listener, limit=READ_BYTES, backlog=BACKLOG)
         self._servers.append(server)
         log.info("serving %s on port %s", self._whose, listener.getsockname()[1])
@@ -48,7 +48,7 @@ class Connections:
             server.close()
 
     async def end(self) -> None:
-        """Accept no more, and end every connection."""
+        """Accept no more connections, and end all of them."""
         self.accept_no_more()
         serving = list(self._serving)
         for task in serving:
@@ -64,6 +64,6 @@ class Connections:
         task.add_done_callback(self._forget)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
-        self._serving.pop(task).transport.abort()  # what is left in its buffer is for nobody
+        self._serving.pop(task).transport.abort()  # nobody wants what is left in its buffer
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("serving one of the %s ended in an error", self._whose, exc_info=error)

@@ -1,17 +1,17 @@
 """What a producer is told about replicas: a broker's double write (MS-01 … MS-10 of the seeds' behaviours).
 
-Only on a SYNC_MASTER, and only where the message does not say WAIT=false; nobody else ever waits. The message is stored
-in any case. Without `in_sync_replicas` as in 4.x (`CommitLog.submitReplicaRequest`, `HAService.isSlaveOK`):
+A producer waits only on a SYNC_MASTER, and only if the message does not say WAIT=false. The message is stored in any
+case. Without `in_sync_replicas` as in 4.x (`CommitLog.submitReplicaRequest`, `HAService.isSlaveOK`):
 
 * SLAVE_NOT_AVAILABLE, at once: no slave is connected, or the fastest one lacks `fall_behind_max_bytes` or more,
-  counted to the end of this message;
-* PUT_OK: one slave has acknowledged the end of the message; the fastest is enough;
-* FLUSH_SLAVE_TIMEOUT: it has not in `slave_timeout_s`, or the master stops.
+  measured to the end of this message;
+* PUT_OK: one slave has acknowledged the end of the message; any one is enough;
+* FLUSH_SLAVE_TIMEOUT: no slave has within `slave_timeout_s`, or the master stops.
 
-With `in_sync_replicas` as in 5.x (`CommitLog.calcNeedAckNums`): with 1 nobody waits; with n producers wait until n − 1
-connections have acknowledged, or FLUSH_SLAVE_TIMEOUT, also without any slave.
+With `in_sync_replicas` as in 5.x (`CommitLog.calcNeedAckNums`): with 1 nobody waits; with n, producers wait until n − 1
+connections have acknowledged, or for FLUSH_SLAVE_TIMEOUT, even without any slave.
 
-Only slaves connected now count. The original kept the highest offset that any slave had ever reported (HA-09).
+Only connected slaves count. The original kept the highest offset that any slave had ever reported (HA-09).
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class DoubleWrite:
             ha.when_acknowledged(self._transfer.wake)
 
     def is_wanted(self, header: SendHeader) -> bool:
-        """Whether this message's producer is to be told about slaves."""
+        """Whether to tell this message's producer about slaves."""
         return self._may_wait and (_WAIT not in header.properties or _asks_to_wait(header.properties))
 
     async def status(self, end: Offset, header: SendHeader, sender: Host) -> ResponseCode:
-        """What came of a message of `sender` that ends at `end`, once that is known."""
+        """Return the result for a message of `sender` that ends at `end`, once it is known."""
         if self._settings.in_sync_replicas is None and not self._is_slave_available(end):
             return ResponseCode.SLAVE_NOT_AVAILABLE
         if await self._transfer.until(end):
@@ -72,7 +72,7 @@ class DoubleWrite:
         return ResponseCode.FLUSH_SLAVE_TIMEOUT
 
     def stop(self) -> None:
-        """Tell everyone who waits: no slave will be heard of any more."""
+        """Answer everyone who waits: no slave will be heard of any more."""
         self._transfer.stop()
 
     def _is_slave_available(self, end: Offset) -> bool:
@@ -84,5 +84,5 @@ _WAIT: Final = f"{properties.WAIT}\x01"
 
 
 def _asks_to_wait(block: str) -> bool:
-    """As `Message.isWaitStoreMsgOK`: without the property, or with a "true" of any spelling."""
+    """Do what `Message.isWaitStoreMsgOK` does: true without the property, or with "true" in any case."""
     return properties.decode(block.encode()).get(properties.WAIT, "true").lower() == "true"

@@ -1,12 +1,12 @@
 """Producers wait here until slaves hold their message: the group transfer of RocketMQ's HA service, in one event loop.
 
-What the original does badly, and what holds here (rows HA-23 … HA-32 of the seeds' behaviours):
+What holds here, and what the original does badly (rows HA-23 … HA-32 of the seeds' behaviours):
 
 * A waiter is answered as soon as what slaves have acknowledged reaches the end of its message, whoever waits before it.
   The original went through its requests one by one, and one that was stuck held up all behind it.
 * Every wait has a limit of its own. The original never counted its attempts, so it waited for ever.
-* Every waiter is answered exactly once: acknowledged, too late, or stopped. One that is cancelled is forgotten at once.
-* `stop` answers all that wait, and all that come later. The original's thread did not look at its stop flag.
+* Every waiter is answered exactly once: acknowledged, too late, or stopped. A cancelled one is forgotten at once.
+* `stop` answers all who wait, and all who come later. The original's thread did not look at its stop flag.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ class _Waiter:
 
 
 class GroupTransfer:
-    """Who waits for which offset. For one event loop."""
+    """The waiters and the offsets that they wait for. For one event loop."""
 
     def __init__(self, acknowledged: Callable[[], Offset], timeout_s: float) -> None:
-        """`acknowledged` tells below which offset enough slaves hold everything now; it falls when one leaves."""
+        """`acknowledged` returns the offset below which enough slaves hold everything; it falls when one leaves."""
         self._acknowledged = acknowledged
         self._timeout_s = timeout_s
         self._turns = itertools.count()
-        self._waiters: list[_Waiter] = []  # by place: those whom an acknowledgement releases are the first ones
+        self._waiters: list[_Waiter] = []  # by place: an acknowledgement releases the first ones
         self._has_stopped = False
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Return the number of waiters."""
         return len(self._waiters)
 
     async def until(self, end: Offset) -> bool:
-        """Wait until everything below `end` is acknowledged; False when it is too late for that."""
+        """Wait until everything below `end` is acknowledged; return False if that took too long."""
         if self._acknowledged() >= end:
             return True
         if self._has_stopped:
@@ -58,13 +58,13 @@ class GroupTransfer:
             self._forget(waiter)
 
     def wake(self) -> None:
-        """More may be acknowledged: answer whoever waits for no more than that, in the order of the log."""
+        """Answer, in the order of the log, all who wait for no more than what is acknowledged now."""
         released = bisect_left(self._waiters, (self._acknowledged() + 1, 0), key=_place)
         _answer(self._waiters[:released], True)
-        del self._waiters[:released]  # together: each on its own would move all the others
+        del self._waiters[:released]  # in one go: deleting one by one would move the others each time
 
     def stop(self) -> None:
-        """Answer everyone, and whoever comes later: no slave will be heard of any more."""
+        """Answer everyone, also those who come later: no slave will be heard of any more."""
         self._has_stopped = True
         _answer(self._waiters, False)
 
@@ -79,7 +79,7 @@ def _place(waiter: _Waiter) -> tuple[int, int]:
 
 
 def _answer(waiters: Iterable[_Waiter], is_acknowledged: bool) -> None:
-    """Once for each: a first answer stands, and a waiter that was cancelled wants none."""
+    """Answer each once: a first answer stands, and a cancelled waiter wants none."""
     for waiter in waiters:
         if not waiter.answer.done():
             waiter.answer.set_result(is_acknowledged)

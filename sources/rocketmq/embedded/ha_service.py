@@ -1,22 +1,22 @@
-"""The master's side of replication: slaves connect, say where they stand, and are sent the log from there on.
+"""The master's side of replication: slaves connect, report where they stand, and are sent the log from there on.
 
-One `Slave` a connection, each with its own place in the log and its own acknowledged offset. What the original leaves
-open or does badly, and what holds here (rows HA-01 … HA-32 of the seeds' behaviours):
+There is one `Slave` per connection, with its own place in the log and its own acknowledged offset. What holds here,
+and what the original leaves open or does badly (rows HA-01 … HA-32 of the seeds' behaviours):
 
-* Nothing is sent before the first report. It asks for the start: 0 is the start of the *last* file, −1 says nothing,
+* Nothing is sent before the first report. That requests the start: 0 is the start of the *last* file, −1 says nothing,
   anything else is taken as it is. A start outside the log gets heartbeats and no data, as from a real broker.
 * Of the reports that one read brings only the last counts.
-* A report above the log's end is a lie. It never counts (the original believed it, and acknowledged producers on the
-  strength of it), and it ends the connection: a later one at once, a first one as soon as another follows, for a slave
-  that is ahead of the log does not become honest when the log has grown.
-* What a slave has acknowledged counts while it is connected, and falls when it says less. The original kept the highest
-  offset that any slave had ever reported.
+* A report above the log's end is a lie. It never counts (the original believed it, and acknowledged producers because
+  of it), and it ends the connection: a later one at once, a first one as soon as another follows, because a slave that
+  is ahead of the log does not become honest when the log has grown.
+* What a slave has acknowledged counts while it is connected, and falls when it reports less. The original kept the
+  highest offset that any slave had ever reported.
 * New data leaves at once: whoever appends calls `wake`. Nobody polls.
-* A slave that does not read holds back itself alone: its buffer is bounded and its task waits.
-* A connection that cannot be set up, or fails, ends alone and is said.
+* A slave that does not read holds up only itself: its buffer is bounded and its task waits.
+* A connection that cannot be set up, or fails, ends alone and is logged.
 * A port that is taken is an error, where the original went on without a listener.
 
-All of it runs in one event loop; between two awaits nothing changes under a task's feet, so there are no locks.
+All of it runs in one event loop. Nothing changes between two awaits of a task, so there are no locks.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class LogToServe(Protocol):
 
     @property
     def last_file_start(self) -> Offset:
-        """The start of the file that the end of the log lies in."""
+        """The start of the file that contains the end of the log."""
 
     def read(self, offset: int, size_bytes: int) -> bytes:
-        """Up to `size_bytes` from `offset`, within one file; empty outside the log."""
+        """Return up to `size_bytes` from `offset`, within one file; nothing outside the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +65,14 @@ class HASettings:
 
 
 class Slave:
-    """One connection of a slave. To be made inside the event loop."""
+    """One connection of a slave. Create it inside the event loop."""
 
     def __init__(self, address: str) -> None:
         self.address = address
         self.connected_at = datetime.now(UTC)
         self.start: asyncio.Future[Offset] = asyncio.get_running_loop().create_future()  # known with the first report
         self.requested: Offset | None = None  # its first report
-        self.acknowledged = Offset(0)  # its last report that was no lie: it holds everything below
+        self.acknowledged = Offset(0)  # its last honest report: it holds everything below
         self.lie: str | None = None  # its first report, if that was above the end of the log
         self.next_transfer: Offset | None = None  # the next byte to send; None until the first report
         self.transferred_bytes = 0
@@ -80,7 +80,7 @@ class Slave:
 
     @property
     def transferred_bytes_per_s(self) -> int:
-        """Mean over the life of the connection."""
+        """The mean over the life of the connection."""
         return int(self.transferred_bytes / max((datetime.now(UTC) - self.connected_at).total_seconds(), 1.0))
 
     def __str__(self) -> str:
@@ -99,11 +99,11 @@ class HAService:
 
     @property
     def slaves(self) -> tuple[Slave, ...]:
-        """The slaves connected now, in the order they came."""
+        """The slaves connected now, in the order of their connecting."""
         return tuple(self._slaves)
 
     def acknowledged_by(self, count: int) -> Offset:
-        """Below this, at least `count` of the slaves connected now hold everything; 0 with fewer slaves."""
+        """Return the offset below which at least `count` connected slaves hold everything; 0 with fewer slaves."""
         offsets = sorted((slave.acknowledged for slave in self._slaves), reverse=True)
         return offsets[count - 1] if count <= len(offsets) else Offset(0)
 
@@ -116,12 +116,12 @@ class HAService:
         await self._connections.accept(listener)
 
     async def stop(self) -> None:
-        """Stop accepting, end every connection. Bounded: a slave that does not read is cut off."""
+        """Stop accepting, and end every connection. Takes a bounded time: a slave that does not read is cut off."""
         if self._connections.are_accepted:
             await self._connections.end()
 
     def wake(self) -> None:
-        """The log has grown."""
+        """Note that the log has grown."""
         for slave in self._slaves:
             slave.has_news.set()
 
@@ -136,7 +136,7 @@ class HAService:
             self._slaves.remove(slave)
 
     async def _until_it_ends(self, slave: Slave, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
-        """Both directions at once; the first that ends takes the other with it. Returns why."""
+        """Run both directions at once; the first that ends stops the other. Return why."""
         both: list[asyncio.Task[str]] = [
             asyncio.create_task(self._receive(slave, reader)),
             asyncio.create_task(self._transfer(slave, writer)),
@@ -153,7 +153,7 @@ class HAService:
         return str(ended)
 
     async def _receive(self, slave: Slave, reader: asyncio.StreamReader) -> str:
-        """Heed its reports; returns why it ended."""
+        """Process the slave's reports; return why it ended."""
         reports = ReportParser()
         while True:
             try:
@@ -168,7 +168,7 @@ class HAService:
                 return lie
 
     def _heed(self, slave: Slave, report: Offset) -> str | None:
-        """Take one report; returns the lie that ends the connection, if there is one."""
+        """Take one report; return the lie that ends the connection, if there is one."""
         end = self._store.max_offset
         lie = f"it reports {report}, and the log ends at {end}" if report > end else None
         if slave.requested is not None and (lie or slave.lie):
@@ -193,7 +193,7 @@ class HAService:
         log.info("%s asks for %s, gets the log from %s", slave, request, start)
 
     async def _transfer(self, slave: Slave, writer: asyncio.StreamWriter) -> NoReturn:
-        """Send the log for ever, a heartbeat where there is nothing to send."""
+        """Send the log for ever, and a heartbeat if there is nothing to send."""
         writer.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         at = await slave.start
         while True:
@@ -205,7 +205,7 @@ class HAService:
             await asyncio.sleep(0)  # a socket that takes everything must not keep the loop to itself
 
     async def _news(self, slave: Slave, at: Offset) -> bytes:
-        """What there is at `at`, as soon as there is something; nothing when a heartbeat is due."""
+        """Return the data at `at` as soon as there is some; nothing when a heartbeat is due."""
         try:
             async with asyncio.timeout(self._settings.heartbeat_s):
                 while True:

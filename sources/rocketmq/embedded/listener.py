@@ -1,4 +1,4 @@
-"""Sockets that the master listens on, bound before anything is opened: a port that is taken is found out first."""
+"""Sockets that the master listens on. They are bound before anything else, so a port that is taken is noticed first."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sources.access.address import Address
 from sources.errors import ConfigurationError
 
 VIP_PORT_BELOW: Final = 2
-"""A broker takes requests two ports below its own too, and slaves fetch topics there (`MixAll.brokerVIPChannel`)."""
+"""A broker also takes requests two ports below its own; slaves fetch topics there (`MixAll.brokerVIPChannel`)."""
 ATTEMPTS: Final = 20
 
 
@@ -19,7 +19,7 @@ def address_of(listener: socket.socket) -> Address:
 
 
 def bound(host: str, port: int, key: str) -> socket.socket:
-    """A socket bound to `host` and `port`, for a service to listen on. Raises ConfigurationError."""
+    """Return a socket bound to `host` and `port`, for a service to listen on. Raises ConfigurationError."""
     try:
         family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
@@ -40,7 +40,7 @@ def bound(host: str, port: int, key: str) -> socket.socket:
 
 
 def bound_with_vip(host: str, port: int, attempts: int = ATTEMPTS) -> tuple[socket.socket, socket.socket]:
-    """A socket as of `bound`, and one two ports below it. Raises ConfigurationError; port 0 takes two free ones."""
+    """Return two sockets like `bound`, the second two ports below. Raises ConfigurationError; port 0: free ones."""
     listener = bound(host, port, "port")
     try:
         return listener, bound(host, address_of(listener).port - VIP_PORT_BELOW, "port, and the one two below")

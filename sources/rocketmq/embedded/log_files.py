@@ -1,7 +1,7 @@
-"""The commit log's files, open for writing: each named by the offset of its first byte, all of one size.
+"""The commit log's files, open for writing, all of one size and each named after the offset of its first byte.
 
-Bytes go in with `pwrite` and not through a memory map: on a full disk a write then fails with an error that the
-producer is told, where a map would end the process. Files are sparse, so a new one costs no space.
+Bytes are written with `pwrite` and not through a memory map: on a full disk a write then fails with an error that the
+producer is told, whereas a map would end the process. Files are sparse, so a new one costs no space.
 
 Invariants: file `i` starts at `first + i * size_bytes`; no read and no write crosses a file end.
 """
@@ -16,10 +16,10 @@ from sources.rocketmq.files.segment_files import Segment, list_segments
 
 
 class LogFiles:
-    """The files of one directory. Raises SegmentError where they do not make one log."""
+    """The files of one directory. Raises SegmentError if they do not make one log."""
 
     def __init__(self, directory: Path, file_size_bytes: int) -> None:
-        """`file_size_bytes` is for an empty directory: files that are there say themselves how large they are."""
+        """Open the files. `file_size_bytes` is only for an empty directory: existing files keep their size."""
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self._segments = list(list_segments(directory)) if _has_log(directory) else []
@@ -37,15 +37,15 @@ class LogFiles:
         return Offset(self.first + len(self._segments) * self.size_bytes)
 
     def file_start(self, offset: Offset) -> Offset:
-        """The first byte of the file that `offset` lies in."""
+        """Return the first byte of the file that contains `offset`."""
         return Offset(offset - (offset - self.first) % self.size_bytes)
 
     def left_in_file(self, offset: Offset) -> int:
-        """Bytes from `offset` to the end of its file."""
+        """Return the number of bytes from `offset` to the end of its file."""
         return self.file_start(offset) + self.size_bytes - offset
 
     def create_next(self) -> None:
-        """Add a zero-filled file after the last one; it is there for good when this returns. Raises OSError."""
+        """Add a zero-filled file after the last one; it is durable when this returns. Raises OSError."""
         start = self.end
         path = self.directory / f"{start:020d}"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -60,19 +60,19 @@ class LogFiles:
         self._descriptors.append(descriptor)
 
     def read(self, offset: Offset, size_bytes: int) -> bytes:
-        """Bytes from `offset` on, at most to the end of its file."""
+        """Read bytes from `offset` on, at most to the end of its file."""
         index, at = divmod(offset - self.first, self.size_bytes)
         return os.pread(self._descriptors[index], min(size_bytes, self.size_bytes - at), at)
 
     def write(self, offset: Offset, data: bytes) -> None:
-        """Put all of `data` at `offset`. Raises OSError; what was written until then is no part of the log."""
+        """Write all of `data` at `offset`. After an OSError, what was written until then is not part of the log."""
         index, at = divmod(offset - self.first, self.size_bytes)
         written = os.pwrite(self._descriptors[index], data, at)
         while written < len(data):
             written += os.pwrite(self._descriptors[index], data[written:], at + written)
 
     def clear(self, offset: Offset) -> None:
-        """Zeros from `offset` to the end of its file; durable when this returns."""
+        """Fill with zeros from `offset` to the end of its file; durable when this returns."""
         index, at = divmod(offset - self.first, self.size_bytes)
         os.ftruncate(self._descriptors[index], at)
         os.ftruncate(self._descriptors[index], self.size_bytes)
@@ -88,7 +88,7 @@ class LogFiles:
 
 
 def _has_log(directory: Path) -> bool:
-    """Whether any file has a byte in it: a crash may leave an empty one, which counts for nothing."""
+    """Whether any file has a byte in it; a crash may leave an empty one, which does not count."""
     return any(path.stat().st_size for path in directory.iterdir() if path.name.isdigit())
 
 

@@ -1,7 +1,7 @@
 """The embedded master: store, HA service and remoting service in one event loop.
 
-A small but real RocketMQ broker: real slaves replicate from it, real clients send to it. It is the master of the
-demonstration and of the tests; producers may wait for its slaves, and it has no consumers.
+A small but real RocketMQ broker: real slaves replicate from it, and real clients send to it. The demonstration and the
+tests use it as their master. Producers may wait for its slaves; it has no consumers.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class MasterSettings:
     broker_name: str = "embedded"
     cluster_name: str = "DefaultCluster"
     file_size_bytes: int = DEFAULT_FILE_SIZE_BYTES  # of a new store; an existing one keeps its own
-    max_message_bytes: int | None = None  # None: 4 MiB, or less where a file cannot hold that
+    max_message_bytes: int | None = None  # None: 4 MiB, or less if a file cannot hold that
     auto_create_topics: bool = True
     sync_flush: bool = False  # answer only when the message is on disk
     flush_interval_ms: int = 500  # else: how long a message may be in memory only
@@ -61,23 +61,23 @@ class MasterSettings:
 
 
 class EmbeddedMaster:
-    """One master; `start` and `stop`, or `run_forever` for a process of its own."""
+    """One master: `start` and `stop` it, or `run_forever` in a process of its own."""
 
     def __init__(self, settings: MasterSettings) -> None:
         self.settings = settings
         self._running = AsyncExitStack()
-        self._failed: asyncio.Future[None] | None = None  # done when the disk fails: nothing can be promised any more
+        self._failed: asyncio.Future[None] | None = None  # done when the disk fails: then nothing can be promised
         self._address: Address | None = None
         self._ha_address: Address | None = None
 
     @property
     def address(self) -> Address:
-        """Where it takes requests. Raises RuntimeError before the start."""
+        """The address for requests. Raises RuntimeError before the start."""
         return _started(self._address)
 
     @property
     def ha_address(self) -> Address:
-        """Where it serves slaves. Raises RuntimeError before the start."""
+        """The address for slaves. Raises RuntimeError before the start."""
         return _started(self._ha_address)
 
     async def start(self) -> None:
@@ -88,18 +88,18 @@ class EmbeddedMaster:
         log.info("master %s: clients at %s, slaves at %s", self.settings.broker_name, self.address, self.ha_address)
 
     async def stop(self) -> None:
-        """Stop serving, flush, close. Idempotent. Raises OSError where the log could not be flushed."""
+        """Stop serving, flush, close. Idempotent. Raises OSError if the log could not be flushed."""
         await self._running.aclose()
 
     def run_forever(self, on_ready: Callable[[], None] = lambda: None) -> None:
-        """Run until SIGTERM or SIGINT, then stop cleanly; `on_ready` is called once it serves.
+        """Run until SIGTERM or SIGINT, then stop cleanly; call `on_ready` once it serves.
 
         Raises what `start` raises, and OSError if the disk fails.
         """
         asyncio.run(self.run_until_signal(on_ready))
 
     async def run_until_signal(self, on_ready: Callable[[], None] = lambda: None) -> None:
-        """`run_forever` for a caller that has an event loop, in the main thread."""
+        """Do what `run_forever` does, for a caller that has an event loop in the main thread."""
         loop, asked_to_stop = asyncio.get_running_loop(), asyncio.Event()
         for number in STOP_SIGNALS:
             loop.add_signal_handler(number, asked_to_stop.set)
@@ -117,8 +117,10 @@ class EmbeddedMaster:
         log.info("master %s has stopped", self.settings.broker_name)
 
     async def _start(self, opened: AsyncExitStack) -> None:
-        """Everything that `opened` closes again, last first: who waits is answered, the name server told, then clients
-        go before slaves, and slaves before the store.
+        """Start everything; `opened` closes it in reverse order.
+
+        Waiting producers are answered, the name server is told, then clients go before slaves, and slaves before the
+        store.
         """
         settings = self.settings
         listeners = [opened.enter_context(listener) for listener in self._client_listeners()]
@@ -152,7 +154,7 @@ class EmbeddedMaster:
         opened.callback(double_write.stop)
 
     def _client_listeners(self) -> tuple[socket.socket, ...]:
-        """Slaves that have the address from a name server fetch their topics two ports below."""
+        """Bind the sockets for clients. Slaves that find it through a name server fetch topics two ports below."""
         settings = self.settings
         if settings.name_server is None:
             return (bound(settings.host, settings.port, "port"),)
@@ -184,7 +186,7 @@ class EmbeddedMaster:
         )
 
     def _config(self, store: CommitLogStore) -> dict[str, str]:
-        """What request 26 tells, in a broker's own words."""
+        """Return what request 26 tells, in a broker's own words."""
         settings, double_write = self.settings, self.settings.double_write
         replicas = double_write.in_sync_replicas
         return {
@@ -211,7 +213,7 @@ class EmbeddedMaster:
         } | ({} if replicas is None else {"inSyncReplicas": str(replicas)})
 
     def _settle(self, store: CommitLogStore, ha: HAService) -> None:
-        """After a lot of requests, before their answers leave."""
+        """Settle a lot of requests before their answers leave."""
         if self.settings.sync_flush:
             self._flush(store)
         ha.wake()
@@ -226,7 +228,7 @@ class EmbeddedMaster:
             raise
 
     def _start_flushing(self, store: CommitLogStore) -> Callable[[], Awaitable[None]]:
-        """Flush in the background; returns how to end that."""
+        """Flush in the background; return a function that ends it."""
         stopping = asyncio.Event()
         flushing = asyncio.create_task(self._flush_until(stopping, store))
 
@@ -262,4 +264,4 @@ def _started(value: T | None) -> T:
 def _fail(failed: asyncio.Future[None], error: OSError) -> None:
     if not failed.done():
         failed.set_exception(error)
-        failed.exception()  # taken note of: it was logged, and a master that nobody runs to its end has no one to ask
+        failed.exception()  # marks it as retrieved: it was logged, and perhaps nobody awaits the master

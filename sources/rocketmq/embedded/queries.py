@@ -1,9 +1,9 @@
 """What the embedded master says about itself and its metadata: requests 21, 26, 28, 43, 45, 60, 61, 201, 402, 906, 907.
 
-The shapes are a 5.x broker's; a 4.9.x slave ignores the keys it does not know. Consumer offsets, delay offsets,
-subscription groups, request modes and timer metrics are what the files of the store's `config/` directory say: this
-master has no consumers and no timers of its own, but its store may come from a broker that had. Those files are served
-as they are, unquoted integer keys and all.
+The shapes are those of a 5.x broker; a 4.9.x slave ignores the keys it does not know. This master has no consumers and
+no timers of its own, but its store may come from a broker that had. So consumer offsets, delay offsets, subscription
+groups, request modes and timer metrics are served from the files of the store's `config/` directory, as they are,
+unquoted integer keys and all.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Query = Callable[[Command], Command]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queries:
-    """Answers about one master."""
+    """Answers the queries about one master."""
 
     store: CommitLogStore
     ha: HAService
@@ -53,7 +53,7 @@ class Queries:
     started_ms: int
 
     def table(self) -> dict[int, Query]:
-        """Request code -> what answers it."""
+        """Return the handler of each request code."""
         queries: dict[int, Query] = {
             RequestCode.GET_BROKER_RUNTIME_INFO: self._runtime_info,
             RequestCode.GET_BROKER_CONFIG: self._broker_config,
@@ -71,7 +71,7 @@ class Queries:
             "brokerVersionDesc": VERSION,
             "bootTimestamp": str(self.started_ms),
             "runtime": _runtime((now_ms - self.started_ms) // 1000),
-            "commitLogMinOffset": str(-1 if store.is_empty else store.min_offset),  # as a real broker
+            "commitLogMinOffset": str(-1 if store.is_empty else store.min_offset),  # as a real broker does
             "commitLogMaxOffset": str(store.max_offset),
             "earliestMessageTimeStamp": str(store.first_timestamp_ms or -1),
             "putMessageTimesTotal": str(store.appended_messages),

@@ -1,8 +1,8 @@
 """What a log holds when a master starts on it: where it ends, and the next offset of each queue.
 
-Every record is read and checked. A record that is not whole at the very end of the data is what a crash leaves of an
-append that nobody was told of, or not for good: it is cut off. A damaged record with sound ones behind it is something
-else: cutting there would throw those away, so the master does not start.
+Every record is read and checked. An incomplete record at the very end of the data is left by a crash during an append,
+of which nobody was told for good; it is cut off. A damaged record with sound ones behind it is something else: cutting
+there would lose those, so the master does not start.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _IN_NO_QUEUE: Final = (0x4, 0xC)  # prepared, rolled back: such records take no 
 
 @dataclass(slots=True)
 class Recovered:
-    """What the log holds."""
+    """What recovery found in the log."""
 
     end: Offset
     torn: CorruptRecord | None = None  # what follows `end` in its file, to be cut off
-    last_message: Offset | None = None  # the record that ends at `end`; None of a blank
+    last_message: Offset | None = None  # the record that ends at `end`; None for a blank
     next_queue_offsets: dict[tuple[str, int], int] = field(default_factory=dict)  # (topic, queue id) -> next
     first_store_timestamp_ms: int = 0
     last_store_timestamp_ms: int = 0
 
     def count(self, records: pa.RecordBatch) -> None:
-        """Take in consecutive records."""
+        """Add consecutive records."""
         if records.num_rows:
             is_blank = records["kind"][-1].as_py() == BLANK
             self.last_message = None if is_blank else Offset(records["offset"][-1].as_py())
@@ -61,7 +61,7 @@ class Recovered:
             self.next_queue_offsets[key] = max(following, self.next_queue_offsets.get(key, 0))
 
     def take_back(self, message: Message) -> None:
-        """`message` is the last one, and no longer counts."""
+        """Remove `message`, the last one."""
         self.end, self.last_message = message.offset, None
         if message.queue_offset:
             self.next_queue_offsets[message.topic, message.queue_id] = message.queue_offset
@@ -86,7 +86,7 @@ def recover(segments: Sequence[Segment], limits: Limits) -> Recovered:
 
 
 def _read_file(view: memoryview, found: Recovered, limits: Limits) -> LogtwinError | None:
-    """Count the records of one file, which starts at `found.end`. Returns why it stopped; None at the file's end."""
+    """Count the records of one file, which starts at `found.end`. Return why it stopped; None at the file's end."""
     start, end = found.end, Offset(found.end + len(view))
     while found.end < end:
         at = found.end - start
@@ -108,9 +108,9 @@ def _count(data: memoryview, found: Recovered, stop: Offset, limits: Limits) -> 
 
 
 def _cut_off_ending(view: memoryview, segment: Segment, found: Recovered, limits: Limits) -> CorruptRecord | None:
-    """The last record, where its last byte never got to the disk: no checksum covers the properties, its last field.
+    """Remove the last record if its last byte never reached the disk; return what is wrong with it.
 
-    The store ends them with 0x02, and no broker ends them with 0x00.
+    No checksum covers its last field, the properties. The store ends them with 0x02, and no broker ends them with 0x00.
     """
     if found.last_message is None:
         return None
@@ -122,7 +122,7 @@ def _cut_off_ending(view: memoryview, segment: Segment, found: Recovered, limits
 
 
 def _torn(rest: memoryview, stopped: LogtwinError, end: Offset, limits: Limits) -> CorruptRecord | None:
-    """None where zeros follow `end`, as they should; else what is to be cut off. Raises what cannot be cut."""
+    """Return what to cut off; None if zeros follow `end`, as they should. Raises what cannot be cut."""
     if not np.frombuffer(rest, np.uint8).any():
         return None
     after = Offset(end + 1)

@@ -1,12 +1,12 @@
-"""What a client is told when its request cannot be served."""
+"""The error for a client whose request cannot be served."""
 
 from __future__ import annotations
 
 
 class Refused(Exception):
-    """The request is answered with `code` and `remark`, and nothing was stored.
+    """The request is answered with `code` and `remark`; nothing was stored.
 
-    Not one of `sources.errors`: it is for the client that asked, not for an operator.
+    Not derived from `sources.errors`: it is for the client that asked, not for an operator.
     """
 
     def __init__(self, code: int, remark: str) -> None:

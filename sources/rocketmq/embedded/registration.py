@@ -1,24 +1,25 @@
-"""The master makes itself known to a name server, where slaves of 5.x and clients look for it.
+"""The registration of the master with a name server, where slaves of 5.x and clients look for it.
 
-Requests 103 at the start and every `every_s`, 104 at the stop, over one connection that stays: a name server forgets a
-broker whose connection ends. Format (`RegisterBrokerRequestHeader`, `RegisterBrokerBody` of org.apache.rocketmq, as 4.9
-and 5.x read it):
+It sends request 103 at the start and every `every_s`, and 104 at the stop, over one lasting connection: a name server
+forgets a broker whose connection ends. Format (`RegisterBrokerRequestHeader`, `RegisterBrokerBody` of
+org.apache.rocketmq, as 4.9 and 5.x read it):
 
 ======================  ===============================================================================================
 ext field               meaning
 ======================  ===============================================================================================
-brokerName, brokerAddr  the name that master and slaves share; where this one takes requests
+brokerName, brokerAddr  the name that master and slaves share; the address for requests
 clusterName, brokerId   brokerId 0 is the master
-haServerAddr            where it serves slaves: what the name server tells those that register as slaves of it
+haServerAddr            the address for slaves, which the name server tells those that register as its slaves
 bodyCrc32               CRC-32 of the body AND 0x7FFFFFFF
 compressed              whether the body is deflated; never, here
 ======================  ===============================================================================================
 
 The body is JSON: `filterServerList`, and `topicConfigSerializeWrapper`, which is an answer to request 21. A 5.x name
-server refuses a broker it does not know with exactly one topic, taking that for an increment: so the topics that stand
-for a real broker's own are always among them. The version in the header matters: below 3.0.11 the body is another one.
+server refuses a broker that it does not know with exactly one topic, because it takes that for an increment; so the
+topics that a real broker has for itself are always included. The version in the header matters: below 3.0.11 the body
+is different.
 
-A name server that is away hinders nothing. It is tried again at the next turn, and each change of state is logged once.
+An absent name server hinders nothing. It is tried again at the next interval, and each change of state is logged once.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ VERSION: Final = 413  # V5_0_0 in MQVersion
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """As what a master is registered."""
+    """The names and addresses a master is registered with."""
 
     broker_name: str
     cluster_name: str
@@ -54,7 +55,7 @@ class Identity:
     ha_address: Address
 
     def ext_fields(self) -> dict[str, str]:
-        """Those that 103 and 104 have in common."""
+        """Return the fields that 103 and 104 have in common."""
         return {
             "brokerAddr": str(self.address),
             "brokerId": MASTER_ID,
@@ -69,7 +70,7 @@ class Registration:
     def __init__(
         self, name_server: Address, identity: Identity, topics: Callable[[], Mapping[str, Any]], *, every_s: float
     ) -> None:
-        """`topics` gives what a name server is to know of topics. Raises ConfigurationError."""
+        """`topics` returns what a name server is told about topics. Raises ConfigurationError."""
         if ipaddress.ip_address(identity.address.host).is_unspecified:
             raise ConfigurationError(
                 "a master that registers with a name server needs an address of its own",
@@ -86,11 +87,11 @@ class Registration:
         self._registering: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Register, again and again, in the background."""
+        """Register repeatedly, in the background."""
         self._registering = asyncio.create_task(self._keep_registered())
 
     async def stop(self) -> None:
-        """Stop that, and have the name server forget this master. Bounded; a failure is logged."""
+        """Stop that, and unregister this master. Takes a bounded time; a failure is logged."""
         if self._registering is None:
             return
         self._registering.cancel()
@@ -133,7 +134,7 @@ class Registration:
         )
 
     async def _ask(self, link: _Link, request: Command) -> None:
-        """Raises OSError, also where no answer comes in time, MasterRefused, ProtocolViolation."""
+        """Send a request. Raises OSError, also if no answer comes in time, MasterRefused, ProtocolViolation."""
         async with asyncio.timeout(CALL_TIMEOUT_S):
             accepted(request.code, await link.ask(request), "it")
 
@@ -149,7 +150,7 @@ class Registration:
 
 
 class _Link:
-    """A connection to a name server: one request at a time."""
+    """A connection to a name server that sends one request at a time."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -159,7 +160,7 @@ class _Link:
 
     @classmethod
     async def to(cls, address: Address) -> Self:
-        """Raises OSError, also where nobody answers in time."""
+        """Connect. Raises OSError, also if nobody answers in time."""
         async with asyncio.timeout(CALL_TIMEOUT_S):
             return cls(*await asyncio.open_connection(address.host, address.port))
 
@@ -169,7 +170,7 @@ class _Link:
         return self._reader.at_eof()
 
     async def ask(self, request: Command) -> Command:
-        """The answer. Raises OSError where the connection ends, ProtocolViolation."""
+        """Return the answer. Raises OSError if the connection ends, ProtocolViolation."""
         request = replace(request, opaque=next(self._opaques))
         self._writer.write(encode_command(request))
         while data := await self._reader.read(READ_BYTES):
@@ -183,5 +184,5 @@ class _Link:
 
 
 def _text(error: Exception) -> str:
-    """A timeout has no text of its own."""
+    """Return the error's text, or its type, because a timeout has no text."""
     return str(error) or type(error).__name__

@@ -1,12 +1,13 @@
 """The master's normal port: remoting requests in, answers out, many at a time.
 
-What one read brings is answered together: all requests of it, then one `settle` (slaves are woken; with synchronous
-flush the log is made durable), then one write. So a client that pipelines pays for neither a flush nor a system call a
-message, and a client that waits for each answer loses nothing.
+The requests that one read brings are answered together: all of them, then one `settle` (slaves are woken; with
+synchronous flush the log is made durable), then one write. So a client that pipelines pays neither a flush nor a system
+call per message, and a client that waits for each answer loses nothing.
 
-A handler may answer later: then other requests of the connection overtake this one, as answers are matched by their
-opaque. A later answer never leaves before the `settle` of its request either, and those that become ready together
-leave in one write. Every request is answered exactly once, unless its client has gone: then nobody waits any more.
+A handler may answer later. Then other requests of the connection overtake this one, because answers are matched by
+their opaque. A later answer never leaves before the `settle` of its request either, and answers that become ready
+together leave in one write. Every request is answered exactly once, unless its client has gone: then nobody waits for
+it any more.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ log = logging.getLogger(__name__)
 CLOSE_TIMEOUT_S: Final = 1.0
 
 Answer = Command | Coroutine[Any, Any, Command]
-"""Now, or later: what is done up to the first `await` of a later one, is done after the `settle` of its request."""
+"""An answer now, or later. What a later one does up to its first `await` happens after its request's `settle`."""
 Handler = Callable[[Command, Host], Answer]
-"""Answers a request of a sender. Raises Refused, and OSError where the disk fails."""
+"""Answers a request of a sender. Raises Refused, and OSError if the disk fails."""
 
 
 class _Client:
-    """One client: who it is, and the answers that it waits for."""
+    """One client: its address, and the answers that it waits for."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self.sender = _host(writer.get_extra_info("peername"))
@@ -56,7 +57,7 @@ class _Client:
         task.add_done_callback(partial(self._take, request))
 
     def end(self) -> None:
-        """What is ready leaves; nobody waits for the rest."""
+        """Send what is ready; nobody waits for the rest."""
         self._send_ready()
         for task in self._waiting:
             task.cancel()
@@ -83,7 +84,7 @@ class _Client:
 
 
 class RemotingService:
-    """Serves requests by a table of handlers; what is not in it is answered with code 3."""
+    """Serves requests with a table of handlers; any other request is answered with code 3."""
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class RemotingService:
         *,
         max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES,
     ) -> None:
-        """`settle` is called after each lot of requests and before their answers leave."""
+        """`settle` is called after each lot of requests, before their answers leave."""
         self._handlers = handlers
         self._settle = settle
         self._max_frame_bytes = max_frame_bytes
@@ -105,7 +106,7 @@ class RemotingService:
             await self._connections.accept(listener)
 
     async def stop(self) -> None:
-        """Stop accepting, end every connection; answers that are ready, or are within a second, still leave."""
+        """Stop accepting, and end every connection. Answers that are ready, or are within a second, still leave."""
         if not self._connections.are_accepted:
             return
         self._connections.accept_no_more()
@@ -130,13 +131,13 @@ class RemotingService:
             await _close(writer)
 
     def _answers(self, requests: Iterable[Command], client: _Client) -> list[bytes]:
-        """The frames that answer `requests` now, in order; one-way requests and stray responses have none."""
+        """Return the frames that answer `requests` now, in order; one-way requests and stray responses have none."""
         answers = [(request, self._answer(request, client)) for request in requests if not request.is_response]
         self._settle()
         return [encode_command(answer) for request, answer in answers if answer and not request.is_one_way]
 
     def _answer(self, request: Command, client: _Client) -> Command | None:
-        """None when it is answered later."""
+        """Return the answer; None if it comes later."""
         handler = self._handlers.get(request.code)
         if handler is None:
             remark = f"request code {request.code} is not supported"
@@ -156,12 +157,12 @@ class RemotingService:
 
 
 def _host(peer: tuple[str, int]) -> Host:
-    """What the socket says of the other end -> Host."""
+    """Convert the socket's address of the other end."""
     return Host(ipaddress.ip_address(peer[0].partition("%")[0]).packed, peer[1])
 
 
 async def _close(writer: asyncio.StreamWriter) -> None:
-    """Let the answers leave, within a second."""
+    """Close the connection, after waiting up to a second for the answers to leave."""
     writer.close()
     try:
         async with asyncio.timeout(CLOSE_TIMEOUT_S):

@@ -1,7 +1,8 @@
-"""What the embedded master does with a send request (10, 310, 320): check it, complete it as a broker does, store it,
-and where the producer wants that, wait for slaves.
+"""How the embedded master answers a send request (10, 310, 320).
 
-It stores as a 5.x broker does: properties end in 0x02 and get CLUSTER, MSG_REGION, TRACE_ON, and UNIQ_KEY where the
+It checks the request, completes it as a broker does, stores it and, if the producer wants that, waits for slaves.
+
+It stores as a 5.x broker does: properties end in 0x02 and get CLUSTER, MSG_REGION, TRACE_ON, and UNIQ_KEY if the
 client sent none. A batch is unpacked into ordinary records; each item's properties are followed by the batch's own.
 Delays, transactions and inner batches need services that this master does not have: they are refused, not ignored.
 """
@@ -36,7 +37,7 @@ _HAS_UNIQUE_KEY: Final = re.compile(rb"(?:^|\x02)UNIQ_KEY\x01[^\x02]")
 
 
 class Sending:
-    """Send requests against one store."""
+    """Answers send requests, for one store."""
 
     def __init__(
         self, store: CommitLogStore, topics: TopicTable, double_write: DoubleWrite, store_host: Host, cluster: str
@@ -50,7 +51,7 @@ class Sending:
         self._unique_keys = UniqueKeys(store_host.ip)
 
     def answer(self, request: Command, sender: Host) -> Answer:
-        """The response to a send request; later, where slaves are waited for. Raises Refused, OSError."""
+        """Return the response to a send request; later, if it waits for slaves. Raises Refused, OSError."""
         try:
             header = decode_send_header(request.ext_fields, request.code)
         except ProtocolViolation as error:
@@ -68,12 +69,12 @@ class Sending:
     async def _replicated(
         self, request: Command, header: SendHeader, sender: Host, stored: tuple[Stored, ...]
     ) -> Command:
-        """The response once it is known what slaves hold; whatever that is, the message is stored."""
+        """Return the response once it is known what slaves hold; the message is stored in any case."""
         status = await self._double_write.status(stored[-1].end, header, sender)
         return request.response(status, ext_fields=self._where(stored))
 
     def _queue_id(self, topic: Topic, wanted: int) -> int:
-        """The queue to store into; a negative wish lets the queues take turns."""
+        """Return the queue to store into; a negative number lets the queues take turns."""
         if wanted < 0:
             return next(self._turns[topic.name]) % topic.queues
         if wanted >= topic.queues:
@@ -83,7 +84,7 @@ class Sending:
         return wanted
 
     def _items(self, batch: bytes) -> list[BatchItem]:
-        """The messages of a batch, at least one."""
+        """Return the messages of a batch, at least one."""
         if len(batch) > self._store.max_message_bytes:
             problem = f"the batch has {len(batch)} bytes, {self._store.max_message_bytes} are allowed"
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, problem)
@@ -98,7 +99,7 @@ class Sending:
     def _puts(
         self, header: SendHeader, queue_id: int, items: list[BatchItem] | None, body: bytes, sender: Host
     ) -> list[Put]:
-        """What to store: each item of a batch, or the one message."""
+        """Return what to store: each item of a batch, or the one message."""
         common = _ended(_block(header.properties)) + self._common
         if items is None:
             items = [BatchItem(header.flag, body, b"")]
@@ -123,7 +124,7 @@ class Sending:
         return block + encode({"UNIQ_KEY": next(self._unique_keys)})
 
     def _where(self, stored: tuple[Stored, ...]) -> dict[str, str]:
-        """The response's ext fields: of a batch all message ids, and the first queue offset."""
+        """Return the response's ext fields; for a batch, all message ids and the first queue offset."""
         ids = [(self._store_host + one.offset.to_bytes(8, "big")).hex().upper() for one in stored]
         return {
             "msgId": ",".join(ids),
@@ -137,12 +138,12 @@ class Sending:
 def _block(properties: str) -> bytes:
     try:
         return properties.encode()
-    except UnicodeEncodeError as error:  # JSON can say half of a surrogate pair
+    except UnicodeEncodeError as error:  # JSON can contain half of a surrogate pair
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"the properties are no text: {error}") from error
 
 
 def _ended(block: bytes) -> bytes:
-    """The block with the separator that its last pair may lack."""
+    """Return the block with the separator that its last pair may lack."""
     return block if not block or block.endswith(PROPERTY_SEPARATOR) else block + PROPERTY_SEPARATOR
 
 

@@ -1,10 +1,10 @@
-"""The embedded master's store: messages in, a RocketMQ commit log on disk out.
+"""The embedded master's store: it turns messages into a RocketMQ commit log on disk.
 
 Invariants:
 
 * the log is a sequence of whole records from `min_offset` to `max_offset`; a failed write moves neither;
-* all but the last file are durable: a file is flushed before the next one is begun, so a crash can only tear the last;
-* store timestamps never decrease along the log, and queue offsets grow by one a message, in log order;
+* all but the last file are durable: a file is flushed before the next one is begun, so a crash can tear only the last;
+* store timestamps never decrease along the log, and queue offsets grow by one per message, in log order;
 * all messages of one `append` lie in one file.
 
 Plain synchronous code for one thread; only `flush` may run in another.
@@ -54,7 +54,7 @@ _HOST_BITS: Final = BORN_HOST_IPV6 | STORE_HOST_IPV6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Put:
-    """One message to be stored. `properties` is the block to store; the bits for the hosts' form need not be set."""
+    """One message to store. `properties` is the block to store; the bits for the hosts' form need not be set."""
 
     topic: str
     queue_id: int
@@ -69,7 +69,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Where a message is now."""
+    """The place of a stored message."""
 
     offset: Offset
     size: int
@@ -78,7 +78,7 @@ class Stored:
 
     @property
     def end(self) -> Offset:
-        """Who holds everything below holds this message."""
+        """The end of the record: whoever holds everything below it holds this message."""
         return Offset(self.offset + self.size)
 
 
@@ -96,7 +96,7 @@ class CommitLogStore:
         file_size_bytes: int = DEFAULT_FILE_SIZE_BYTES,
         max_message_bytes: int | None = None,
     ) -> None:
-        """`max_message_bytes` bounds a body, and all of a batch; None: 4 MiB, or less where a file cannot hold that."""
+        """`max_message_bytes` limits a body, and a whole batch; None: 4 MiB, or less if a file cannot hold that."""
         root.mkdir(parents=True, exist_ok=True)
         self._store_host = store_host
         with ExitStack() as opened:
@@ -123,12 +123,12 @@ class CommitLogStore:
 
     @property
     def max_offset(self) -> Offset:
-        """The end of the log: where the next record goes, unless its file has no room for it."""
+        """The end of the log, where the next record goes unless its file has no room for it."""
         return self._end
 
     @property
     def flushed_offset(self) -> Offset:
-        """Everything below is durable."""
+        """The offset below which everything is durable."""
         return self._flushed
 
     @property
@@ -137,7 +137,7 @@ class CommitLogStore:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no file yet: the first message makes the first one."""
+        """Whether there is no file yet; the first message creates the first one."""
         return self._files.end == self._files.first
 
     @property
@@ -159,20 +159,20 @@ class CommitLogStore:
         return self._account(puts, records)
 
     def read(self, offset: int, size_bytes: int) -> bytes:
-        """Up to `size_bytes` from `offset`, within one file; empty outside the log."""
+        """Return up to `size_bytes` from `offset`, within one file; nothing outside the log."""
         if not self.min_offset <= offset < self._end:
             return b""
         return self._files.read(Offset(offset), min(size_bytes, self._end - offset))
 
     def flush(self) -> None:
-        """Make everything stored until now durable. May run in another thread, one at a time. Raises OSError."""
+        """Make everything stored so far durable. One other thread at a time may call it. Raises OSError."""
         end = self._end
         if end > self._flushed:
             self._files.sync(Offset(end - 1))
             self._flushed = max(self._flushed, end)
 
     def close(self) -> None:
-        """Flush, and let go of the store. Idempotent."""
+        """Flush, and release the store. Idempotent."""
         with self._opened:
             self.flush()
 
@@ -188,7 +188,7 @@ class CommitLogStore:
         return found
 
     def _encode(self, puts: Sequence[Put], start: Offset, now_ms: int) -> list[bytes]:
-        """The records of `puts` from `start` on."""
+        """Return the records of `puts` from `start` on."""
         records: list[bytes] = []
         ahead: dict[tuple[str, int], int] = {}
         at = start
@@ -224,7 +224,7 @@ class CommitLogStore:
         return encode(message)
 
     def _make_room(self, size_bytes: int) -> bool:
-        """See to it that `size_bytes` fit at the end; whether that moved the end. Raises Refused, OSError."""
+        """Make sure that `size_bytes` fit at the end; return whether that moved the end. Raises Refused, OSError."""
         if size_bytes + HEAD.size > self.file_size_bytes:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"{size_bytes} bytes do not fit into a file of the commit log")
         start = self._end
@@ -238,7 +238,7 @@ class CommitLogStore:
         return self._end != start
 
     def _account(self, puts: Sequence[Put], records: Sequence[bytes]) -> tuple[Stored, ...]:
-        """The records are in the file: count them in."""
+        """Count in the records, which are in the file now."""
         stored: list[Stored] = []
         for put, record in zip(puts, records, strict=True):
             queue = (put.topic, put.queue_id)
@@ -261,7 +261,7 @@ def _check_lengths(put: Put, max_message_bytes: int) -> None:
 
 
 def _max_message_bytes(wanted: int | None, file_size_bytes: int) -> int:
-    """The largest body. Raises ConfigurationError where a file cannot hold a record of it and a blank."""
+    """Return the largest body. Raises ConfigurationError if a file cannot hold a record of it and a blank."""
     room = file_size_bytes - _LEAST_RECORD_BYTES - HEAD.size
     if room < 1 or (wanted is not None and wanted > room):
         raise ConfigurationError(
@@ -275,7 +275,7 @@ def _max_message_bytes(wanted: int | None, file_size_bytes: int) -> int:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold the store against other masters: ours (flock, also within one process) and real brokers (lockf)."""
+    """Lock the store against other masters: ours (flock, also within one process) and real brokers (lockf)."""
     with path.open("ab") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

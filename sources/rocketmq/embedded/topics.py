@@ -1,7 +1,7 @@
 """The topics of the embedded master: which exist, and how many queues each has.
 
-A real broker keeps them in `config/topics.json`, in the shape that request 21 answers with. So does this one, and it
-reads the file of a real broker.
+A real broker keeps them in `config/topics.json`, in the shape of the answer to request 21. This one does the same, and
+it reads a real broker's file.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from sources.rocketmq.embedded.refusal import Refused
 from sources.rocketmq.wire.remoting import ResponseCode
 
 AUTO_CREATE_TOPIC: Final = "TBW102"
-"""The template that stands for "create it": no message may be sent to it."""
+"""The template that means "create it": no message may be sent to it."""
 SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
-"""Every broker has it."""
+"""A topic that every broker has."""
 RETRY_PREFIX: Final = "%RETRY%"
 MAX_CREATED_QUEUES: Final = 8
 MAX_TOPIC_LENGTH: Final = 127
 MAX_RETRY_TOPIC_LENGTH: Final = 255
 PERM_READ: Final = 4
 PERM_WRITE: Final = 2
-PERM_INHERIT: Final = 1  # new topics are made after it
+PERM_INHERIT: Final = 1  # new topics are modelled on it
 
 _TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 
@@ -40,7 +40,7 @@ class Topic:
     name: str
     queues: int
     perm: int = PERM_READ | PERM_WRITE
-    rest: dict[str, Any] = field(default_factory=dict)  # fields of a real broker's file that mean nothing here
+    rest: dict[str, Any] = field(default_factory=dict)  # fields of a real broker's file that have no meaning here
 
     @classmethod
     def from_json(cls, config: dict[str, Any]) -> Topic:
@@ -52,7 +52,7 @@ class Topic:
         return bool(self.rest.get("attributes", {}).get("queue.type") == "BatchCQ")
 
     def to_json(self) -> dict[str, Any]:
-        """As requests 21 and topics.json have it (5.x; a 4.9.x slave ignores `attributes`)."""
+        """Return the form of request 21 and topics.json (5.x; a 4.9.x slave ignores `attributes`)."""
         return {
             "attributes": {},
             "order": False,
@@ -70,7 +70,7 @@ class TopicTable:
     """The topics of one broker, kept in a file."""
 
     def __init__(self, path: Path, *, auto_create: bool = True) -> None:
-        """Reads `path` where it exists. Raises ValueError, KeyError on a file that is not a topic table."""
+        """Read `path` if it exists. Raises ValueError, KeyError on a file that is not a topic table."""
         self._path = path
         self._auto_create = auto_create
         self._version = {"counter": 0, "stateVersion": 0, "timestamp": _now_ms()}
@@ -79,14 +79,14 @@ class TopicTable:
             self._load(json.loads(path.read_text("utf-8")))
 
     def to_json(self) -> dict[str, Any]:
-        """The answer to request 21."""
+        """Return the answer to request 21."""
         table = {name: topic.to_json() for name, topic in self._topics.items()}
         return {"dataVersion": self._version, "topicConfigTable": table}
 
     def for_name_server(self) -> dict[str, Any]:
-        """What a name server is told: the same, and the topics of a broker's own, to which nothing is sent.
+        """Return what a name server is told: the same and a broker's own topics, to which nothing is sent.
 
-        A client that does not know a topic asks for the route of the template, and may create where that is writable.
+        A client that does not know a topic asks for the template's route, and may create the topic if that is writable.
         """
         template_perm = PERM_INHERIT | (PERM_READ | PERM_WRITE) * self._auto_create
         own = (Topic(AUTO_CREATE_TOPIC, MAX_CREATED_QUEUES, template_perm), Topic(SELF_TEST_TOPIC, 1, PERM_INHERIT))
@@ -94,7 +94,7 @@ class TopicTable:
         return told | {"topicConfigTable": {topic.name: topic.to_json() for topic in own} | told["topicConfigTable"]}
 
     def add_missing(self, queues: Iterable[tuple[str, int]]) -> None:
-        """Know the topics that the log holds (topic, queue id), also where the file is behind or missing."""
+        """Add the topics that the log holds (topic, queue id), in case the file is outdated or missing."""
         counts: Counter[str] = Counter()
         for name, queue_id in queues:
             counts[name] = max(counts[name], queue_id + 1)
@@ -104,7 +104,7 @@ class TopicTable:
             self._save()
 
     def for_sending(self, name: str, wanted_queues: int) -> Topic:
-        """The topic to store into; unknown ones are created with `wanted_queues` queues. Raises Refused."""
+        """Return the topic to store into; unknown ones are created with `wanted_queues` queues. Raises Refused."""
         topic = self._topics.get(name)
         if topic is None:
             topic = self._create(name, wanted_queues)

@@ -1,13 +1,13 @@
-"""UNIQ_KEY: the id that a client, or a 5.x broker in its stead, gives to a message.
+"""UNIQ_KEY, the id that a client, or a 5.x broker on its behalf, gives to a message.
 
-Upper-case hex of (`MessageClientIDSetter`; integers big-endian):
+It is the upper-case hex of (`MessageClientIDSetter`; integers big-endian):
 
 ========  ===============================================================================
 bytes     field
 ========  ===============================================================================
 4 or 16   IP address of the maker
 u16       low 16 bits of the process id
-i32       hash of Java's class loader: here a random number, to tell makers in one process
+i32       hash of Java's class loader; here a random number that tells makers in one process apart
 u32       ms since the start of the month, UTC
 u16       counter
 ========  ===============================================================================
@@ -34,7 +34,7 @@ class UniqueKeys:
     """An endless iterator of unique keys."""
 
     def __init__(self, ip: bytes) -> None:
-        """`ip`: 4 or 16 bytes."""
+        """`ip` is 4 or 16 bytes."""
         self._prefix = ip + struct.pack(">H4s", os.getpid() & 0xFFFF, secrets.token_bytes(4))
         self._counter = itertools.count()
         self._month_start_ms = self._next_month_ms = 0
@@ -51,7 +51,7 @@ class UniqueKeys:
 
 
 def _month_around(now_ms: int) -> tuple[int, int]:
-    """Start of the month and of the next one, in ms."""
+    """Return the start of the month and of the next one, in ms."""
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
     start = datetime(now.year, now.month, 1, tzinfo=UTC)
     following = datetime(now.year + now.month // 12, now.month % 12 + 1, 1, tzinfo=UTC)

@@ -1,1 +1,1 @@
-"""Segment files of a commit log: found, searched, read, and made anew."""
+"""Segment files of a commit log: found, searched, read, and rebuilt."""

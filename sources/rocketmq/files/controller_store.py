@@ -1,8 +1,8 @@
-"""Whether a directory of segment files is the store of a broker in controller mode (RocketMQ 5.x).
+"""A check whether a directory of segment files is the store of a broker in controller mode (RocketMQ 5.x).
 
 Such a broker keeps its epochs in the file ``epochFileCheckpoint`` of the store's root, beside ``commitlog``: a count, a
-CRC, and a line ``epoch-start`` of each (MessageStoreConfig.getStorePathEpochFile, EpochFileCache, CheckpointFile). What
-it has written above its confirm offset no other replica need have: after a fail-over it cuts that off
+CRC, and a line ``epoch-start`` for each (MessageStoreConfig.getStorePathEpochFile, EpochFileCache, CheckpointFile). No
+other replica need have what it has written above its confirm offset: after a fail-over it cuts that off
 (AutoSwitchHAService), and other records are written there. By path nobody can ask how far it has confirmed.
 """
 
@@ -18,7 +18,7 @@ EPOCH_FILE: Final = "epochFileCheckpoint"
 
 
 def controller_warning(commitlog: Path) -> str | None:
-    """What to know of the log in the directory `commitlog`, None where no controller chooses its master."""
+    """Return a warning about the log in the directory `commitlog`; None if no controller chooses its master."""
     found = commitlog.parent / EPOCH_FILE
     if not found.exists():
         return None
@@ -30,6 +30,6 @@ def controller_warning(commitlog: Path) -> str | None:
 
 
 def encode_epoch_file(epochs: Epochs) -> bytes:
-    """The epoch file of a broker that has these: the number of lines, their CRC-32 without its top bit, the lines."""
+    """Return the epoch file of a broker with these: number of lines, their CRC-32 without its top bit, the lines."""
     lines = "".join(f"{epoch.number}-{epoch.start}\n" for epoch in epochs).encode("ascii")
     return b"%d\n%d\n%b" % (len(epochs), zlib.crc32(lines) & 0x7FFFFFFF, lines)

@@ -1,15 +1,16 @@
-"""Where a commit log's data ends, found by hopping from record head to record head.
+"""The end of a commit log's data, found by hopping from record head to record head.
 
-A segment file is allocated whole and zero, so its length says nothing: the data ends where the next head is eight
+A segment file is allocated whole and zeroed, so its length says nothing: the data ends where the next head is eight
 zero bytes and nothing but zeros follows. The broker appends while we look, its bytes arrive in pieces, and a look may
-catch it in the middle. So a look gives the end it can prove, and a *doubt*: the error that the bytes after that end
-are, unless they turn out to be a record on its way. Whoever looks decides how long a doubt may last.
+see half a record. So a look gives the end it can prove, and a *doubt*: the error for the bytes after that end, which
+may still turn out to be a record in the making. The caller decides how long a doubt may last.
 
-Whoever is to get past damage asks for the end behind it: as long as a sound record follows a doubt anywhere, the log
-goes on there, and only what follows the last such record is the tail.
+A reader that gets past damage asks for the end behind it: as long as any sound record follows a doubt, the log goes on
+there, and only what follows the last such record is the tail.
 
-What is proven: every head on the way carries its own offset; the last record is whole (its parts add up, its body has
-its checksum, its last byte has arrived); the ones before it are, because a broker completes one before the next.
+What is proven: every head on the way carries its own offset; the last record is whole (its parts add up, its body
+matches its checksum, its last byte has arrived). The earlier ones are whole because a broker completes one record
+before the next.
 """
 
 from __future__ import annotations
@@ -26,21 +27,21 @@ from sources.rocketmq.files.segment_search import SegmentSearch
 from sources.rocketmq.format.commitlog import Limits, Message, decode
 from sources.rocketmq.format.heads import corrupt, head_size, hop_messages, in_file
 
-_FORGET_BYTES = 4 * 1024 * 1024  # how much of a file is touched before its pages are let go
+_FORGET_BYTES = 4 * 1024 * 1024  # how much of a file is touched before its pages are released
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look found: the data is proven up to `end`, a record boundary; `doubt` is what is wrong there."""
+    """The result of one look: data is proven up to `end`, a record boundary; `doubt` is what is wrong there."""
 
     end: Offset
     doubt: CorruptRecord | None = None
 
 
 def look(segments: Sequence[Segment], start: Offset, limits: Limits) -> Look:
-    """The end of the data from `start` on, a record boundary inside the first of `segments`.
+    """Find the end of the data from `start` on, a record boundary inside the first of `segments`.
 
-    Raises FileNotFoundError where one of the files is deleted meanwhile, SegmentError where one changes its length.
+    Raises FileNotFoundError if one of the files is deleted meanwhile, SegmentError if one changes its length.
     """
     found = Look(start)
     for index, segment in enumerate(segments):
@@ -54,7 +55,7 @@ def look(segments: Sequence[Segment], start: Offset, limits: Limits) -> Look:
 
 
 def look_past_damage(segments: Sequence[Segment], start: Offset, limits: Limits) -> Look:
-    """As `look`; a doubt is left only where no sound record follows it."""
+    """Like `look`, but leave a doubt only if no sound record follows it."""
     found = look(segments, start, limits)
     while found.doubt is not None:
         following = _sound_record(segments, Offset(found.end + 1), limits)
@@ -65,7 +66,7 @@ def look_past_damage(segments: Sequence[Segment], start: Offset, limits: Limits)
 
 
 def _sound_record(segments: Sequence[Segment], start: Offset, limits: Limits) -> Offset | None:
-    """The first sound record at or after `start`; raises as `look` does."""
+    """Find the first sound record at or after `start`; raises as `look` does."""
     for segment in segments:
         if segment.end > start:
             with mapped(segment) as file:
@@ -85,14 +86,14 @@ def _look_into(file: SegmentMap, start: Offset, limits: Limits) -> Look:
         else:
             if at + size == file.segment.end:  # only a blank reaches the end of its file
                 return Look(file.segment.end)
-            # Otherwise zeros; or a message that has arrived since the hop saw zeros: the next look will see it.
+            # Otherwise zeros, or a message that has arrived since the hop saw zeros; the next look will see it.
             found = Look(at, None if size else _data_after_zeros(file.segment, rest, at, limits))
     torn = None if last is None else _torn(file, last, at, limits)
     return found if last is None or torn is None else Look(last, torn)
 
 
 def _hop(file: SegmentMap, start: Offset, max_size: int) -> tuple[Offset, Offset | None]:
-    """From `start` over all messages to what is none: its offset, and the last message hopped over."""
+    """Hop from `start` over all messages; return where there is none, and the last message hopped over."""
     at, last = start, None
     with file.rest(file.segment.start) as view:
         while True:
@@ -105,13 +106,13 @@ def _hop(file: SegmentMap, start: Offset, max_size: int) -> tuple[Offset, Offset
 
 
 def _torn(file: SegmentMap, at: Offset, end: Offset, limits: Limits) -> CorruptRecord | None:
-    """What is wrong with the message ``[at, end)``: what contradicts itself, or what has not arrived."""
+    """Return what is wrong with the message ``[at, end)``: a contradiction, or a part that has not arrived."""
     with file.view(at, end) as view:
         try:
             record = decode(view, 0, at, limits)
         except CorruptRecord as error:
             return in_file(error, file.segment)
-        if not isinstance(record, Message) or record.size != end - at:  # its head has grown since it was hopped over
+        if not isinstance(record, Message) or record.size != end - at:  # its head has changed since the hop
             return corrupt(file.segment, at, "the head of the record changes", f"{end - at} bytes", "another size")
         if record.properties and not view[-1]:
             problem = "the end of the record has not arrived"
@@ -120,7 +121,7 @@ def _torn(file: SegmentMap, at: Offset, end: Offset, limits: Limits) -> CorruptR
 
 
 def _data_after_zeros(segment: Segment, rest: memoryview, at: Offset, limits: Limits) -> CorruptRecord | None:
-    """A record may be arriving back to front, or the head that led here lied: within a record's size all is zero."""
+    """Check that zeros follow for a record's size: a record may arrive back to front, or the last head may be wrong."""
     following = np.frombuffer(rest[: limits.max_record_bytes], dtype=np.uint8)
     if not following.any():
         return None

@@ -1,8 +1,8 @@
-"""Segment files of a commit log, made anew out of its bytes (`sources.rebuilt_folder`).
+"""Segment files of a commit log, rebuilt from its bytes (`sources.rebuilt_folder`).
 
-Sizes and names are as brokers want them (`segment_files`): one size for all, each named after its first offset, which
-is a multiple of that size. What is not written is zeros, and takes no space on the disk: the rest of the last file,
-and holes.
+Sizes and names are what brokers expect (`segment_files`): one size for all files, each named after its first offset,
+which is a multiple of that size. Whatever is not written (the rest of the last file, and holes) is zeros and takes no
+space on the disk.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from sources.offsets import Offset
 from sources.rebuilt_folder import RebuiltFolder
 
 DEFAULT_FILE_SIZE_BYTES: Final = 1024 * 1024 * 1024
-"""mappedFileSizeCommitLog, where nobody set it."""
+"""The default of mappedFileSizeCommitLog."""
 _SEGMENT: Final = re.compile(r"\d{20}")
 
 
 def file_size_bytes(stretches: Iterable[tuple[Offset, Iterator[Offset]]]) -> int | None:
-    """How large the files of a log are, by the blanks in it; None where they do not tell.
+    """Derive the size of a log's files from the blanks in it; None if they do not tell.
 
-    `stretches` are where parts of the log without holes start, and the ends of the blanks in each. A file ends in a
-    blank, so two that follow each other are one file apart, and the first is so from the log's first file.
+    `stretches` are the starts of the parts of the log without holes, each with the ends of the blanks in it. A file
+    ends in a blank, so two successive ends are one file apart, and so are the log's start and the first end.
     """
     for start, blank_ends in stretches:
         first, second = next(blank_ends, None), next(blank_ends, None)
@@ -45,7 +45,7 @@ def file_size_bytes(stretches: Iterable[tuple[Offset, Iterator[Offset]]]) -> int
 
 
 def check_file_ends(records: pa.RecordBatch, size_bytes: int) -> None:
-    """Make sure that of consecutive `records` the blanks, and nothing else, end files. Raises CorruptRecord."""
+    """Check that in consecutive `records` the blanks, and nothing else, end files. Raises CorruptRecord."""
     if not records.num_rows:
         return
     offsets, sizes = (records.column(name).to_numpy().astype(np.int64) for name in ("offset", "size"))
@@ -65,20 +65,20 @@ def check_file_ends(records: pa.RecordBatch, size_bytes: int) -> None:
 
 
 class RebuiltFiles:
-    """Files in the making, written in order. A context manager: left without `finish`, nothing of them is there.
+    """A context manager for files that are written in order. Unless `finish` is called, none of them stays.
 
-    Every method raises ConfigurationError where the disk is full, or may not be written.
+    Every method raises ConfigurationError if the disk is full, or may not be written.
     """
 
     def __init__(self, directory: Path, size_bytes: int) -> None:
-        """`directory` is empty, or not there yet. Raises ConfigurationError where it is neither."""
+        """Prepare to write `directory`, which must be empty or missing; otherwise raises ConfigurationError."""
         self._folder = RebuiltFolder(directory, _SEGMENT)
         self._size_bytes = size_bytes
         self._starts: list[Offset] = []
         self._descriptor = -1  # of the newest file
 
     def __enter__(self) -> Self:
-        """Raises ConfigurationError where the folder that is written to holds what no rebuild put there, too."""
+        """Lock the temporary folder. Also raises ConfigurationError if it holds something that no rebuild put there."""
         self._folder.__enter__()
         return self
 
@@ -86,7 +86,7 @@ class RebuiltFiles:
         self._folder.__exit__(kind, error, at)
 
     def write(self, at: Offset, data: memoryview) -> None:
-        """Put `data` at offset `at`, which is at or after the end of what was written."""
+        """Write `data` at offset `at`, which is at or after the end of what was written."""
         with self._folder.told():
             while data:
                 start = Offset(at - at % self._size_bytes)
@@ -95,14 +95,14 @@ class RebuiltFiles:
                 at, data = Offset(at + written), data[written:]
 
     def finish(self, end: Offset) -> tuple[Offset, ...]:
-        """Put the files that hold the log up to `end` into their place, durable. Returns their first offsets."""
+        """Put the files that hold the log up to `end` in their place, durably. Return their first offsets."""
         with self._folder.told():
             self._go_to(Offset(end - 1 - (end - 1) % self._size_bytes))
         self._folder.finish()
         return tuple(self._starts)
 
     def _go_to(self, start: Offset) -> None:
-        """Make the file that begins at `start` the newest one, and those of a hole before it."""
+        """Make the file that begins at `start` the newest one, and make those of a hole before it."""
         while not self._starts or self._starts[-1] < start:
             self._starts.append(Offset(self._starts[-1] + self._size_bytes) if self._starts else start)
             self._descriptor = self._folder.next_file(f"{self._starts[-1]:020d}")

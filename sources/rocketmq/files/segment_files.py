@@ -1,8 +1,8 @@
 """The segment files of a commit log: which there are, how long each is, and one of them mapped into memory.
 
 A commit log is a directory of files of one size. A file is named after the physical offset of its first byte, in 20
-decimal digits, so the files' names and lengths must tell one story: each file starts where the one before it ends.
-The first may start above 0 (retention deletes from the front) and the newest is allocated before it is needed.
+decimal digits, so names and lengths must agree: each file starts where the one before it ends. The first may start
+above 0 (retention deletes from the front), and the newest is allocated before it is needed.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Segment:
 
     @property
     def end(self) -> Offset:
-        """The offset after its last byte: where the next file starts."""
+        """The offset after its last byte, where the next file starts."""
         return Offset(self.start + self.size)
 
     def opened(self) -> BinaryIO:
-        """Its file, to be closed. Raises FileNotFoundError; ConfigurationError where we may not read it."""
+        """Open the file. Raises FileNotFoundError; ConfigurationError if we may not read it."""
         try:
             return self.path.open("rb")
         except PermissionError as error:
@@ -55,19 +55,19 @@ class Segment:
             ) from error
 
     def read(self, at: Offset, length: int) -> bytes:
-        """Up to `length` bytes from offset `at` on. Raises as `opened`."""
+        """Read up to `length` bytes from offset `at` on. Raises as `opened`."""
         with self.opened() as file:
             file.seek(at - self.start)
             return file.read(length)
 
     def has_data(self) -> bool:
-        """Whether a record starts it: a file allocated ahead of its use is all zeros. Raises as `opened`."""
+        """Whether it starts with a record; a file allocated ahead of its use is all zeros. Raises as `opened`."""
         return any(self.read(self.start, 8))
 
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """One file or more that should be between two others."""
+    """One or more files missing between two others."""
 
     before: Segment
     after: Segment
@@ -81,7 +81,7 @@ class Hole:
         return self.after.start
 
     def error(self) -> MissingSegment:
-        """Names both neighbours."""
+        """Return an error that names both neighbours."""
         return MissingSegment(
             f"segment file {_following(self.before)} is missing",
             offset=self.start,
@@ -92,7 +92,7 @@ class Hole:
 
 
 def list_segments(path: Path, *, holes: bool = False) -> tuple[Segment, ...]:
-    """The segment files in the directory `path`, in log order; never empty. With `holes` some may be missing.
+    """Return the segment files in the directory `path`, in log order; never empty. With `holes` some may be missing.
 
     Raises ConfigurationError (no such directory, no segment file in it), MissingSegment, and SegmentError, naming the
     file that is missing or has another length than its neighbours.
@@ -106,7 +106,7 @@ def list_segments(path: Path, *, holes: bool = False) -> tuple[Segment, ...]:
 
 
 def parts_of(segments: Sequence[Segment], wanted: OffsetRange) -> Iterator[Segment | Hole]:
-    """The files that share bytes with `wanted`, and the holes between them that do, in log order."""
+    """Yield the files that share bytes with `wanted`, and the holes between them that do, in log order."""
     for number, segment in enumerate(segments):
         if number and segments[number - 1].end < segment.start:
             hole = Hole(segments[number - 1], segment)
@@ -129,7 +129,7 @@ def _scan(path: Path) -> list[Segment]:
         ) from error
     found.sort(key=lambda segment: segment.start)
     if found and not found[-1].size:
-        del found[-1]  # a broker that starts deletes an empty last file
+        del found[-1]  # a broker deletes an empty last file when it starts
     if not found:
         raise ConfigurationError(
             "the directory holds no segment file",
@@ -142,7 +142,7 @@ def _scan(path: Path) -> list[Segment]:
 
 
 def _segment(entry: os.DirEntry[str]) -> Segment | None:
-    """None for what is no segment file, and for one that was deleted during the scan."""
+    """Return None for anything but a segment file, and for one that was deleted during the scan."""
     if not _NAME.fullmatch(entry.name):
         return None
     try:
@@ -152,7 +152,7 @@ def _segment(entry: os.DirEntry[str]) -> Segment | None:
 
 
 def _joined(segments: list[Segment], *, holes: bool = False) -> tuple[Segment, ...]:
-    """`segments` if each starts where the one before it ends, or later with `holes`, and all are equally long."""
+    """Return `segments` if each starts where the one before it ends (with `holes`: or later) and all have one size."""
     size = _file_size(segments)
     for segment in segments:
         if segment.size != size:
@@ -186,7 +186,7 @@ def _following(before: Segment) -> Path:
 
 
 def _file_size(segments: list[Segment]) -> int:
-    """Bytes of a file: what all files' lengths say; where they disagree, what the names say."""
+    """Return the size of a file: the common length or, if lengths differ, the smallest distance between names."""
     lengths = {segment.size for segment in segments}
     if len(lengths) == 1:
         return lengths.pop()
@@ -194,7 +194,7 @@ def _file_size(segments: list[Segment]) -> int:
 
 
 class SegmentMap:
-    """A segment file mapped read-only; nothing is copied. Made by `mapped`; a context manager that closes it."""
+    """A segment file mapped read-only, without a copy. Made by `mapped`; a context manager that closes it."""
 
     def __init__(self, segment: Segment, pages: mmap.mmap) -> None:
         self.segment = segment
@@ -205,29 +205,29 @@ class SegmentMap:
         return self
 
     def __exit__(self, *error: object) -> None:
-        with suppress(BufferError):  # somebody still holds a view: the map goes away with the last of them
+        with suppress(BufferError):  # a view is still held: the map goes away with the last one
             self._pages.close()
 
     @contextmanager
     def view(self, start: Offset, end: Offset) -> Iterator[memoryview]:
-        """The bytes of ``[start, end)`` for as long as the `with` lasts; the view is released after it."""
+        """Give the bytes of ``[start, end)`` for as long as the `with` lasts; the view is released after it."""
         base = self.segment.start
         with memoryview(self._pages) as whole:
             part = whole[start - base : end - base]
         try:
             yield part
         finally:
-            with suppress(BufferError):  # somebody wrapped it, or a traceback holds on to what did
+            with suppress(BufferError):  # something, perhaps a traceback, still holds it
                 part.release()
 
     @contextmanager
     def rest(self, start: Offset) -> Iterator[memoryview]:
-        """The bytes from `start` to the end of the file, as `view` gives them."""
+        """Give the bytes from `start` to the end of the file, like `view`."""
         with self.view(start, self.segment.end) as part:
             yield part
 
     def forget(self, end: Offset) -> None:
-        """Let the pages below `end` leave this process's memory, so that it stays bounded in a long file.
+        """Release the pages below `end` from this process's memory, so that it stays bounded in a long file.
 
         They stay readable: touching one brings it back from the page cache.
         """
@@ -238,7 +238,7 @@ class SegmentMap:
 
 
 def mapped(segment: Segment) -> SegmentMap:
-    """The segment's file in memory, to be closed. Raises SegmentError, and as `Segment.opened`."""
+    """Map the segment's file into memory. Raises SegmentError, and as `Segment.opened`."""
     with segment.opened() as file:
         length = os.fstat(file.fileno()).st_size
         if length != segment.size:

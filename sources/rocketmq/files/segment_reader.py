@@ -26,9 +26,9 @@ BOUNDARY_HINT = (
 
 
 class SegmentReader:
-    """Reads what `owned` has of a mapped segment file; a `record_walk.Source`.
+    """Reads what `owned` covers of a mapped segment file; a `record_walk.Source`.
 
-    `explain_zeros` says what is wrong where a record should start and eight zero bytes stand. All errors name the file.
+    `explain_zeros` returns the error for eight zero bytes where a record should start. All errors name the file.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class SegmentReader:
         self._explain_zeros = explain_zeros
 
     def chunks(self, *, boundary: bool, chunk_bytes: int, past_damage: bool) -> Iterator[Chunk | Damage]:
-        """As `Segments.chunks` gives them. Raises CorruptRecord, and what `explain_zeros` raises."""
+        """Yield what `Segments.chunks` does. Raises CorruptRecord, and what `explain_zeros` raises."""
         at = self._first_record(boundary=boundary, past_damage=past_damage)
         return walk(self, at, self._stop, chunk_bytes=chunk_bytes, past_damage=past_damage)
 
@@ -56,7 +56,7 @@ class SegmentReader:
         return start
 
     def _check_boundary(self, start: Offset) -> None:
-        """A head that is none, at the very start, means another log more often than a broken one."""
+        """Check the very first head. If it is not a head, this is more likely another log than a damaged one."""
         try:
             self._search.head_size(start)
         except CorruptRecord as error:
@@ -86,7 +86,7 @@ class SegmentReader:
         self._file.forget(covered.end)
 
     def damage(self, at: Offset) -> Iterator[OffsetRange]:
-        """It never passes the end of what is read, which is a cut at a record or the end of the file."""
+        """Yield the damage at `at`, never past the end of what is read: a cut at a record, or the file's end."""
         with self._file.rest(at) as rest:
             size = framed_size(rest, at, self._search.limits)
         if size is not None:

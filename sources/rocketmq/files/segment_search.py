@@ -1,4 +1,4 @@
-"""Where records start in one mapped segment file, from any byte of it on."""
+"""The search for record starts in one mapped segment file, from any byte of it on."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class SegmentSearch:
         self._file = file
 
     def head_size(self, at: Offset) -> int:
-        """As `heads.head_size`: 0 where the data ends. Raises CorruptRecord, naming the file."""
+        """Return `heads.head_size`, 0 where the data ends. Raises CorruptRecord that names the file."""
         with self._file.rest(at) as rest:
             return head_size(self._file.segment, rest, at, self.limits)
 
     def find(self, start: Offset, size: int) -> Found:
-        """The first sound record among the `size` bytes from `start` on, as `record_search.find_record` gives it."""
+        """Find the first sound record among the `size` bytes from `start` on, as `record_search.find_record` does."""
         segment = self._file.segment
         end = Offset(min(start + size, segment.end))
         with self._file.view(start, end) as window:
@@ -36,8 +36,11 @@ class SegmentSearch:
         return found
 
     def sound_record(self, start: Offset) -> Offset:
-        """The first sound record at or after `start`, or the file's end. What it looks like decides, not its place
-        among the others: `record_at_or_after` is not misled by what looks like one."""
+        """Find the first sound record at or after `start`, or the file's end.
+
+        It goes by what a record looks like, not by its place among the others; `record_at_or_after` is not misled by a
+        look-alike.
+        """
         at = start
         for passed in stretch(self.find, at, search_from=at, stop=self._file.segment.end, limits=self.limits):
             at = passed.end
@@ -45,9 +48,9 @@ class SegmentSearch:
         return at
 
     def record_at_or_after(self, start: Offset) -> Offset:
-        """The first record boundary at or after `start`, sound or not; the file's end where no record starts any more.
+        """Find the first record boundary at or after `start`, sound or not; the file's end if no more records start.
 
-        A body may hold what looks like a record of its very place. So the search begins that far back that the record
+        A body may hold what looks like a record of exactly its place. So the search begins so far back that the record
         around `start` begins later, and hops on from what it finds: heads, not bodies, decide.
         """
         base = self._file.segment.start
@@ -57,11 +60,12 @@ class SegmentSearch:
             landed = self._hop(found, start)
             if landed >= start:
                 return landed
-            at = Offset(max(landed, found + 1))  # what was found is no record, or a record on the way is damaged
+            at = Offset(max(landed, found + 1))  # it found no record, or a record on the way is damaged
 
     def boundary_after(self, offset: Offset, maximum: Offset) -> Offset:
-        """The first boundary at or after `offset` that whoever reads on from before it comes to as well, damage or not:
-        the file's start, a sound record, the file's end, or `maximum`.
+        """Find the first boundary at or after `offset` that a reader coming from before it also reaches, damage or not.
+
+        That is the file's start, a sound record, the file's end, or `maximum`.
         """
         segment = self._file.segment
         if offset <= segment.start:
@@ -72,7 +76,7 @@ class SegmentSearch:
         return min(at, maximum)
 
     def _hop(self, at: Offset, enough: Offset) -> Offset:
-        """From the record at `at` to the first at or after `enough`; less where a hop leads to no record."""
+        """Hop from the record at `at` to the first at or after `enough`; return less if a hop leads to no record."""
         segment = self._file.segment
         if at == segment.end:
             return at
@@ -83,7 +87,7 @@ class SegmentSearch:
         return landed
 
     def _size_if_sound(self, at: Offset) -> int:
-        """Size of the record at `at`; 0 where none starts, or a damaged one."""
+        """Return the size of the record at `at`; 0 if none starts there or it is damaged."""
         try:
             size = self.head_size(at)
             with self._file.view(at, Offset(at + size)) as record:

@@ -1,7 +1,7 @@
 """A commit log read from its segment files, while a broker may be appending to it and deleting from its front.
 
-Two questions are answered: where the log begins and ends (`bounds`), and what lies in a range (`chunks`). Nothing is
-kept between calls but the path: another process may ask the next question.
+It answers two questions: where the log begins and ends (`bounds`), and what lies in a range (`chunks`). It keeps
+nothing between calls but the path, because another process may ask the next question.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from sources.rocketmq.format.commitlog import DEFAULT_LIMITS, Limits
 from sources.rocketmq.format.heads import corrupt
 
 SETTLE_S = 1.0
-"""How long bytes at the tail that are no whole record may stay so, before they are an error."""
+"""How long bytes at the tail may stay without being a whole record before they are an error."""
 LOOK_AGAIN_S = 0.05
 _How = Callable[[Sequence[Segment], Offset, Limits], Look]
 _NOT_ALONE = "A broker deletes only its oldest files: see what else writes to this directory."
 
 
 class Segments:
-    """The commit log in the directory `path`; with `past_damage`, of which damage is no end."""
+    """The commit log in the directory `path`. With `past_damage`, reading goes on behind damage."""
 
     def __init__(
         self,
@@ -50,12 +50,12 @@ class Segments:
         self._sleep = sleep
 
     def bounds(self, known: Offset | None = None) -> OffsetRange:
-        """From the first file's first byte to the end of the last whole record; an empty log is ``[min, min)``.
+        """Return the range from the first file's start to the end of the last whole record; ``[min, min)`` if empty.
 
-        Only what follows `known`, the end that an earlier call gave, is looked at, or else the newest file that has
-        data. What is wrong at the tail may be a record that the broker is writing: it is looked at again for the
-        settle time. Then it is an error; or, with `past_damage`, the log ends behind the last sound record.
-        Raises ConfigurationError, SegmentError, CorruptRecord.
+        Looks only at what follows `known`, the end that an earlier call gave, or else at the newest file that has data.
+        What is wrong at the tail may be a record that the broker is writing, so it is looked at again for the settle
+        time. After that it is an error or, with `past_damage`, the log ends behind the last sound record. Raises
+        ConfigurationError, SegmentError, CorruptRecord.
         """
         segments, found = self._look(known)
         deadline = self._clock() + self._settle_s
@@ -69,7 +69,7 @@ class Segments:
             self._sleep(LOOK_AGAIN_S)
             segments, found = self._look(proven)
             if found.end > proven:
-                break  # it was a record on its way; what is doubtful now has its own time
+                break  # the record was completed; a new doubt has its own time
         return OffsetRange(segments[0].start, found.end)
 
     def _look(self, known: Offset | None, how: _How = look) -> tuple[Sequence[Segment], Look]:
@@ -93,13 +93,13 @@ class Segments:
     def chunks(
         self, owned: OffsetRange, boundary: bool, chunk_bytes: int, upto: Offset | None = None
     ) -> Iterator[Chunk | Damage]:
-        """The records that start in `owned`, in order, about `chunk_bytes` of the log at a time.
+        """Yield the records that start in `owned`, in order, about `chunk_bytes` of the log at a time.
 
-        With `boundary` the first record must start at ``owned.start``, else reading begins at the first record at or
-        after it. The last record may reach past ``owned.end``. `upto` is the log's end if the caller knows it; without
-        it, `owned` must lie below an end that `bounds` gave. A chunk's `raw` is a view of the mapped file and is
-        released when the next chunk is asked for. With `past_damage` what is no sound record, or in no file, comes as
-        Damage, which never passes ``owned.end``.
+        With `boundary` the first record must start at ``owned.start``; otherwise reading begins at the first record at
+        or after it. The last record may reach past ``owned.end``. `upto` is the log's end if the caller knows it;
+        without it, `owned` must lie below an end that `bounds` gave. A chunk's `raw` is a view of the mapped file and
+        is released when the next chunk is requested. With `past_damage`, anything that is not a sound record, or is in
+        no file, comes as Damage, which never passes ``owned.end``.
 
         Raises BelowMinimum, AboveMaximum, CorruptRecord, SegmentError, ConfigurationError.
         """
@@ -112,7 +112,7 @@ class Segments:
                 yield from self._file_chunks(part, owned, boundary, chunk_bytes, upto)
 
     def raw(self, wanted: OffsetRange, piece_bytes: int) -> Iterator[memoryview]:
-        """The bytes of exactly `wanted`, unchecked, in pieces that are released when the next is asked for.
+        """Yield the bytes of exactly `wanted`, unchecked, in pieces that are released when the next is requested.
 
         Raises BelowMinimum, AboveMaximum, SegmentError (MissingSegment: also with `past_damage`), ConfigurationError.
         """
@@ -128,14 +128,14 @@ class Segments:
                     file.forget(piece.end)
 
     def boundary_after(self, offset: Offset, maximum: Offset) -> Offset:
-        """The first sound record or start of a file at or after `offset`, or `maximum`, the log's end, if that is less.
+        """Return the first sound record or start of a file at or after `offset`; at most `maximum`, the log's end.
 
         Raises BelowMinimum, CorruptRecord, SegmentError, ConfigurationError.
         """
         return self._boundary_in(self._list(), offset, maximum)
 
     def pieces(self, wanted: OffsetRange, size_bytes: int) -> Iterator[OffsetRange]:
-        """`wanted` in consecutive pieces of `size_bytes`, each cut at the next record boundary. Raises as above."""
+        """Cut `wanted` into pieces of `size_bytes`, cut at the next record boundary. Raises as `boundary_after`."""
         segments = self._list()
         start = wanted.start
         while start < wanted.end:
@@ -165,7 +165,7 @@ class Segments:
             yield from reader.chunks(boundary=boundary, chunk_bytes=chunk_bytes, past_damage=self._past_damage)
 
     def _ends_early(self, segment: Segment, at: Offset, owned: OffsetRange, upto: Offset | None) -> CorruptRecord:
-        """Why there are zeros at `at`, inside the range to read. Raises AboveMaximum where the log ends there now."""
+        """Say why there are zeros at `at`, inside the range to read. Raises AboveMaximum if the log ends there now."""
         held = self.bounds() if upto is None else OffsetRange(owned.start, upto)
         check_within(owned, held)
         if at == owned.start:
@@ -174,7 +174,7 @@ class Segments:
         return corrupt(segment, at, problem, "a record", f"zeros; {segment.end:020d} is the next file")
 
     def _gone(self, segment: Segment) -> LogtwinError:
-        """Why a file that was there is not: retention took it, or somebody else."""
+        """Say why a file that was there is missing: retention took it, or somebody else."""
         segments = self._list()
         held = _held_by(segments)
         if segment.start < held.start:
@@ -195,12 +195,12 @@ def _inside(part: Segment | Hole, wanted: OffsetRange) -> OffsetRange:
 
 
 def _held_by(segments: Sequence[Segment]) -> OffsetRange:
-    """What the files have room for; the log may end before."""
+    """Return the range that the files have room for; the log may end earlier."""
     return OffsetRange(segments[0].start, segments[-1].end)
 
 
 def _is_end_of_data(segments: Sequence[Segment], known: Offset) -> bool:
-    """Whether data still ends at or after `known`. A master that lost its tail has zeros before it.
+    """Whether data still ends at or after `known`. If a master lost its tail, there are zeros before that.
 
     A record's last byte is not zero, unless it has no properties; then the answer is no, which costs only time.
     """
@@ -213,5 +213,5 @@ def _is_end_of_data(segments: Sequence[Segment], known: Offset) -> bool:
 
 
 def _newest_data(segments: Sequence[Segment]) -> Offset:
-    """Start of the newest file that has data, or of the first file if none has."""
+    """Return the start of the newest file that has data, or of the first file if none has."""
     return next((segment.start for segment in reversed(segments) if segment.has_data()), segments[0].start)

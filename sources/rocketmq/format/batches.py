@@ -1,11 +1,11 @@
-"""The items of a batch: body of a SEND_BATCH_MESSAGE request, and body of an inner-batch record (sys_flag bit 0x80).
+"""The items of a batch: the body of a SEND_BATCH_MESSAGE request or of an inner-batch record (sys_flag bit 0x80).
 
 ==================  =====  ===========================================================
 field               bytes  meaning (MessageDecoder.encodeMessage / decodeMessage)
 ==================  =====  ===========================================================
 total size          i32    of the item, this field included
-magic               i32    0; not looked at
-body CRC            i32    0; not looked at
+magic               i32    0; ignored
+body CRC            i32    0; ignored
 flag                i32    the producer's own flag
 body length + body  i32+n
 properties          i16+n  as in a record
@@ -35,7 +35,7 @@ _HINT = "The batch was not made by a RocketMQ client, or not all of it is here."
 
 @dataclass(frozen=True, slots=True)
 class BatchItem:
-    """One message of a batch. `properties` is its block as stored; what is common to the batch is not in it."""
+    """One message of a batch. `properties` is its own block as stored, without what the batch has in common."""
 
     flag: int
     body: bytes
@@ -43,12 +43,12 @@ class BatchItem:
 
 
 def encode_items(items: Iterable[BatchItem]) -> bytes:
-    """Items -> body of the batch."""
+    """Encode items as the body of a batch."""
     return b"".join(_encode(item) for item in items)
 
 
 def decode_items(batch: bytes | memoryview) -> list[BatchItem]:
-    """Body of a batch -> its items. Raises CorruptRecord, whose offset counts from the start of `batch`."""
+    """Decode the body of a batch. Raises CorruptRecord, whose offset counts from the start of `batch`."""
     view, at = memoryview(batch), 0
     items: list[BatchItem] = []
     while at < len(view):
@@ -67,7 +67,7 @@ def _encode(item: BatchItem) -> bytes:
 
 
 def _decode(rest: memoryview, at: int) -> BatchItem:
-    """The item that `rest` starts with."""
+    """Decode the item that `rest` starts with."""
     if len(rest) < _MIN_BYTES:
         raise _corrupt("a batch item is cut off", at, f"at least {_MIN_BYTES} bytes", len(rest))
     size, _magic, _crc, flag, body_length = _LEAD.unpack_from(rest)

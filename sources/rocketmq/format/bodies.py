@@ -1,15 +1,15 @@
-"""Message bodies: their checksum and their compression, as sys_flag describes it.
+"""The checksum and the compression of message bodies, as sys_flag describes it.
 
 ==========  ==========================================================================================
 sys_flag    meaning (org.apache.rocketmq.common.sysflag.MessageSysFlag, .common.compression)
 ==========  ==========================================================================================
 0x001       the stored body is compressed
-0x700       how: 0x000 zlib (clients before 5.0), 0x100 LZ4, 0x200 ZSTD, 0x300 zlib; others do not exist
+0x700       codec: 0x000 zlib (clients before 5.0), 0x100 LZ4, 0x200 ZSTD, 0x300 zlib; no others exist
 ==========  ==========================================================================================
 
-zlib is an RFC 1950 stream, LZ4 the frame format, ZSTD standard frames whose header may lack the content size, because
+zlib is an RFC 1950 stream, LZ4 the frame format, ZSTD standard frames, whose header may lack the content size because
 the Java client writes them as a stream. Only producers compress and only consumers decompress: a broker stores what it
-gets, so a body that claims a compression may be anything.
+gets, so a body that claims to be compressed may be anything.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ class Compression(enum.IntEnum):
 
     @property
     def sys_flag(self) -> int:
-        """The bits a record with such a body carries."""
+        """The bits that a record with such a body carries."""
         return COMPRESSED | self.value
 
 
 def body_crc(body: bytes | memoryview) -> int:
-    """CRC-32 of the stored body with the top bit cleared, as brokers store it."""
+    """Return the CRC-32 of the stored body with the top bit cleared, as brokers store it."""
     return crc32(body) & CRC_BITS
 
 
 def compress(body: bytes, kind: Compression) -> bytes:
-    """The stored form of `body`, as the Java client of 5.x makes it."""
+    """Return the stored form of `body`, as the Java client of 5.x makes it."""
     if kind is Compression.LZ4:
         return bytes(lz4.frame.compress(body))
     if kind is Compression.ZSTD:
@@ -61,10 +61,10 @@ def compress(body: bytes, kind: Compression) -> bytes:
 
 
 def decompress(stored: bytes | memoryview, sys_flag: int, limits: Limits = DEFAULT_LIMITS) -> bytes | None:
-    """The body a consumer gets; None where `stored` is not what sys_flag says, or passes `limits.max_body_bytes`.
+    """Return the body a consumer gets; None if `stored` contradicts sys_flag or exceeds `limits.max_body_bytes`.
 
-    Never holds much more than that limit, whatever `stored` claims, and looks at each byte of it once: it may be a
-    million frames of nothing. An empty body is empty under every flag.
+    Never holds much more than that limit, whatever `stored` claims, and looks at each byte of it once, even if it is a
+    million empty frames. An empty body is empty under every flag.
     """
     if not sys_flag & COMPRESSED or not stored:
         return bytes(stored)
@@ -83,7 +83,7 @@ def _zlib(stored: bytes, max_bytes: int) -> bytes | None:
 
 
 def _lz4(stored: bytes, max_bytes: int) -> bytes | None:
-    """Frame after frame, by one decoder, which takes what it can of the rest and says how much that was."""
+    """Decompress frame after frame with one decoder, which takes what it can of the rest and says how much that was."""
     decoder = lz4.frame.create_decompression_context()
     parts: list[bytes] = []
     at, left_bytes, is_whole = 0, max_bytes, False

@@ -1,6 +1,6 @@
-"""What must hold of a record, and the errors that say what does not. Each check raises CorruptRecord or nothing.
+"""What must hold of a record, and the errors if it does not. Each check raises CorruptRecord or nothing.
 
-Every reader of records, one at a time or many, words its errors here.
+All readers of records, one at a time or many, take their errors' words from here.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _NO_BOUNDARY = (
 
 
 def check_head(size: int, magic: int, offset: int, limits: Limits = DEFAULT_LIMITS) -> None:
-    """Raises CorruptRecord unless a record of this size and magic may start at `offset`."""
+    """Raise CorruptRecord unless a record of this size and magic may start at `offset`."""
     if magic not in (V1, V2, BLANK):
         raise _no_record(size, magic, offset)
-    # A blank may be larger than the record it made way for: by less than the 8 bytes of its own head.
+    # A blank may be larger than the record it made way for, by less than the 8 bytes of its own head.
     least, most = HEAD.size, limits.max_record_bytes + HEAD.size
     if magic != BLANK:
         least, most = minimum_size(magic, 0), limits.max_record_bytes
@@ -114,7 +114,7 @@ def check_sum(size: int, parts: int, offset: int) -> None:
 
 
 def check_crc(body: bytes, crc: int, offset: int) -> None:
-    """Raises ChecksumMismatch."""
+    """Raise ChecksumMismatch unless `body` has this CRC."""
     computed = body_crc(body)
     if computed != crc:
         raise ChecksumMismatch(
@@ -138,7 +138,7 @@ def check_time(time_ms: int, name: str, offset: int) -> None:
 
 
 def checked_topic(topic: bytes, offset: int) -> str:
-    """The topic's text."""
+    """Return the topic's text. Raises CorruptRecord if it is not UTF-8."""
     try:
         return topic.decode()
     except UnicodeDecodeError as error:

@@ -1,6 +1,6 @@
-"""One record of a RocketMQ commit log: bytes <-> value. Pure; many records at once are the business of `columns`.
+"""One record of a RocketMQ commit log: bytes <-> value. Pure. The package `columns` handles many records at once.
 
-How a record is laid out, field by field, stands in `layout`; what must hold of it in `checks`.
+`layout` says how a record is laid out, field by field; `checks` says what must hold of it.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Message:
 
     @property
     def size(self) -> int:
-        """Bytes of the record; `offset + size` is the next record."""
+        """Bytes of the record; the next record starts at `offset + size`."""
         return (
             minimum_size(self.magic, self.sys_flag) + len(self.body) + len(self.topic.encode()) + len(self.properties)
         )
@@ -87,7 +87,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Blank:
-    """The filler of a file's end. `rest` is what stands after its head: `size - 8` bytes, mostly zeros."""
+    """The filler at the end of a file. `rest` is what follows its head: `size - 8` bytes, mostly zeros."""
 
     offset: Offset
     size: int
@@ -95,10 +95,10 @@ class Blank:
 
 
 def decode(buffer: Buffer, at: int, offset: Offset, limits: Limits = DEFAULT_LIMITS) -> Message | Blank | None:
-    """The record at index `at` of `buffer`, which is byte `offset` of the log; None where not all of it is there yet.
+    """Return the record at index `at` of `buffer`, which is byte `offset` of the log; None if it is not all there yet.
 
-    Head first: a wrong one is an error before the rest has come, and before anything is allocated. Then the record's
-    place, the sum of its parts, its body's CRC, its topic's UTF-8. Raises CorruptRecord.
+    The head is checked first: a wrong one is an error before the rest has come, and before anything is allocated. Then
+    follow the record's place, the sum of its parts, its body's CRC, its topic's UTF-8. Raises CorruptRecord.
     """
     available = len(buffer) - at
     if available < HEAD.size:
@@ -115,7 +115,7 @@ def decode(buffer: Buffer, at: int, offset: Offset, limits: Limits = DEFAULT_LIM
 
 
 class _Parts(NamedTuple):
-    """What follows the lead of a message; its lengths add up."""
+    """The fields after the lead of a message; their lengths add up."""
 
     born_host: Host
     store_timestamp_ms: int
@@ -178,7 +178,7 @@ def _decode_host(record: memoryview, at: int, ipv6: int) -> tuple[Host, int]:
 def _decode_part(
     record: memoryview, at: int, length: struct.Struct, name: str, offset: int, *, room_bytes: int
 ) -> tuple[bytes, int]:
-    """A length and as many bytes -> the bytes, and where the next field starts. `room_bytes` must be left after it."""
+    """Read a length and that many bytes; return these and where the next field starts. `room_bytes` must be left."""
     (size,) = length.unpack_from(record, at)
     start = at + length.size
     left = len(record) - start - room_bytes
@@ -187,8 +187,10 @@ def _decode_part(
 
 
 def framed_size(buffer: Buffer, offset: Offset, limits: Limits = DEFAULT_LIMITS) -> int | None:
-    """Bytes of the message that `buffer` begins with, in its place and with lengths that add up, whatever else is wrong
-    with it. None where its own word cannot be taken for where the next record starts, or not all of it is there.
+    """Return the size of the message that `buffer` begins with, even if the message is damaged.
+
+    It must be in its place and its lengths must add up. None if its own size cannot tell where the next record starts,
+    or if not all of it is there.
     """
     with memoryview(buffer) as view:
         if len(view) < LEAD.size:
@@ -206,9 +208,9 @@ def framed_size(buffer: Buffer, offset: Offset, limits: Limits = DEFAULT_LIMITS)
 
 
 def encode(record: Message | Blank) -> bytes:
-    """The record as a broker stores it: the inverse of `decode`.
+    """Return the record as a broker stores it: the inverse of `decode`.
 
-    Raises ValueError for a message that no record can hold, or whose hosts are not what its sys_flag says.
+    Raises ValueError for a message that no record can hold, or whose hosts contradict its sys_flag.
     """
     if isinstance(record, Blank):
         return HEAD.pack(record.size, BLANK) + record.rest

@@ -1,7 +1,7 @@
-"""One record head in its segment file: what must hold there, and the error where it does not.
+"""One record head in its segment file: what must hold there, and the error if it does not.
 
-`sources.rocketmq.format.commitlog` knows records; this module knows that a record lies in a file whose name says where
-it starts and whose end it must not cross (RocketMQ specification: a blank fills what no record fits into).
+`sources.rocketmq.format.commitlog` knows records. This module knows that a record lies in a file whose name says where
+it starts and whose end it must not cross (RocketMQ specification: a blank fills what is too small for the next record).
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ _MEND = (
 
 
 def head_size(segment: Segment, rest: memoryview, at: Offset, limits: Limits) -> int:
-    """Size of the record whose head is at `at`; `rest` is the file from there to its end. 0 for eight zero bytes.
+    """Return the size of the record whose head is at `at`, or 0 for eight zero bytes.
 
-    Raises CorruptRecord unless the head carries its own offset and the record fits into the file.
+    `rest` is the file from there to its end. Raises CorruptRecord unless the head carries its own offset and the record
+    fits into the file.
     """
     if len(rest) < HEAD.size:
         raise corrupt(
@@ -67,10 +68,10 @@ def _check_place(segment: Segment, at: Offset, rest: memoryview, size: int) -> N
 
 
 def hop_messages(view: memoryview, base: int, start: int, enough: int, max_size: int) -> tuple[Offset, Offset | None]:
-    """From offset `start` over messages to the first at or after `enough`, or to what is no message.
+    """Hop from offset `start` over messages to the first one at or after `enough`, or to something else than a message.
 
-    `view` is a whole file, whose first byte is offset `base`. Gives where it stopped, and the last message hopped
-    over. The hot loop: a gibibyte of small messages is millions of heads.
+    `view` is a whole file, whose first byte is offset `base`. Returns where it stopped and the last message that it
+    hopped over. This is the hot loop: a gibibyte of small messages has millions of heads.
     """
     unpack = MESSAGE_HEAD.unpack_from
     position, last, length = start - base, None, len(view)
@@ -88,13 +89,13 @@ def hop_messages(view: memoryview, base: int, start: int, enough: int, max_size:
 def corrupt(
     segment: Segment, at: Offset, problem: str, expected: object, found: object, hint: str = _MEND
 ) -> CorruptRecord:
-    """A CorruptRecord that names the segment file."""
+    """Return a CorruptRecord that names the segment file."""
     problem = f"{problem} in segment file {segment.path}"
     return CorruptRecord(problem, offset=at, expected=expected, found=found, hint=hint)
 
 
 def in_file(error: CorruptRecord, segment: Segment, hint: str | None = None) -> CorruptRecord:
-    """`error`, of code that sees only bytes, naming the segment file and what to do."""
+    """Return `error`, raised by code that sees only bytes, with the segment file and a hint."""
     return type(error)(
         f"{error.problem} in segment file {segment.path}",
         log=error.log,

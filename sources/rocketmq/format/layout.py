@@ -1,8 +1,8 @@
-"""How a record of a RocketMQ commit log is laid out: its fields, their sizes, and what a reader takes.
+"""The layout of a record of a RocketMQ commit log: its fields, their sizes, and the limits of a reader.
 
-A commit log is a sequence of records without anything between them. Source: MessageExtEncoder (writer),
+A commit log is a sequence of records with nothing between them. Source: MessageExtEncoder (writer),
 CommitLog.checkMessageAndReturnSize and MessageDecoder (readers) of org.apache.rocketmq. Integers are big-endian and
-signed; `n` is the length before it.
+signed; `n` is the value of the length field before it.
 
 =============================  ==============  =========================================================================
 field                          bytes           meaning
@@ -20,14 +20,14 @@ born host                      8 or 20         4- or 16-byte address, port i32
 store timestamp                i64             ms, broker's clock
 store host                     8 or 20         the broker that wrote it
 reconsume times                i32
-prepared transaction offset    i64             of a committed transaction: place of its half message
+prepared transaction offset    i64             for a committed transaction: place of its half message
 body                           i32 + n         as the producer sent it
 topic                          V1 i8, V2 i16   UTF-8
 properties                     i16 + n         see `properties`
 =============================  ==============  =========================================================================
 
-A segment file ends in a **blank** where the next record did not fit: i32 bytes left in the file from its first byte
-on, magic 0xCBD43194, then whatever the file holds. A blank is a record as far as offsets are concerned.
+A segment file ends in a **blank** if the next record did not fit: i32 number of bytes left in the file from its first
+byte on, magic 0xCBD43194, then whatever the file holds. For offsets, a blank counts as a record.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ V2: Final = -626843477  # 0xDAA320AB
 BLANK: Final = -875286124  # 0xCBD43194
 BORN_HOST_IPV6: Final = 0x10
 STORE_HOST_IPV6: Final = 0x20
-CRC_BITS: Final = 0x7FFFFFFF  # of a CRC-32, of a body or a record: a broker clears the top one
+CRC_BITS: Final = 0x7FFFFFFF  # the bits of a CRC-32 that a broker stores: it clears the top one
 
 DEFAULT_MAX_RECORD_BYTES: Final = 16 * 1024 * 1024  # brokers refuse more than maxMessageSize, 4 MiB by default
 
@@ -77,28 +77,28 @@ PROPERTIES_LENGTH = struct.Struct(">h")
 IPV4_HOST_BYTES: Final = 8
 IPV6_HOST_BYTES: Final = 20
 
-# What every message has; the two hosts and the topic's length differ by form.
+# The fields that every message has; the two hosts and the topic's length differ by form.
 _FIXED_BYTES = LEAD.size + STORE_TIMESTAMP.size + TAIL.size + BODY_LENGTH.size + PROPERTIES_LENGTH.size
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """How a log is cut into segment files: one starts at offset `start`, and each has `size` bytes."""
+    """The cut of a log into segment files: one starts at offset `start`, and each has `size` bytes."""
 
     start: int
     size: int
 
     def end_after(self, offset: int) -> int:
-        """Where the file that holds `offset` ends."""
+        """Return where the file that holds `offset` ends."""
         return offset + self.size - (offset - self.start) % self.size
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a reader refuses to take into memory: larger records, and bodies larger than that when decompressed.
+    """The most that a reader takes into memory: sizes of records and of decompressed bodies.
 
-    `max_decompressed_bytes` bounds the decompressed bodies of one decoded batch of records, not of one record. `files`
-    is None of a log of which nobody knows how it is cut; then nothing tells a blank of a wrong size from a sound one.
+    `max_decompressed_bytes` limits the decompressed bodies of one decoded batch of records, not of one record. `files`
+    is None if nobody knows how the log is cut; then a blank of a wrong size cannot be told from a sound one.
     """
 
     max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES
@@ -111,17 +111,17 @@ DEFAULT_LIMITS = Limits()
 
 
 def minimum_size(magic: int, sys_flag: int) -> int:
-    """Bytes of a message record of this form with empty body, topic and properties."""
+    """Return the size of a message record of this form with empty body, topic and properties."""
     hosts = host_bytes(sys_flag & BORN_HOST_IPV6) + host_bytes(sys_flag & STORE_HOST_IPV6)
     return _FIXED_BYTES + TOPIC_LENGTH[magic].size + hosts
 
 
 def host_bytes(ipv6: int) -> int:
-    """Bytes of a stored host; `ipv6` is its bit of sys_flag."""
+    """Return the size of a stored host; `ipv6` is its bit of sys_flag."""
     return IPV6_HOST_BYTES if ipv6 else IPV4_HOST_BYTES
 
 
 def read_head(buffer: Buffer, at: int) -> tuple[int, int]:
-    """Size and magic of the record at index `at`, unchecked. The caller has the 8 bytes."""
+    """Return the size and magic of the record at index `at`, unchecked. The 8 bytes must be there."""
     size, magic = HEAD.unpack_from(buffer, at)
     return size, magic

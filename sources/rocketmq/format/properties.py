@@ -1,8 +1,8 @@
 """The properties block of a message: ``name 0x01 value 0x02`` repeated, UTF-8.
 
-Source: org.apache.rocketmq.common.message.MessageDecoder, 4.9.1 and later; names: MessageConst. Which broker writes the
-last separator and which does not is a matter of its version (before 4.9.1 and from 5.2.0 on: yes), so the block is
-kept as stored and never made anew from the map.
+Source: org.apache.rocketmq.common.message.MessageDecoder, 4.9.1 and later; names: MessageConst. Whether a broker writes
+the last separator depends on its version (before 4.9.1 and from 5.2.0 on it does), so the block is kept as stored and
+never rebuilt from the map.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ _INT32_MAX = 2**31 - 1
 
 
 def decode(block: bytes) -> dict[str, str]:
-    """The map a consumer sees. Split at 0x02, each part at its first 0x01; a pair with an empty name or value is
-    dropped; of a repeated name the last one wins. Bytes that are no UTF-8 become U+FFFD, as in Java.
+    """Return the map that a consumer sees.
+
+    The block is split at 0x02, each part at its first 0x01. A pair with an empty name or value is dropped, and the last
+    value of a repeated name wins. Bytes that are not UTF-8 become U+FFFD, as in Java.
     """
     found: dict[str, str] = {}
     for pair in bytes(block).decode("utf-8", "replace").split("\x02"):
@@ -48,7 +50,7 @@ def decode(block: bytes) -> dict[str, str]:
 
 
 def encode(properties: dict[str, str], *, trailing_separator: bool = True) -> bytes:
-    """The block in the order of the map. Raises ValueError for a pair that `decode` would not give back."""
+    """Return the block in the order of the map. Raises ValueError for a pair that `decode` would not give back."""
     pairs = [f"{_checked(name, value)}\x01{value}" for name, value in properties.items()]
     if not pairs:
         return b""
@@ -62,7 +64,7 @@ def _checked(name: str, value: str) -> str:
 
 
 def java_hash(text: str) -> int:
-    """java.lang.String.hashCode: over UTF-16 code units, wrapping at 32 bits, signed."""
+    """Return java.lang.String.hashCode: over UTF-16 code units, wrapping at 32 bits, signed."""
     units = memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")
     hashed = 0
     for unit in units:
@@ -71,16 +73,16 @@ def java_hash(text: str) -> int:
 
 
 def tags_code(tags: str | None) -> int:
-    """What the consume queue holds for `tags`: the hash, 0 without tags."""
+    """Return what the consume queue holds for `tags`: their hash, or 0 without tags."""
     return java_hash(tags) if tags else 0
 
 
 def delay_ms(delay: str) -> int | None:
-    """How long a message with property DELAY waits in SCHEDULE_TOPIC_XXXX, from its store timestamp on.
+    """Return how long a message with property DELAY waits in SCHEDULE_TOPIC_XXXX, from its store timestamp on.
 
-    A broker puts the resulting delivery time into the consume queue as tags code. Source:
+    A broker stores the resulting delivery time in the consume queue as the tags code. Source:
     CommitLog.checkMessageAndReturnSize and ScheduleMessageService.computeDeliverTimestamp of org.apache.rocketmq, with
-    the default messageDelayLevel. None for level 0 and below, which brokers do not take for a delay.
+    the default messageDelayLevel. None for level 0 and below, which brokers do not treat as a delay.
     """
     level = _java_int(delay)
     if level is None:
@@ -89,12 +91,12 @@ def delay_ms(delay: str) -> int | None:
 
 
 def _java_int(text: str) -> int | None:
-    """java.lang.Integer.parseInt; None where that throws."""
+    """Return java.lang.Integer.parseInt of `text`; None if that throws."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not digits:
         return None
     value, most = 0, _INT32_MAX + text.startswith("-")
-    for character in digits:  # as long as a producer likes, and of any script; Java sees halves above U+FFFF
+    for character in digits:  # any length, any script; Java sees two halves above U+FFFF
         digit = unicodedata.decimal(character, None) if character <= "\uffff" else None
         if digit is None or (value := 10 * value + digit) > most:
             return None

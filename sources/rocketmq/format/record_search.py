@@ -1,12 +1,12 @@
-"""Where the next sound record starts, from any byte of a commit log on. Pure.
+"""The search for the next sound record, from any byte of a commit log on. Pure.
 
-A message is recognised by its stored physical offset being its own place, and must then pass every check of `decode`. A
-body may hold a copy of a record, even of this log: it carries the offset of another place. A blank has no offset of its
-own; it counts where it ends a file, or, where nobody knows how the log is cut into files, where the record after it is
-in its place or the bytes end.
+A message is recognised by its stored physical offset, which must be its own place; then it must pass every check of
+`decode`. A body may hold a copy of a record, even of this log, but that carries the offset of another place. A blank
+has no offset of its own. It counts if it ends a file or, if nobody knows how the log is cut into files, if the record
+after it is in its place or the bytes end.
 
-What is found depends on the log only, not on how much of it is looked at: where more bytes are needed to tell, the
-answer says so. So two readers who search from the same place go on at the same record.
+The result depends only on the log, not on how much of it is looked at: if more bytes are needed to decide, the answer
+says so. So two readers that search from the same place go on at the same record.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _FIRST_WINDOW_BYTES: Final = 64 * 1024  # most searches end at the next record
 
 
 class Found(NamedTuple):
-    """No record starts before `offset`. If `is_final`, one starts there, or the bytes end; else more are needed."""
+    """No record starts before `offset`. If `is_final`, one starts there or the bytes end; otherwise more are needed."""
 
     offset: Offset
     is_final: bool
 
 
 def find_record(buffer: Buffer, start: Offset, limits: Limits = DEFAULT_LIMITS, *, is_end: bool) -> Found:
-    """The first record at or after byte `start` of the log, which `buffer` begins with.
+    """Find the first record at or after byte `start` of the log, which is the first byte of `buffer`.
 
-    `is_end` says that the log, or its file, ends with `buffer`: what is not all there is no record then.
+    With `is_end` the log, or its file, ends with `buffer`; then a record that is not all there is not a record.
     """
     with memoryview(buffer) as view:
         for match in _MAGIC.finditer(view) if np.frombuffer(view, np.uint8).any() else ():
@@ -56,12 +56,12 @@ def stretch(
     stop: Offset | None,
     limits: Limits,
 ) -> Iterator[OffsetRange]:
-    """What lies between `at` and the first record at or after `search_from`, in pieces of at most a record's limit.
+    """Yield, in pieces of at most a record's limit, what lies from `at` to the first record at or after `search_from`.
 
-    `find` searches so many bytes from an offset on. It ends at `stop`, or where the bytes end, if no record comes
-    before. A piece is given as soon as it is sure: what precedes it is not asked for again.
+    `find` searches that many bytes from an offset on. The stretch ends at `stop`, or where the bytes end, if no record
+    comes before. A piece is yielded as soon as it is certain; the bytes before it are not requested again.
     """
-    most = limits.max_record_bytes + HEAD.size + LEAD.size  # so much tells of any place whether a record starts there
+    most = limits.max_record_bytes + HEAD.size + LEAD.size  # enough to decide whether a record starts at a place
     size = min(_FIRST_WINDOW_BYTES, most)
     while True:
         found = find(search_from, size)
@@ -76,7 +76,7 @@ def stretch(
 
 
 def _is_record(view: memoryview, at: int, start: Offset, limits: Limits, is_end: bool) -> bool | None:
-    """Whether a record starts at index `at`, where a magic stands; None where too little is there to tell."""
+    """Whether a record starts at index `at`, which has a magic; None if too little is there to tell."""
     too_little = False if is_end else None
     offset = Offset(start + at)
     if not _has_head(view, at, offset, limits):

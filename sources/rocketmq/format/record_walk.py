@@ -1,8 +1,8 @@
-"""A log's bytes as chunks of records and, for whoever is to get past it, the damage between them. No I/O of its own.
+"""A log's bytes as chunks of records and, for readers that get past it, the damage between them. No I/O of its own.
 
-There is one way through a log, whether it comes from files or as a stream, and whether damage is to stop it or not:
-decode a window; hand over the sound records it begins with; where something is wrong with the next one, raise what, or
-hand over its bytes up to the next sound record and go on there.
+All logs are walked the same way, from files or as a stream, whether or not damage stops the reader: decode a window and
+yield the sound records it begins with. If something is wrong with the next record, raise the error, or yield the bytes
+up to the next sound record and go on there.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.columns.codec import Decoded
 
 SMALL_WINDOW_BYTES: Final = 64 * 1024
-"""What is decoded at once behind damage: more may be near, and for each a window is decoded anew."""
+"""What is decoded at once behind damage. More damage may be near, and each time a window is decoded again."""
 
 
 class Source(Protocol):
-    """Where the bytes are. It is asked in log order: what lies below an offset it was asked for may go."""
+    """A source of bytes. It is asked in log order, so it may drop what lies below an offset it was asked for."""
 
     def decode(self, at: Offset, stop: Offset, size: int) -> Decoded:
-        """The records from `at` on that start before `stop`, of about `size` bytes: at least one, or its error."""
+        """Decode the records from `at` on that start before `stop`, about `size` bytes: at least one, or its error."""
 
     def view(self, covered: OffsetRange) -> AbstractContextManager[memoryview]:
-        """The bytes of `covered`, for as long as the `with` lasts."""
+        """Give the bytes of `covered`, for as long as the `with` lasts."""
 
     def damage(self, at: Offset) -> Iterator[OffsetRange]:
-        """From the damaged record at `at` to the next sound one, in pieces of bounded size."""
+        """Yield ranges of bounded size, from the damaged record at `at` to the next sound one."""
 
 
 def walk(source: Source, at: Offset, stop: Offset, *, chunk_bytes: int, past_damage: bool) -> Iterator[Chunk | Damage]:
-    """The records that start in ``[at, stop)``, and the damage among them. It may end beyond `stop`.
+    """Yield the records that start in ``[at, stop)``, and the damage among them. Damage may end beyond `stop`.
 
     Raises the error of the first damaged record unless `past_damage`.
     """

@@ -1,7 +1,7 @@
-"""A producer: sends messages to a broker, real or embedded, many at a time over one connection.
+"""A producer that sends messages to a broker, real or embedded, many at a time over one connection.
 
-Requests are pipelined: up to `window` of them are on their way before the first answer must be there. Answers are
-matched by their opaque, because a broker works on several requests at once and answers in any order.
+Requests are pipelined: up to `window` of them are sent before the first answer must have come. Answers are matched by
+their opaque, because a broker works on several requests at once and answers in any order.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ LOT_BYTES: Final = 64 * 1024
 """Requests are handed to the socket in lots of about this size."""
 
 DEFAULT_WINDOW: Final = 128
-"""More does not make it faster, and a real broker refuses what has waited in its queue for 200 ms."""
+"""A larger window is not faster, and a real broker refuses requests that waited in its queue for 200 ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message to send. `body` is what the broker stores: compressed where `sys_flag` says so.
+    """A message to send. `body` is what the broker stores, compressed if `sys_flag` says so.
 
-    `queue_id` −1 lets the broker choose; the broker creates a topic that it does not know with `queues` queues.
+    `queue_id` −1 lets the broker choose; the broker creates an unknown topic with `queues` queues.
     """
 
     topic: str
@@ -55,7 +55,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class SendResult:
-    """A broker's answer. Of a batch: the message ids joined by commas, the queue offset of the first message."""
+    """A broker's answer. For a batch: the message ids joined by commas, the queue offset of the first message."""
 
     code: int
     remark: str | None
@@ -65,7 +65,7 @@ class SendResult:
 
     @property
     def is_stored(self) -> bool:
-        """Codes 10 to 12 are stored too, with a warning about flush or replicas."""
+        """Whether the message is stored. Codes 10 to 12 mean that, too, with a warning about flush or replicas."""
         return self.code in _STORED
 
 
@@ -78,12 +78,12 @@ _STORED: Final = (
 
 
 _NOT_NOW: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-"""A socket that is ready need not take or give bytes: TLS moves whole records, and messages of its own."""
+"""What a ready socket may still raise, because TLS moves whole records, and messages of its own."""
 
 
 @dataclass(slots=True)
 class _Open:
-    """A request on its way: its code, and its answer once that has come."""
+    """A pending request: its code, and its answer once that has come."""
 
     code: int
     answer: Command | None = None
@@ -92,8 +92,8 @@ class _Open:
 class Producer(RemotingConnection):
     """One connection to a broker's normal port. For one thread.
 
-    Raises MasterUnreachable where the connection cannot be made or breaks, MasterSilent without an answer in time,
-    AccessDenied, ProtocolViolation. Any other refusal is no exception but a SendResult with the broker's code.
+    Raises MasterUnreachable if the connection cannot be made or breaks, MasterSilent without an answer in time,
+    AccessDenied, ProtocolViolation. Any other refusal is a SendResult with the broker's code, not an exception.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Producer(RemotingConnection):
 
     @property
     def open_requests(self) -> int:
-        """How many requests lack their result."""
+        """The number of requests without a result."""
         return len(self._open)
 
     def send(self, item: Message | Batch) -> SendResult:
@@ -136,18 +136,18 @@ class Producer(RemotingConnection):
         return result
 
     def send_all(self, items: Iterable[Message | Batch]) -> Iterator[SendResult]:
-        """Send `items` as fast as they come; the results, in the order of the items.
+        """Send `items` as fast as they come, and yield the results in the same order.
 
-        Results come a window later than their items, so take them all. `flush` in between brings them up to date.
+        Results come a window later than their items, so take them all; `flush` in between yields what is outstanding.
         """
         for item in items:
             self.submit(item)
             if self.open_requests >= self._window:
-                yield from self.results(at_most_open=self._window // 2)  # one by one would send one by one
+                yield from self.results(at_most_open=self._window // 2)  # else items would go out one by one
         yield from self.flush()
 
     def submit(self, item: Message | Batch) -> None:
-        """Put a request on its way; its result comes from `results` or `flush`."""
+        """Send a request; its result comes from `results` or `flush`."""
         request = self._ready(_request(item, self._group))
         self._open[request.opaque] = _Open(request.code)
         self._unsent += encode_command(request)
@@ -155,11 +155,11 @@ class Producer(RemotingConnection):
             self._push()
 
     def flush(self) -> Iterator[SendResult]:
-        """The results of everything submitted, in order; waits for the last of them."""
+        """Yield the results of everything submitted, in order; waits for the last of them."""
         return self.results(at_most_open=0)
 
     def results(self, *, at_most_open: int) -> Iterator[SendResult]:
-        """The results that are there, in order; waits until no more than `at_most_open` requests lack theirs."""
+        """Yield results in order, until at most `at_most_open` requests lack theirs."""
         while len(self._open) > at_most_open:
             self._push()
             opaque, sent = next(iter(self._open.items()))
@@ -169,7 +169,7 @@ class Producer(RemotingConnection):
             yield _result(self._allowed(sent.code, sent.answer))
 
     def _push(self) -> None:
-        """Send what is waiting. Answers are taken in meanwhile, so that neither side waits for the other to read."""
+        """Send what is waiting. Meanwhile take answers in, so that the two sides do not wait for each other to read."""
         while self._unsent:
             events = self._wait(selectors.EVENT_READ | selectors.EVENT_WRITE, "take")
             if events & selectors.EVENT_READ:
@@ -190,7 +190,7 @@ class Producer(RemotingConnection):
         self._receive()
 
     def _wait(self, events: int, what: str) -> int:
-        """Which of `events` the socket is ready for."""
+        """Return which of `events` the socket is ready for."""
         self._selector.modify(self._socket, events)
         ready = self._selector.select(self._answer_timeout_s)
         if not ready:
@@ -198,7 +198,7 @@ class Producer(RemotingConnection):
         return ready[0][1]
 
     def _receive(self) -> None:
-        """Sort the answers that are there; the socket is readable. A TLS record is smaller, and so is taken whole."""
+        """Sort the answers that have come; the socket is readable. A TLS record is smaller, so it is taken whole."""
         try:
             data = self._socket.recv(RECEIVE_BYTES)
         except _NOT_NOW:

@@ -1,9 +1,9 @@
 """A shop whose producers send messages: the same ones for the same seed.
 
-Orders, payments, user events and telemetry, as JSON an analyst can query; tags, keys, user properties; text beyond
-ASCII; mostly about 1 KB, from nothing at all to 200 KB; some bodies compressed by the producer, some messages in
-batches. The sequence depends on the seed alone: times inside the bodies come from a clock of its own, and the unique
-keys are made of the seed and the message's number, so a message can be told in any log that it went into.
+Orders, payments, user events and telemetry, as JSON that an analyst can query; tags, keys, user properties; text beyond
+ASCII; mostly about 1 KB, from empty to 200 KB; some bodies compressed by the producer, some messages in batches. The
+sequence depends only on the seed: times inside the bodies come from its own clock, and the unique keys are made of the
+seed and the message's number, so each message can be recognised in any log.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ QUEUES: Final = 4
 """Queues of every topic of the workload."""
 LARGEST_BODY_BYTES: Final = 200_000
 LEAST_COMPRESSED_BYTES: Final = 4096
-"""A client compresses bodies from here on."""
+"""The size from which a client compresses bodies."""
 
 _BATCH_SIZES: Final = (2, 4, 8, 16, 32)
 _KINDS: Final = (*((kind, kind.sys_flag) for kind in Compression), (Compression.ZLIB, COMPRESSED))  # the last: 4.x
@@ -44,7 +44,7 @@ _CURRENCIES: Final = ("EUR", "CZK", "CNY", "USD", "SEK")
 _METHODS: Final = ("card", "transfer", "wallet", "cash")
 _CHANNELS: Final = ("web", "app", "shop")
 _CHANNEL_SINCE: Final = 20_000
-"""From this message on an order says where it came from: as producers do one day, without a word to anybody."""
+"""From this message on, orders say where they came from: producers add such fields one day without notice."""
 _EVENTS: Final = ("login", "search", "view", "basket", "checkout", "logout")
 _AGENTS: Final = ("Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", "shop-app/7.2 (Android 16)")
 _REGIONS: Final = ("eu-central", "eu-north", "ap-east", "us-west")
@@ -57,7 +57,7 @@ _PHRASES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """Shares of the whole, each of 1; what is left over is a plain message of about 1 KB."""
+    """The shares of each kind, as fractions; the rest are plain messages of about 1 KB."""
 
     batches: float = 0.03  # of the items
     empty: float = 0.02  # of the messages in batches: newer brokers refuse an empty single message
@@ -67,7 +67,7 @@ class Mix:
 
 
 class Shop:
-    """The state of one sequence: chance, a clock, and how many messages there were."""
+    """The state of one sequence: random numbers, a clock, and how many messages there were."""
 
     def __init__(self, seed: int, mix: Mix) -> None:
         chance = random.Random(seed)  # noqa: S311  (a workload is no secret)
@@ -77,7 +77,7 @@ class Shop:
         self._number = 0
         self._order_id = ""
         self._notes = "; ".join(chance.choice(_PHRASES) for _ in range(20_000))
-        self._topics: tuple[tuple[str, Callable[[], Fields]], ...] = (  # and what their bodies are made of
+        self._topics: tuple[tuple[str, Callable[[], Fields]], ...] = (  # and the makers of their bodies
             ("orders", self._order),
             ("payments", self._payment),
             ("user-events", self._user_event),
@@ -85,7 +85,7 @@ class Shop:
         )
 
     def next_item(self) -> Message | Batch:
-        """The next message or batch of the sequence."""
+        """Return the next message or batch of the sequence."""
         topic, fields = self._pick(self._topics)
         queue_id = self._below(QUEUES)
         if self._random() >= self._mix.batches:
@@ -111,7 +111,7 @@ class Shop:
         return self._message(topic, queue_id, fields, body, 0)
 
     def _large(self, fields: Fields) -> bytes:
-        """A body of 4 KB to exactly the largest size."""
+        """Return a body of 4 KB up to exactly the largest size."""
         wanted = min(LEAST_COMPRESSED_BYTES + self._below(LARGEST_BODY_BYTES), LARGEST_BODY_BYTES)
         body = _json(fields | {"note": ""})
         note = self._note(wanted).encode()[: wanted - len(body)].decode(errors="ignore")
@@ -130,7 +130,7 @@ class Shop:
             {"product": self._pick(_PRODUCTS), "quantity": 1 + self._below(5), "price": self._below(20_000) / 100}
             for _ in range(1 + self._below(4))
         ]
-        # Each third one is news of the order before.
+        # Every third order is an update of the one before.
         if not self._order_id or self._number % 3:
             self._order_id = f"O-{self._number:09d}"
         channel = {"channel": _CHANNELS[self._number % 3]} if self._number >= _CHANNEL_SINCE else {}
@@ -199,5 +199,5 @@ def _json(fields: Fields) -> bytes:
 
 
 def _keys(fields: Fields) -> str:
-    """The ids in it, separated by spaces as KEYS wants them; none for what has no id of its own to look up."""
+    """Return the ids of a body, separated by spaces as in KEYS; none if it has no id to look up."""
     return " ".join(fields[name] for name in ("order_id", "payment_id", "customer_id", "user_id") if name in fields)

@@ -19,14 +19,14 @@ PROGRESS_INTERVAL_S: Final = 0.5
 MAX_ATTEMPTS: Final = 20
 _BUSY_PAUSE_S: Final = 0.05
 _WORTH_SLEEPING_S: Final = 0.01
-"""Ahead of the rate by less than this, sending goes on: a sleep for each message would end the pipelining."""
+"""If sending is ahead of the rate by less than this, it goes on: a sleep per message would end the pipelining."""
 _ANSWER_TIMEOUT_MS: Final = 60_000
-"""A SYNC_MASTER answers once its slaves have it, or its slaveTimeout is over: 30 s in the demo."""
+"""A SYNC_MASTER answers when its slaves have the message, or after its slaveTimeout, which is 30 s in the demo."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What was sent, and what became of it."""
+    """What was sent, and its results."""
 
     messages: int = 0  # stored by the broker
     warned: dict[int, int] = field(default_factory=dict)  # those of them with a warning, by code: 10 to 12
@@ -48,7 +48,7 @@ Progress = Callable[[Summary], None]
 
 
 def workload(seed: int, mix: Mix | None = None) -> Iterator[Message | Batch]:
-    """The endless sequence of `seed`."""
+    """Yield the endless sequence of `seed`."""
     shop = Shop(seed, mix or Mix())
     while True:
         yield shop.next_item()
@@ -67,9 +67,9 @@ def send_workload(
 ) -> Summary:
     """Send `items` to the broker at `address`, until they end, or exactly `count` messages, or for `duration_s`.
 
-    `rate_per_s` (messages) bounds the speed on average. `on_progress` is called about twice a second, and at the end.
-    What a broker is too busy for (code 2: not stored) is sent again, a few times, after what went out meanwhile; any
-    other refusal is counted, and the sending goes on. Raises what Producer raises.
+    `rate_per_s` (messages) limits the average speed. `on_progress` is called about twice a second, and at the end.
+    An item that a broker is too busy for (code 2: not stored) is sent again, a few times, after those sent meanwhile;
+    any other refusal is counted, and sending goes on. Raises what Producer raises.
     """
     with Producer(address, window=window, answer_timeout_ms=_ANSWER_TIMEOUT_MS, security=security) as producer:
         sender = _Sender(producer, on_progress)
@@ -86,7 +86,7 @@ def send_workload(
 
 
 class _Sender:
-    """Sends items, and counts what comes back, which it does in the same order."""
+    """Sends items and counts the results, which come in the same order."""
 
     def __init__(self, producer: Producer, on_progress: Progress | None) -> None:
         self._producer = producer
@@ -101,7 +101,7 @@ class _Sender:
 
     @property
     def seconds(self) -> float:
-        """Since the start."""
+        """The time since the start."""
         return time.monotonic() - self._started
 
     def send(self, item: Message | Batch) -> None:
@@ -109,7 +109,7 @@ class _Sender:
         self._submitted_messages += _messages_in(item)
 
     def settle(self, *, at_most_open: int) -> None:
-        """Wait until no more than so many requests lack their answer, and see to those that were refused as busy."""
+        """Wait until at most `at_most_open` requests lack their answer, and send again those refused as busy."""
         for result in self._producer.results(at_most_open=at_most_open):
             self._count(self._open.popleft(), result)
         if self._busy:
@@ -121,7 +121,7 @@ class _Sender:
             self._report()
 
     def hold_back(self, rate_per_s: float) -> None:
-        """Where sending is ahead of the rate, see to what is under way and sleep the rest of the time."""
+        """If sending is ahead of the rate, settle what is pending and sleep for the rest of the time."""
         if self._submitted_messages / rate_per_s - self.seconds < _WORTH_SLEEPING_S:
             return
         self.settle(at_most_open=0)
@@ -166,7 +166,7 @@ class _Sender:
 
 @dataclass(frozen=True, slots=True)
 class _Sending:
-    """An item on its way, for the how-manieth time."""
+    """A pending item, and the number of its attempts."""
 
     item: Message | Batch
     attempts: int = 1
@@ -181,7 +181,7 @@ def _body_bytes(item: Message | Batch) -> int:
 
 
 def _limited(items: Iterable[Message | Batch], count: int | None) -> Iterator[Message | Batch]:
-    """`items` up to `count` messages; the last batch is cut to make it so."""
+    """Yield `items` up to `count` messages, cutting the last batch if necessary."""
     left = count
     for item in items:
         if left is None:

@@ -1,8 +1,8 @@
-"""What a session checks of one connection: the master holds what is promised, and starts where it was asked to.
+"""What a session checks on one connection: that the master holds what is promised, and starts where it was asked to.
 
-Of what the master streams a session needs nothing, and it takes no byte of the log. But heads come before the log: the
-heartbeats and the first head with data tell what the master took our reports for, and a head elsewhere means that this
-is no plain master, or not the one that the promise is for.
+A session needs nothing of what the master streams, and takes no byte of the log. But heads come before the log: the
+heartbeats and the first head with data show how the master understood our reports. A head with another offset means
+that this is no plain master, or not the one that the promise is for.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from sources.rocketmq.wire.ha import Dialect, FrameParser
 class Promise:
     """Guards one connection against promising a master more than it holds.
 
-    The first report of a connection is checked, and the first one that differs from it: its bytes may have been read
-    before the connection broke, from the master as it was then. Everything acknowledged later was read after that,
+    It checks the first report of a connection, and the first report that differs from it: those bytes may have been
+    read before the connection broke, from the master as it was then. Everything acknowledged later was read after that,
     from the master as it is now, because a job reads a batch after it has acknowledged the one before.
     """
 
@@ -33,7 +33,7 @@ class Promise:
         return offset != self._last
 
     def checked(self, offset: Offset) -> Offset:
-        """`offset`. Raises AboveMaximum, or what asking the master raises."""
+        """Return `offset`. Raises AboveMaximum, or what asking the master raises."""
         if self.is_new(offset) and self._unchecked:
             self._check(offset)
             self._unchecked -= 1
@@ -53,10 +53,10 @@ class Promise:
 
 
 class FirstHeads:
-    """Reads and checks heads, one at a time, until the first one with data; a body is never begun.
+    """Reads and checks heads, one at a time, until the first one with data; never begins to read a body.
 
-    Of several reports that come at once a broker heeds only the last, so the stream may start at any that was sent
-    before its first head came. `take` is to be called when there is something to read, and never waits then.
+    If several reports come at once, a broker heeds only the last. So the stream may start at any offset that was
+    reported before its first head came. Call `take` when there is something to read; it never waits then.
     """
 
     def __init__(
@@ -73,12 +73,12 @@ class FirstHeads:
         self.are_over = False
 
     def reported(self, offset: Offset) -> None:
-        """This has been sent."""
+        """Note that this offset has been reported."""
         if self._parser is None and offset not in self._reported:
             self._reported.append(offset)
 
     def take(self) -> None:
-        """The bytes of a head that are there. Raises ProtocolViolation, ConnectionResetError, OSError."""
+        """Read what has come of a head. Raises ProtocolViolation, ConnectionResetError, OSError."""
         data = self._sock.recv(self._heads.size_bytes - len(self._head))
         if not data:
             raise ConnectionResetError("the master closed the connection")
@@ -89,7 +89,7 @@ class FirstHeads:
             self._head = b""
 
     def check_silence(self) -> None:
-        """Raises MasterSilent where not even a heartbeat has come in time. Afterwards the log fills the way to us."""
+        """Raise MasterSilent if no head has come in time. After the first head with data this is not checked."""
         if not self.are_over and time.monotonic() - self._heard_at > self._silence_timeout_s:
             raise MasterSilent(
                 "the master answers no report",

@@ -1,4 +1,4 @@
-"""Ends an HA connection so that both sides know it has ended."""
+"""How to end an HA connection so that both sides know that it has ended."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ DRAIN_BYTES: Final = 1024 * 1024
 
 
 def say_goodbye(sock: socket.socket, *, within_s: float) -> bool:
-    """Ends our half of the stream and takes in what is on its way until the master has ended its half: whether it has.
+    """End our half of the stream and read what is still coming; return whether the master has ended its half.
 
-    A broker takes a connection off its list before it closes the socket (`DefaultHAConnection`, both services), so
-    what has ended, or was reset, is counted no more. And closing with received bytes unread would reset the connection
-    at once, before the master may have read the last report.
+    A broker takes a connection off its list before it closes the socket (`DefaultHAConnection`, both services), so a
+    connection that has ended or was reset is no longer counted. Closing with unread bytes would reset the connection at
+    once, perhaps before the master has read the last report.
     """
     deadline = time.monotonic() + within_s
     try:

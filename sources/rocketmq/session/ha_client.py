@@ -1,25 +1,25 @@
 """Reads a master's log over HA for one task: a slave that takes the bytes and promises nothing new.
 
-The first report of a connection is the request "send from here" and at the same time the promise "I hold everything
-below". So one connection reports one offset, ever: the start it was asked for, which the caller has committed. The
-report is only repeated, so that the master does not take the reader for dead. For the same reason a broken connection
-is not resumed at the bytes already received: it asks for the same start again and skips what was handed over.
+The first report of a connection is the request "send from here" and also the promise "I hold everything below". So a
+connection reports only one offset: the requested start, which the caller has committed. The report is repeated only so
+that the master does not take the reader for dead. For the same reason a broken connection is not resumed at the bytes
+already received: the reader asks for the same start again and skips what it has handed over.
 
-What is skipped has to be what was handed over. Behind the same address there may be another master by then, or the same
-one without the tail that it had not flushed: a stream that went on would be of two histories, and in the middle of a
-record. It ends as MasterReplaced instead, which a retry can help: nothing of the new history was taken, and whether
-the replica itself is of it is what the proof before the next attempt says (`sinks/batch/continuity.py`).
+The skipped bytes must be those that were handed over. By then another master may be at the address, or the same one
+without the tail that it had not flushed; to go on would mix two histories, in the middle of a record. So the stream
+ends with MasterReplaced, which a retry can help: nothing of the new history was taken, and the proof before the next
+attempt says which history the replica has (`sinks/batch/continuity.py`).
 
-A master that counts connections instead of slaves must never have two of ours. `forgotten_after_s` is for those: a
-connection is known to have ended at the master before another one is made and before the reading is over; or it has
-been silent for so long that the master no longer counts it, and the reading fails.
+A master that counts connections instead of slaves must never have two of ours. `forgotten_after_s` is for these: the
+master must be known to have ended a connection before another one is made and before reading ends. Otherwise reading
+fails, after a silence so long that the master no longer counts the connection.
 
-A master in controller mode says with each head below which offset no fail-over takes anything back: what lies above is
-kept here until that has moved beyond it.
+A master in controller mode says with each head below which offset no fail-over takes anything back. What lies above is
+kept here until that offset has moved beyond it.
 
-The first byte of a log cannot be asked for, because a report of 0 means "from the start of the last file". The reader
-asks for 1 and puts the byte back: the top byte of the first record's size, 0x00 of any record below 16 MiB. (A larger
-one would fail the check of its size, loudly.)
+The first byte of a log cannot be requested, because a report of 0 means "from the start of the last file". The reader
+asks for 1 and puts the byte back: it is the top byte of the first record's size, 0x00 for any record below 16 MiB. (A
+larger one would fail the check of its size, loudly.)
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _MOST_UNCONFIRMED_BYTES: Final = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """How long to wait, how often to try, how much to take at once; and how long an end may go unconfirmed."""
+    """How long to wait, how often to try, how much to take at once, and how long an end may go unconfirmed."""
 
     connect_timeout_ms: int = 5000
     connect_attempts: int = 3
@@ -62,14 +62,14 @@ class ReadOptions:
 
 
 def read_stream(master: Address, start: Offset, options: ReadOptions | None = None) -> Generator[bytes, None, None]:
-    """The log's bytes from `start` on, in order, as they come, for as long as the caller asks for more.
+    """Yield the log's bytes from `start` on, in order, as they come, for as long as the caller asks for more.
 
     The caller asks only for what it knows to be there: waiting longer than `silence_timeout_ms` is an error. A
-    connection that the master closes is made anew, until `connect_attempts` connections in a row have brought nothing
-    new. (Each has to get beyond what the ones before brought; where none does, that is the end.)
+    connection that the master closes is replaced, until `connect_attempts` connections in a row have brought nothing
+    new. (Each must get beyond what the earlier ones brought.)
 
-    Raises MasterUnreachable, MasterSilent, MasterReplaced, ProtocolViolation; TimeIsUp where nothing is there to be
-    taken, and `patience_s` have passed since the first request.
+    Raises MasterUnreachable, MasterSilent, MasterReplaced, ProtocolViolation; TimeIsUp if there is nothing to take and
+    `patience_s` have passed since the first request.
     """
     options = options or ReadOptions()
     patience = _Patience(options.patience_s)
@@ -96,14 +96,14 @@ def read_stream(master: Address, start: Offset, options: ReadOptions | None = No
 
 
 class _Patience:
-    """Runs from when it is first asked. A process that is busy with others' bytes has not waited for the master."""
+    """A timer that starts when first asked, because a process busy with other bytes does not wait for the master."""
 
     def __init__(self, patience_s: float | None) -> None:
         self._patience_s = float("inf") if patience_s is None else patience_s
         self._ends_s: float | None = None
 
     def left_s(self) -> float:
-        """At most 0 where it is at its end."""
+        """Return the seconds left; 0 or less when patience has run out."""
         now_s = time.monotonic()
         self._ends_s = now_s + self._patience_s if self._ends_s is None else self._ends_s
         return self._ends_s - now_s
@@ -119,9 +119,9 @@ def _wait_s(fruitless: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Prefix:
-    """What a stream began with: its length in bytes, and two checksums of them, of different algebra, 64 bits together.
+    """The beginning of a stream: its length in bytes and two different checksums of it, 64 bits together.
 
-    They are there against accident, on the way of every byte: with ISA-L both take 0.1 s a GB, SHA-256 0.5 s.
+    They guard against accident and are computed over every byte: with ISA-L both take 0.1 s per GB, SHA-256 0.5 s.
     """
 
     length: int = 0
@@ -133,7 +133,7 @@ class _Prefix:
 
 
 def _behind(known: _Prefix, pieces: Iterable[bytes], master: Address, start: Offset) -> Iterator[bytes]:
-    """`pieces` without the prefix that is `known`. Raises MasterReplaced where they begin with another one."""
+    """Yield `pieces` without the `known` prefix. Raises MasterReplaced if they begin differently."""
     found = _Prefix()
     for piece in pieces:
         skipped = piece[: known.length - found.length]
@@ -159,9 +159,9 @@ def _replaced(master: Address, start: Offset, known: _Prefix) -> MasterReplaced:
 def _read_connection(
     master: Address, start: Offset, options: ReadOptions, patience: _Patience
 ) -> Generator[bytes, None, None]:
-    """The bytes from `start` on that one connection gives.
+    """Yield the bytes from `start` on that one connection gives.
 
-    Until it breaks (_Closed), or there is no more `patience` (TimeIsUp).
+    Raises _Closed when it breaks, TimeIsUp when `patience` runs out.
     """
     asked = Offset(max(start, 1))
     sock = connect_slave(
@@ -195,7 +195,7 @@ class _Connection:
         self._patience = patience
 
     def close(self) -> None:
-        """Raises MasterSilent where the end matters and the master does not confirm it."""
+        """Close the connection. Raises MasterSilent if its end matters and the master does not confirm it."""
         with self._sock:
             if self._forgotten_after_s is not None and not self._has_ended:
                 self._end(self._forgotten_after_s)
@@ -211,7 +211,7 @@ class _Connection:
             )
 
     def next_bodies(self) -> list[bytes]:
-        """One body or more, of a log that is known to go on; waits for them, but not for ever."""
+        """Return at least one body of a log that is known to go on; wait for it, but not for ever."""
         heartbeats = 0
         heard_at = time.monotonic()
         while self._unconfirmed.size_bytes <= _MOST_UNCONFIRMED_BYTES:
@@ -230,7 +230,7 @@ class _Connection:
         raise self._silence(heartbeats)
 
     def _receive(self, left_s: float) -> list[Frame] | None:
-        """The frames that the next bytes complete; None where nothing came and it is time to look at the clocks."""
+        """Return the frames that the next bytes complete; None if nothing came and it is time to check the clocks."""
         try:
             self._keep_alive()
             left_s = min(left_s, self._patience.left_s())
@@ -249,7 +249,7 @@ class _Connection:
         return self._frames.feed(self._buffer[:count])
 
     def _keep_alive(self) -> None:
-        """Ask at first, repeat it later. A master closes what it has not heard from for 20 s."""
+        """Send the report at first, and repeat it later. A master closes a connection that is silent for 20 s."""
         now = time.monotonic()
         if now - self._reported_at >= self._report_interval_s:
             self._sock.sendall(self._dialect.report(self._asked))
@@ -285,7 +285,7 @@ class _Connection:
 
 
 class _Unconfirmed:
-    """Bytes that have come, from `start` on, and that a fail-over may take back. Of plain masters there are none."""
+    """Received bytes, from `start` on, that a fail-over may still take back. Plain masters have none."""
 
     def __init__(self, start: Offset) -> None:
         self.start = start
@@ -293,7 +293,7 @@ class _Unconfirmed:
         self._bodies: deque[bytes] = deque()
 
     def released(self, frames: Iterable[Frame], confirmed: Offset | None) -> list[bytes]:
-        """What may be handed over of these and of what is kept: all below `confirmed`; without it all."""
+        """Add `frames` and return what may be handed over: all bytes below `confirmed`, or all if it is None."""
         for frame in frames:
             if not frame.is_heartbeat:
                 self._bodies.append(frame.body)

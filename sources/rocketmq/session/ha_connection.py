@@ -1,4 +1,4 @@
-"""Connections to a master's HA port, up to the first report: with the handshake where the master's dialect has one."""
+"""Opens connections to a master's HA port, with the handshake if the master's dialect has one."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from sources.rocketmq.wire.ha import Dialect, FrameParser
 def connect_slave(
     master: Address, dialect: Dialect, *, timeout_ms: int, attempts: int = 1, receive_buffer_bytes: int | None = None
 ) -> socket.socket:
-    """A connection whose next word is a report. The handshake may take `timeout_ms`, too; `dialect` heeds its answer.
+    """Return a connection that is ready for its first report. The handshake may take another `timeout_ms`.
 
-    Raises MasterUnreachable, MasterSilent, ProtocolViolation, and what heeding raises.
+    `dialect` takes the answer. Raises MasterUnreachable, MasterSilent, ProtocolViolation, and what `dialect.heed`
+    raises.
     """
     sock = connect(master, timeout_ms=timeout_ms, attempts=attempts, receive_buffer_bytes=receive_buffer_bytes)
     if handshake := dialect.handshake():
@@ -34,10 +35,10 @@ def connect_slave(
 
 
 def confirmed_end(master: Address, held: OffsetRange, *, timeout_ms: int, dialect: AutoSwitch | None = None) -> Offset:
-    """The confirm offset of a master in controller mode that holds `held`: at least its start, at most its end.
+    """Return the confirm offset of a master in controller mode that holds `held`, limited to that range.
 
-    It comes with the first frame, so the last byte is asked for, which promises nothing: a learner is not waited for.
-    Raises as `connect_slave`.
+    It comes with the first frame, so the last byte is requested. That promises nothing, because a learner is not waited
+    for. Raises as `connect_slave`.
     """
     if held.is_empty:
         return held.end
@@ -60,14 +61,14 @@ def confirmed_end(master: Address, held: OffsetRange, *, timeout_ms: int, dialec
 
 
 def epochs_of(master: Address, *, timeout_ms: int) -> tuple[Offset, Epochs]:
-    """Where the log of a master in controller mode ends, and its epochs. Raises as `connect_slave`."""
+    """Return the end of the log of a master in controller mode, and its epochs. Raises as `connect_slave`."""
     dialect = AutoSwitch()
     connect_slave(master, dialect, timeout_ms=timeout_ms).close()
     return dialect.maximum, dialect.epochs
 
 
 def _naming(epochs: Epochs, master: Address) -> Epochs:
-    """The last epoch is that of the master who lists them."""
+    """Name the master in the last epoch, which is that of the master who lists them."""
     return (*epochs[:-1], *(replace(epoch, master=str(master)) for epoch in epochs[-1:]))
 
 

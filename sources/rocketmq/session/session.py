@@ -1,29 +1,29 @@
 """Acknowledges to a master over one HA connection that stays open as long as the job runs.
 
-A thread owns the socket. The job leaves the committed offset in `acknowledge` and goes on; the thread reports it at
-once, repeats it every few seconds (a master closes what it has not heard from for 20 s), and connects anew, for ever,
-when the connection breaks. What holds at every moment:
+A thread owns the socket. The job leaves the committed offset with `acknowledge` and goes on. The thread reports it at
+once, repeats it every few seconds (a master closes a connection that it has not heard from for 20 s), and reconnects
+for ever if the connection breaks. What holds at every moment:
 
     reported <= acknowledged by the job <= committed in the replica
 
-and of one connection the reports never fall. Since a first report counts as a promise too, a new connection starts
-with the last acknowledged offset, after the job has proven that the master is the one that it read from, and after the
-master's own maximum was found not to lie below that offset: a master that lost its tail must not take the promise for
-bytes that it has written since. Nothing is reported below 1: a report of 0 promises nothing and asks for the last file.
+and the reports of one connection never fall. A first report also counts as a promise. So a new connection starts with
+the last acknowledged offset, after the job has proven that the master is the one it read from, and after checking that
+the master's own maximum is not below that offset: a master that lost its tail must not take the promise for bytes that
+it has written since. Nothing below 1 is reported: a report of 0 promises nothing and asks for the last file.
 
-The master streams its log to whoever reports. Here nobody reads it beyond the first head (`session_checks`): the
-receive buffer is small, fills up, and stays so; brokers of 4.9.7 and 5.5.0 honour the reports of such a connection
-within 40 ms. Because a full buffer hides the end of the stream, a broken connection is noticed by poll(2) or, at the
-latest, by the heartbeat after the next.
+The master streams its log to whoever reports. A session reads none of it beyond the first head (`checks`): the receive
+buffer is small, fills up, and stays full. Brokers of 4.9.7 and 5.5.0 honour the reports of such a connection within
+40 ms. A full buffer hides the end of the stream, so a broken connection is noticed by poll(2) or, at the latest, by the
+heartbeat after the next.
 
-What stands still there holds the segment file that it was taken from: when that was to be deleted, both brokers kept it
-and all behind it for two minutes, and then unmapped it under the transfer (`destroyMapedFileIntervalForcibly`). So a
-connection is made anew after an hour, before the file that it stands in is old. The next one has been answered before
-it ends, because brokers of 4.x tell producers at once that no slave is available.
+A stalled transfer holds the segment file that it was taken from. When that file was due for deletion, both brokers kept
+it and all later files for two minutes, and then unmapped it under the transfer (`destroyMapedFileIntervalForcibly`). So
+a connection is replaced after an hour, before its file is old. It ends only after the next one was answered, because
+brokers of 4.x tell producers at once that no slave is available.
 
-To a master that counts connections, this one and those of the tasks that read would be two replicas: `turns` says what
-is done about it. A pause in which tasks read is no interruption to people: `connected_since` goes on, and only a
-connection that cannot be taken up again afterwards counts as a reconnect.
+A master that counts connections would take this one and those of the reading tasks for two replicas: `turns` prevents
+that. A pause in which tasks read is not reported as an interruption: `connected_since` goes on, and only a connection
+that cannot be made again afterwards counts as a reconnect.
 """
 
 from __future__ import annotations
@@ -55,27 +55,27 @@ RECEIVE_BUFFER_BYTES: Final = 4096
 _PEER_GONE: Final = select.POLLERR | select.POLLHUP | getattr(select, "POLLRDHUP", 0)  # POLLRDHUP is Linux's
 _FIRST_WAIT_S: Final = 0.1
 _GOODBYE_S: Final = 1.0
-_HAND_OVER_S: Final = 5.0  # an end that goes unconfirmed costs much more
+_HAND_OVER_S: Final = 5.0  # an unconfirmed end costs much more
 RENEW_AFTER_S: Final = 3600.0  # brokers count the age of files in hours
 
 _logger = logging.getLogger(__name__)
 
 
 class Master(Protocol):
-    """What a session asks a master for, at each connection anew. All may raise LogtwinError."""
+    """What a session asks a master for, anew at each connection. All methods may raise LogtwinError."""
 
     def ha(self) -> Address:
-        """Where it listens for slaves."""
+        """Return the address where it listens for slaves."""
 
     def maximum(self) -> Offset:
-        """Where its log ends."""
+        """Return where its log ends."""
 
     def config(self) -> Mapping[str, str]:
-        """Its configuration (26)."""
+        """Return its configuration (request 26)."""
 
 
 class HASession:
-    """`sources.master.Session` over HA. Connects at the first acknowledgement above 0, in the background."""
+    """A `sources.master.Session` over HA. It connects in the background, at the first acknowledgement above 0."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class HASession:
         self._heartbeat_interval_s = heartbeat_interval_s
         self._longest_wait_s = longest_wait_s
         self._renew_after_s = renew_after_s
-        self._before: socket.socket | None = None  # ends when the next connection is there; the thread's own
+        self._before: socket.socket | None = None  # kept until the next connection is there; only the thread uses it
         self._connect_timeout_ms = connect_timeout_ms
         self._silence_timeout_s = silence_timeout_ms / 1000
         self._max_frame_bytes = max_frame_bytes
@@ -125,17 +125,17 @@ class HASession:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """As the contract says; where connections take turns, an acknowledgement given inside is reported afterwards.
+        """Fulfil the contract; if connections take turns, report an acknowledgement given inside afterwards.
 
-        Asks the master for its configuration, so that a change is heeded at the next batch. To one of 4.x, or with
-        `inSyncReplicas` up to 2, the session stays connected: one connection's word is enough there, and 4.x would
-        tell producers that no slave is available. Raises what asking raises; MasterUnreachable after `close`.
+        Asks the master for its configuration, so that a change takes effect at the next batch. If the master is of 4.x,
+        or has `inSyncReplicas` up to 2, the session stays connected: one connection's word is enough there, and 4.x
+        would tell producers that no slave is available. Raises what asking raises; MasterUnreachable after `close`.
         """
         with self._turns.of_readers(counted_for_s(self._master.config())):
             yield
 
     def acknowledge(self, committed: Offset, mark: int | None = None) -> None:
-        """Raises ValueError where `committed` lies below an earlier one, or after `close`."""
+        """Leave `committed` to be reported. Raises ValueError if it lies below an earlier one, or after `close`."""
         with self._lock:
             if self._closing.is_set():
                 raise ValueError(f"{self._log_id}: acknowledging {committed} to a closed session")
@@ -148,7 +148,7 @@ class HASession:
         self._wake_up()
 
     def close(self) -> None:
-        """Reports the last acknowledgement if the master can be reached at the first attempt, and ends the thread.
+        """Report the last acknowledgement if the master can be reached at the first attempt, and end the thread.
 
         Takes at most the connect timeout and two seconds; a thread that hangs longer ends with the process.
         """
@@ -163,7 +163,7 @@ class HASession:
             thread.join(self._connect_timeout_ms / 1000 + 2 * _GOODBYE_S)
 
     def _wake_up(self) -> None:
-        with contextlib.suppress(OSError):  # full: it is awake already; closed: it has ended
+        with contextlib.suppress(OSError):  # full: the thread is awake already; closed: it has ended
             self._wake.send(b"\0")
 
     def _end(self) -> None:
@@ -172,7 +172,7 @@ class HASession:
         self._wake.close()
         self._woken.close()
 
-    # What follows runs in the thread.
+    # The methods below run in the thread.
 
     def _run(self) -> None:
         wait_s = _FIRST_WAIT_S
@@ -194,12 +194,12 @@ class HASession:
         self._end()
 
     def _connect_and_serve(self) -> bool:
-        """Until the session is closed and everything is reported: True; or it is another connection's turn: False.
+        """Serve one connection. Return True once the session is closed and all is reported, False to give up the turn.
 
         Raises what breaks the connection, and what disproves the master.
         """
         with contextlib.ExitStack() as without_successor:
-            without_successor.callback(self._turns.end, is_known=True)  # what never reported counts for nothing
+            without_successor.callback(self._turns.end, is_known=True)  # one that never reported does not count
             without_successor.callback(self._leave_the_one_before, is_last=True)
             if not self._has_proven():
                 return False
@@ -230,7 +230,7 @@ class HASession:
             self._turns.end(is_known=is_known or say_goodbye(sock, within_s=within_s))
 
     def _leave_the_one_before(self, *, is_last: bool = False) -> None:
-        """If there is one still. The turn is its successor's, unless it `is_last`."""
+        """End the previous connection, if there still is one. Its successor keeps the turn, unless it `is_last`."""
         before, self._before = self._before, None
         if before is None:
             return
@@ -241,10 +241,10 @@ class HASession:
             say_goodbye(before, within_s=_GOODBYE_S)
 
     def _has_proven(self) -> bool:
-        """Ask for the proof, which may take a connection of its own, and the turn for it; False if it is not ours."""
+        """Prove the master. This may take a connection of its own, and its turn; return False if it is not our turn."""
         if self._prove is None:
             return True
-        if self._before is not None:  # whose turn goes on
+        if self._before is not None:  # its turn goes on
             self._prove()
             return True
         if not self._turns.begin():
@@ -274,7 +274,7 @@ class HASession:
         heartbeat_at = time.monotonic()
         renew_at = heartbeat_at + self._renew_after_s
         while True:
-            is_closing = self._closing.is_set()  # looked at before the offset, which no longer changes once it is set
+            is_closing = self._closing.is_set()  # read before the offset, which is final once this is set
             offset = self._acknowledged or Offset(0)
             if promise.is_new(offset) or time.monotonic() >= heartbeat_at:
                 report = dialect.report(promise.checked(offset))
@@ -285,7 +285,7 @@ class HASession:
                 heads.reported(offset)
                 heartbeat_at = time.monotonic() + self._heartbeat_interval_s
             if is_closing:
-                if _is_gone(sock):  # whoever had left before the last report was sent has not got it
+                if _is_gone(sock):  # a master that left before the last report has not got it
                     raise _loss(sock)
                 return True
             if self._turns.are_readers:
@@ -299,14 +299,14 @@ class HASession:
             self._heed(poller.poll(max(wake_at - time.monotonic(), 0) * 1000), sock, heads)
 
     def _heed(self, events: list[tuple[int, int]], sock: socket.socket, heads: FirstHeads) -> None:
-        """Swallows what woke the thread up, and looks at what the master said or did."""
+        """Consume what woke the thread up, and look at what the master sent or did."""
         with contextlib.suppress(BlockingIOError):
             while self._woken.recv(4096):
                 pass
         happened = dict(events).get(sock.fileno(), 0)
         if happened & select.POLLIN:
             heads.take()
-            self._leave_the_one_before()  # only now is it certain that the master knows of this one
+            self._leave_the_one_before()  # only now is it certain that the master knows this one
         elif happened:
             raise _loss(sock)
         heads.check_silence()
@@ -336,6 +336,6 @@ def _is_gone(sock: socket.socket) -> bool:
 
 
 def _loss(sock: socket.socket) -> OSError:
-    """How a connection went whose other side is gone: a ConnectionResetError where that side ended it."""
+    """Return how a connection ended; a ConnectionResetError if the other side closed it."""
     code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     return OSError(code, os.strerror(code)) if code else ConnectionResetError("the master closed the connection")

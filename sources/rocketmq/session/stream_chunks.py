@@ -1,8 +1,8 @@
 """A stream of log bytes as chunks of whole records. No I/O of its own.
 
-A stream is cut anywhere, records are not: what arrives is gathered until `chunk_bytes` are there (or what is left of
-the range), the whole records among them become a chunk, and the rest stays for the next one. Only for a record that is
-larger than that more is gathered, up to the limit of a record, which is checked first; and for a search past damage, up
+A stream may be cut anywhere, unlike records. Bytes are gathered until `chunk_bytes` of them (or what is left of the
+range) are there. The whole records among them become a chunk, and the rest stays for the next one. More is gathered
+only for a record that is larger, up to the limit of a record, which is checked first; and for a search past damage, up
 to twice that limit.
 """
 
@@ -25,30 +25,30 @@ from sources.rocketmq.format.record_walk import SMALL_WINDOW_BYTES, walk
 
 @dataclass(slots=True)
 class LogEnd:
-    """Where the master's log ends: as it is known, and how to ask again, because a log grows."""
+    """Where the master's log ends: the known end, and a way to ask again, because a log grows."""
 
     known: Offset
     ask: Callable[[], Offset]
 
     def grows(self) -> bool:
-        """Ask again; whether it is known to end later now."""
+        """Ask again; return whether the known end has moved."""
         before = self.known
         self.known = max(before, self.ask())
         return self.known > before
 
     def lies_below(self, wanted: int) -> bool:
-        """Whether the log's end is below `wanted`; asked for again before it is said."""
+        """Whether the log ends below `wanted`; asks again before it says so."""
         return wanted > self.known and not (self.grows() and wanted <= self.known)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamReader:
-    """How a stream is read.
+    """How to read a stream.
 
-    `past_damage` says that damage is to be handed over, not raised. `searched` says that whoever reads the range behind
-    begins with a search: it passes over what is no sound record, so it could pass over a damaged one. Therefore the
-    reader before it proves that the search finds the first record that is not in its own range; or, with
-    `past_damage`, hands over all that it passes.
+    With `past_damage`, damage is yielded instead of raised. With `searched`, the reader of the following range begins
+    with a search. A search passes over everything that is not a sound record, so it could pass over a damaged one.
+    Therefore the reader before it proves that the search finds the first record behind its own range or, with
+    `past_damage`, yields everything that the search passes over.
     """
 
     chunk_bytes: int
@@ -58,10 +58,10 @@ class StreamReader:
     searched: bool = False
 
     def read(self, pieces: Iterator[bytes], owned: OffsetRange, *, boundary: bool) -> Iterator[Chunk | Damage]:
-        """`MasterLog.read` of a stream, without end, that begins at byte ``owned.start`` of the log.
+        """Implement `MasterLog.read` for an endless stream that begins at byte ``owned.start`` of the log.
 
-        Takes from `pieces` only what the log is known to hold. Where these end by TimeIsUp the whole records that have
-        come are given before that is raised. Raises CorruptRecord, and what `pieces` raises.
+        Takes from `pieces` only what the log is known to hold. If `pieces` ends with TimeIsUp, the whole records that
+        have come are yielded before it is raised. Raises CorruptRecord, and what `pieces` raises.
         """
         source = _Stream(pieces, owned, self.limits, self.log_end, searched=self.searched)
         if not boundary and self.past_damage:
@@ -79,12 +79,12 @@ class StreamReader:
                 end = self._end_for_a_search(source, at)
 
     def _end_for_a_search(self, source: _Stream, at: Offset) -> Offset:
-        """`at` where the search that begins at the end of the range finds the record there; else behind it."""
+        """Return `at` if the search from the range's end finds the record there; otherwise the offset behind it."""
         found = source.first_found(at)
         if found == at:
             return at
         if self.past_damage and found > at:
-            return Offset(at + 1)  # what starts here is nobody else's
+            return Offset(at + 1)  # no other reader takes what starts here
         raise CorruptRecord(
             "the record behind the range would be passed over",
             offset=at,
@@ -103,7 +103,7 @@ class _Stream:
         self.owned = owned
         self.start = owned.start
         self._data = b""
-        self._data_start = owned.start  # at most `start`: what is dropped goes when there is more to gather
+        self._data_start = owned.start  # at most `start`: bytes are dropped at the next gathering
         self._pieces = pieces
         self._limits = limits
         self._log_end = log_end
@@ -115,13 +115,13 @@ class _Stream:
         wanted = min(size, stop - at)
         while True:
             self._gather(wanted, may_be_less=True)
-            window = self._bytes(at, max(wanted, SMALL_WINDOW_BYTES))  # what has come anyway
+            window = self._bytes(at, max(wanted, SMALL_WINDOW_BYTES))  # it may have come already
             decoded = codec.decode_sound(window, at, stop, self._limits)
             if decoded.end > at or decoded.error is not None:
                 return decoded
             if self._time_is_up:
                 raise TimeIsUp
-            # The head has come and passed its checks, or is still to come.
+            # The head has come and passed its checks, or it is still to come.
             wanted = HEAD.size if len(window) < HEAD.size else read_head(self._bytes(at), 0)[0]
             if self._log_end.lies_below(at + wanted):
                 return Decoded(NO_ROWS, at, _reaches_past_end(at, wanted, self._log_end.known))
@@ -132,7 +132,7 @@ class _Stream:
         yield self._bytes(covered.start, covered.size)
 
     def damage(self, at: Offset) -> Iterator[OffsetRange]:
-        """It may end behind the range. A search from the range's end comes to the same record then."""
+        """Yield the damage at `at`. It may end behind the range; a search from the range's end then ends there, too."""
         self._drop_below(at)
         size = framed_size(self._bytes(at), at, self._limits)
         if size is not None and not (self._searched and at + size > self.owned.end):
@@ -141,9 +141,9 @@ class _Stream:
         return stretch(self._find, at, search_from=search_from, stop=None, limits=self._limits)
 
     def check_boundary(self) -> None:
-        """A head that is none, at the very start, means another log more often than a broken one."""
+        """Check the very first head. If it is not a head, this is more likely another log than a damaged one."""
         if self._log_end.lies_below(self.start + HEAD.size):
-            return  # no room for a record: an error further on
+            return  # no room for a record: an error is raised later
         self._gather(HEAD.size)
         try:
             check_head(*read_head(self._bytes(self.start), 0), self.start, self._limits)
@@ -158,26 +158,26 @@ class _Stream:
             ) from error
 
     def skip_to_record(self) -> None:
-        """Drop what precedes the first sound record; all that is owned where that comes later.
+        """Drop what precedes the first sound record, or everything owned if that comes later.
 
-        What precedes it is the end of a record, or damage, which the reader of the range before hands over.
+        What precedes it is the rest of a record, or damage, which the reader of the range before yields.
         """
         for passed in self._search(self.start, self.owned.end):
             self._drop_below(passed.end)
 
     def skip_to_boundary(self) -> None:
-        """As `skip_to_record`, but do not pass over a damaged record that stands at the very start."""
+        """Like `skip_to_record`, but do not pass over a damaged record at the very start."""
         if self._stands_in_place():
             return
-        start, most = self.start, 2 * self._limits.max_record_bytes  # the rest of one record, and the next one whole
+        start, most = self.start, 2 * self._limits.max_record_bytes  # the rest of one record and a whole one
         for passed in self._search(start, Offset(min(start + most, self._log_end.known))):
             self._drop_below(passed.end)
         if self.start == start + most < self._log_end.known:
             raise _no_boundary(start, most)
 
     def first_found(self, at: Offset) -> Offset:
-        """What a search from the end of the range finds: a record at or before `at`; `at` + 1 for none."""
-        first = max(self.owned.end, self.start)  # a search has been through what is gone already
+        """Return the record that a search from the end of the range finds, at or before `at`; `at` + 1 if none."""
+        first = max(self.owned.end, self.start)  # what is gone was searched already
         for passed in self._search(first, Offset(at + 1)):
             first = passed.end
         return first
@@ -195,7 +195,7 @@ class _Stream:
             return find_record(window, start, self._limits, is_end=True)
 
     def _stands_in_place(self) -> bool:
-        """Whether the data begins with what says that it is the record of this place: sound or not, it is one."""
+        """Whether the data begins with the record of this place, sound or not, by its own magic and offset."""
         if self._log_end.lies_below(self.start + LEAD.size):
             return False
         self._gather(LEAD.size)
@@ -203,14 +203,14 @@ class _Stream:
         return magic in (V1, V2) and bool(place == self.start)
 
     def _bytes(self, start: Offset, size: int | None = None) -> memoryview:
-        """`size` of the bytes that are there from `start` on, or all of them."""
+        """Return `size` of the bytes that are there from `start` on, or all of them."""
         at = start - self._data_start
         return memoryview(self._data)[at : None if size is None else at + size]
 
     def _gather(self, size: int, *, may_be_less: bool = False) -> None:
-        """At least `size` bytes from `start` on; joined once, however many pieces they come in.
+        """Gather at least `size` bytes from `start` on; they are joined once, however many pieces they come in.
 
-        Raises TimeIsUp; unless there `may_be_less`: then what has come until then is there.
+        Raises TimeIsUp unless there `may_be_less`: then only what has come so far is there.
         """
         missing = self.start + size - (self._data_start + len(self._data))
         if missing <= 0:

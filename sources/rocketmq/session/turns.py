@@ -2,11 +2,11 @@
 
 Brokers of 5.x with `inSyncReplicas` of 3 or more take every connection for a slave of its own. What must hold there:
 
-    of one replica's connections at most one has been opened to the master and is not known to have ended
+    at most one of a replica's connections has been opened and is not known to have ended
 
-The session's thread and the job agree on it here. Where an end is not known (a task failed, a link went dead), a
-connection may be counted until the master has not heard from it for some time (`broker_words.counted_for_s`). So long
-is the quiet time, in which nobody connects.
+The session's thread and the job agree on it here. If the end of a connection is not known (a task failed, a link went
+dead), it may be counted until the master has not heard from it for some time (`broker_words.counted_for_s`). During
+this quiet time nobody connects.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from sources.errors import MasterUnreachable
 
 
 class Turns:
-    """`wake` makes the session's thread look whose turn it is."""
+    """The turns of a session and the readers of its job. `wake` makes the session's thread check whose turn it is."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._changed = threading.Condition()
-        self._reader = threading.Lock()  # held by who reads, or waits for it: a turn that nobody wants comes to its end
+        self._reader = threading.Lock()  # held by whoever reads or waits to read
         self._readers = False
         self._session_counts = False
         self._lost_at = float("-inf")  # when a connection was last left without knowing that it ended
@@ -36,10 +36,10 @@ class Turns:
 
     @contextmanager
     def of_readers(self, forgotten_after_s: float | None) -> Iterator[None]:
-        """The tasks read inside; None: they need no turn of their own, because nobody counts connections.
+        """Give the turn to the tasks that read inside. With None, nobody counts connections, so they need no turn.
 
-        Waits until the session's connection has ended and the quiet time, if any, is over, and for whoever else of the
-        job reads. May be left in another thread. Raises MasterUnreachable when the session is closed meanwhile.
+        Waits until the session's connection has ended, the quiet time is over, and nothing else of the job reads.
+        Another thread may leave this context. Raises MasterUnreachable if the session is closed meanwhile.
         """
         with self._reader:
             with self._changed:
@@ -53,7 +53,7 @@ class Turns:
                 self._take_back()
 
     def close(self) -> None:
-        """Ends all waiting."""
+        """End all waiting."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -94,7 +94,7 @@ class Turns:
         return self._readers
 
     def await_own(self) -> bool:
-        """Waits for the session's turn; False where it was closed before."""
+        """Wait for the session's turn; return False if the session was closed before."""
         with self._changed:
             while not self._is_own() and not self._is_closed:
                 self._changed.wait_for(lambda: not self._readers or self._is_closed)
@@ -102,14 +102,15 @@ class Turns:
             return self._is_own()
 
     def begin(self) -> bool:
-        """To be asked before connecting and before each report: whether that may be done. From the first time on the
-        connection counts: a broker lists it before it has reported."""
+        """Whether the session may connect or report; ask before each connection and each report. From the first time on
+        the connection counts, because a broker lists it before it has reported.
+        """
         with self._changed:
             self._session_counts = self._session_counts or self._is_own()
             return self._session_counts and not self._readers
 
     def end(self, *, is_known: bool) -> None:
-        """The session's connection is no more; `is_known`: to the master as well."""
+        """Note that the session's connection has ended; `is_known` says whether the master knows, too."""
         with self._changed:
             if self._session_counts and not is_known:
                 self._lost_at = time.monotonic()

@@ -1,17 +1,17 @@
-"""HA frames of RocketMQ 5 in controller mode, between a master that was elected and its slaves. Sans-I/O.
+"""HA frames of RocketMQ 5 in controller mode, between an elected master and its slaves. Sans-I/O.
 
-What 5.1.1 and later speak at the HA port when ``enableControllerMode=true`` (`AutoSwitchHAConnection`,
+Brokers of 5.1.1 and later speak this at the HA port with ``enableControllerMode=true`` (`AutoSwitchHAConnection`,
 `AutoSwitchHAClient`; checked against 5.5.0); 5.0.0 to 5.1.0 have another handshake. Integers are big-endian.
 
-Slave to master, first a handshake, then reports as in plain mode (`ha.py`), whose first one asks for the start:
+The slave sends first a handshake, then reports as in plain mode (`ha.py`), whose first one requests the start:
 
 =====  =====================  =================================================================
 bytes  field                  meaning
 =====  =====================  =================================================================
 i32    state                  1
 i16    from the last file     1: an empty slave wants the last file only
-i16    asynchronous learner   1: never one of those in sync, so never elected
-i64    slave's broker id      the controller's number of it
+i16    asynchronous learner   1: never in sync, so never elected
+i64    slave's broker id      its number at the controller
 =====  =====================  =================================================================
 
 =====  ======  ==============================
@@ -21,7 +21,7 @@ i32    state   2
 i64    offset  as a report of plain mode
 =====  ======  ==============================
 
-Master to slave, first the answer to the handshake, with the epochs that it knows, oldest first:
+The master first answers the handshake, with the epochs that it knows, oldest first:
 
 ======  ===============  ======================================================
 bytes   field            meaning
@@ -39,11 +39,11 @@ Then frames:
 bytes  field            meaning
 =====  ===============  =================================================================================
 i32    state            2
-i32    body size        0 is a heartbeat; −1 where the master lists no epoch that begins at or below the offset
+i32    body size        0 is a heartbeat; −1 if the master lists no epoch that begins at or below the offset
 i64    offset           of the first byte of the body; −1 in heartbeats while the master has nothing to send
-i32    epoch            that the body is of
+i32    epoch            of the body
 i64    epoch's start    where that epoch starts; it may lie above the offset
-i64    confirm offset   every replica in sync has all below; a fail-over may take back what lies above
+i64    confirm offset   every replica in sync has all below; a fail-over may take back everything above
 n      body             raw bytes of the commit log
 =====  ===============  =================================================================================
 """
@@ -100,21 +100,21 @@ NOTHING_TO_SEND: Final = -1
 WITHOUT_EPOCH: Final = -1
 
 _NOBODYS_ID: Final = -1
-"""Controllers number from 1 on. Under the id of a replica in sync our reports would count as that one's."""
+"""Controllers count from 1. Under the id of a replica in sync, our reports would count as that replica's."""
 _MOST_EPOCHS: Final = 100_000  # a broker keeps a thousand
 _HINT: Final = "Check that the address is the HA port of a RocketMQ master of 5.1.1 or later in controller mode."
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a master says to a handshake: where its log ends, and its epochs, oldest first."""
+    """A master's answer to a handshake: where its log ends, and its epochs, oldest first."""
 
     maximum: Offset
     epochs: Epochs
 
 
 class AnswerParser:
-    """The slave's side of the handshake: feeds on the bytes that it `wants`, in pieces of any size."""
+    """The slave's side of the handshake: takes the bytes that it `wants`, in pieces of any size."""
 
     def __init__(self) -> None:
         self._head = b""
@@ -123,11 +123,11 @@ class AnswerParser:
 
     @property
     def wants(self) -> int:
-        """How many more bytes are surely of the answer; 0 once it is whole."""
+        """How many more bytes are certainly part of the answer; 0 once it is complete."""
         return ANSWER_HEAD.size - len(self._head) or self._body_bytes - len(self._body)
 
     def feed(self, data: bytes) -> Answer | None:
-        """The answer, with its last byte. At most `wants` bytes may be given. Raises ProtocolViolation."""
+        """Return the answer when its last byte comes. Give at most `wants` bytes. Raises ProtocolViolation."""
         if len(self._head) < ANSWER_HEAD.size:
             self._head += data
             if len(self._head) == ANSWER_HEAD.size:
@@ -160,7 +160,7 @@ class AnswerParser:
 
 
 class TransferHeads:
-    """Heads of frames of one connection, one after the other; `confirmed` is what the latest said of all replicas."""
+    """Reads the heads of one connection's frames; `confirmed` is what the latest said of all replicas."""
 
     size_bytes: Final = FRAME_HEAD.size
 
@@ -169,7 +169,7 @@ class TransferHeads:
         self._epoch = 0
 
     def read(self, buffer: Buffer, at: int, expected: Offset | None) -> tuple[int, int]:
-        """Offset and body size of the head at `at`; of a heartbeat that names no offset the `expected` one.
+        """Return offset and body size of the head at `at`; for a heartbeat without an offset, the `expected` one.
 
         The same head may be read again. Raises ProtocolViolation.
         """
@@ -193,7 +193,7 @@ class TransferHeads:
         return offset, size
 
     def _check_epoch(self, number: int, offset: Offset | None) -> None:
-        """Not its start: a 5.5.0 master that has just been elected names its own epoch for what is older, too."""
+        """Check the epoch, but not its start: a newly elected 5.5.0 master also names its own epoch for older bytes."""
         if number < self._epoch:
             expected = f"epoch {self._epoch} or a later one"
             raise _violation("the master's frames go back to an earlier epoch", expected, number, offset)
@@ -201,11 +201,11 @@ class TransferHeads:
 
 
 class AutoSwitch:
-    """`sources.rocketmq.wire.ha.Dialect` of controller mode.
+    """The `sources.rocketmq.wire.ha.Dialect` of controller mode.
 
-    A master that has other epochs than are `known`, below the offset of that, is refused when it answers the handshake.
-    `epochs` are those of the master that has answered last, `maximum` where its log ended. With `beyond_confirm` heads
-    are read as if everything were confirmed.
+    A master whose epochs below the known offset differ from the `known` ones is refused when it answers the handshake.
+    `epochs` are those of the master that answered last, and `maximum` is where its log ended. With `beyond_confirm`,
+    heads are read as if everything were confirmed.
     """
 
     def __init__(self, known: Known = NOTHING_KNOWN, *, beyond_confirm: bool = False) -> None:
@@ -215,14 +215,14 @@ class AutoSwitch:
         self.epochs: Epochs = ()
 
     def handshake(self) -> bytes:
-        """Of an asynchronous learner that wants the log from the start it will ask for."""
+        """Return the handshake of an asynchronous learner that wants the log from the start it will ask for."""
         return HANDSHAKE.pack(IN_HANDSHAKE, 0, 1, _NOBODYS_ID)
 
     def report(self, offset: Offset) -> bytes:
         return REPORT.pack(IN_TRANSFER, offset)
 
     def heed(self, maximum: Offset, epochs: Epochs) -> None:
-        """Raises FailedOver, EpochsContradict."""
+        """Keep the answer. Raises FailedOver, EpochsContradict."""
         known = self._known
         if (parted := parting(known.epochs, known.offset or Offset(0), epochs, maximum)) is not None:
             raise parted.error()

@@ -1,6 +1,6 @@
 """Remoting requests to a broker or a name server, one at a time.
 
-Every wait has a limit. What connects and does not answer is MasterSilent, worth another attempt later.
+Every wait has a limit. A server that connects but does not answer is MasterSilent, worth another attempt later.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ RECEIVE_BYTES: Final = 64 * 1024
 
 
 class RemotingClient(RemotingConnection):
-    """Requests are answered one at a time. What the broker sends on its own account (flag bit 0 unset) and late answers
-    to requests that were given up are ignored.
+    """A connection that sends one request at a time.
+
+    It ignores what the broker sends unasked (flag bit 0 unset), and late answers to requests that were given up.
     """
 
     def __init__(
@@ -55,16 +56,16 @@ class RemotingClient(RemotingConnection):
         self._call_timeout_s = call_timeout_ms / 1000
 
     def call(self, request: Command) -> Command:
-        """The broker's answer to `request`, which gets its opaque here.
+        """Return the broker's answer to `request`, which gets its opaque here.
 
-        Raises MasterRefused with code and remark where the answer's code is not 0, MasterSilent without an answer in
-        time, MasterUnreachable where the connection breaks, AccessDenied, ProtocolViolation.
+        Raises MasterRefused with code and remark if the answer's code is not 0, MasterSilent without an answer in time,
+        MasterUnreachable if the connection breaks, AccessDenied, ProtocolViolation.
         """
         answer = self.exchange(request)
         return self._accepted(request.code, answer)
 
     def exchange(self, request: Command) -> Command:
-        """As `call`, whatever the answer's code is, as long as it does not say that we may not ask."""
+        """Like `call`, but return an answer of any code, unless it says that we may not ask."""
         request = self._ready(request)
         return self._allowed(request.code, self._answer(request))
 
@@ -109,10 +110,10 @@ class RemotingClient(RemotingConnection):
         )
 
     def runtime_info(self) -> dict[str, str]:
-        """What the broker says of itself (28): names to values, all text.
+        """Return what the broker says about itself (request 28): names to values, all text.
 
         A 4.9.7 broker answers with a system error until its statistics have their first sample, about a second after
-        it has booted: such an answer is asked for again, for as long as a call may take.
+        it has started. After such an answer this asks again, for as long as a call may take.
         """
         asking = Retrying(
             stop=stop_after_delay(self._call_timeout_s),
@@ -132,11 +133,11 @@ class RemotingClient(RemotingConnection):
         return {str(name): str(value) for name, value in table.items()}
 
     def commit_log_bounds(self) -> OffsetRange:
-        """What the broker's commit log holds (28)."""
+        """Return what the broker's commit log holds (request 28)."""
         return log_bounds(self.runtime_info())
 
     def ha_status(self) -> dict[str, Any] | None:
-        """The slaves as the master counts them (907); None where the broker does not know the request (4.x)."""
+        """Return the slaves as the master counts them (request 907); None if the broker does not know it (4.x)."""
         answer = self.exchange(Command(RequestCode.GET_BROKER_HA_STATUS))
         if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             return None
@@ -146,7 +147,7 @@ class RemotingClient(RemotingConnection):
         return status
 
     def highest_slave_offset(self) -> Offset | None:
-        """The highest offset acknowledged by a slave connected now; None without a slave, and from a 4.x broker."""
+        """Return the highest offset acknowledged by a slave connected now; None without one, or from 4.x."""
         slaves = (self.ha_status() or {}).get("haConnectionInfo") or []
         try:
             return max((Offset(int(slave["slaveAckOffset"])) for slave in slaves), default=None)
@@ -158,12 +159,12 @@ class RemotingClient(RemotingConnection):
             ) from error
 
     def broker_config(self) -> dict[str, str]:
-        """The broker's configuration (26), from its properties text."""
+        """Return the broker's configuration (request 26), from its properties text."""
         text = self.call(Command(RequestCode.GET_BROKER_CONFIG)).body.decode("utf-8", "replace")
         pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
         return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 def _last_result(state: RetryCallState) -> Any:
-    """What the last attempt gave, where all of them were unwanted."""
+    """Return the last attempt's result if no attempt gave a wanted one."""
     return None if state.outcome is None else state.outcome.result()

@@ -1,8 +1,8 @@
-"""Sockets to a broker or a name server, and who speaks on them: TLS, signatures, refusals.
+"""Sockets to a broker or a name server, with TLS, signatures and refusals.
 
-What cannot be connected is MasterUnreachable, worth another attempt later. What does not let us in is final:
-AccessDenied where the broker says so, ConfigurationError where TLS does. What must hold: a secret is in a request, and
-in nothing that is raised or shown.
+A failed connection is MasterUnreachable, worth another attempt later. A denial is final: AccessDenied if it is the
+broker's, ConfigurationError if it is TLS's. What must hold: a secret is in a request, and in nothing that is raised or
+shown.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ NO_SECURITY: Final = RemotingSecurity()
 def connect(
     address: Address, *, timeout_ms: int, attempts: int = 1, receive_buffer_bytes: int | None = None
 ) -> socket.socket:
-    """A TCP connection, without Nagle's delay. Waits 0.1 s after the first failure, twice as long after each next one.
+    """Connect over TCP, without Nagle's delay. Waits 0.1 s after the first failure, twice as long after each next one.
 
-    Raises MasterUnreachable once `attempts` have failed.
+    Raises MasterUnreachable after `attempts` failures.
     """
     retrying = Retrying(
         stop=stop_after_attempt(attempts),
@@ -51,14 +51,14 @@ def connect(
 
 
 def _connect_once(address: Address, timeout_s: float, receive_buffer_bytes: int | None) -> socket.socket:
-    """To the first address of the name that answers."""
+    """Connect to the first address of the name that answers."""
     cause: OSError | None = None
     for family, kind, protocol, _, where in socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM):
         connection = socket.socket(family, kind, protocol)
         try:
             connection.settimeout(timeout_s)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if receive_buffer_bytes is not None:  # only before connecting does it bound what the peer may send
+            if receive_buffer_bytes is not None:  # limits what the peer may send only if set before connecting
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
             connection.connect(where)
         except OSError as error:
@@ -70,9 +70,9 @@ def _connect_once(address: Address, timeout_s: float, receive_buffer_bytes: int 
 
 
 def connect_securely(address: Address, tls: Tls | None, *, timeout_ms: int, attempts: int = 1) -> socket.socket:
-    """As `connect`, and with TLS where that is asked for; its handshake takes as long again at the most.
+    """Like `connect`, with TLS if given; its handshake may take as long again.
 
-    Raises ConfigurationError for a certificate that is not trusted and for TLS that cannot be.
+    Raises ConfigurationError for a certificate that is not trusted and if TLS is not possible.
     """
     context = None if tls is None else tls_context(tls)
     connection = connect(address, timeout_ms=timeout_ms, attempts=attempts)
@@ -92,7 +92,7 @@ def connect_securely(address: Address, tls: Tls | None, *, timeout_ms: int, atte
 
 
 class Connection(ABC):
-    """What is open until it is closed; a context manager."""
+    """Something open that has to be closed; a context manager."""
 
     def __enter__(self) -> Self:
         return self
@@ -104,12 +104,14 @@ class Connection(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Idempotent."""
+        """Close it. Idempotent."""
 
 
 class RemotingConnection(Connection):
-    """To a broker's normal port, or to a name server. All such connections are of this class, so that each signs and
-    speaks TLS where that is asked for, and each tells a refusal for want of rights from any other.
+    """A connection to a broker's normal port, or to a name server.
+
+    All such connections derive from this class, so each one signs and speaks TLS if configured, and tells a refusal for
+    lack of rights from any other.
     """
 
     def __init__(
@@ -132,12 +134,12 @@ class RemotingConnection(Connection):
         self._socket.close()
 
     def _ready(self, request: Command) -> Command:
-        """`request` as it is sent: with an opaque of its own, and signed."""
+        """Return `request` as it is sent: with an opaque of its own, and signed."""
         request = replace(request, opaque=next(self._opaques))
         return request if self._credentials is None else signed(request, self._credentials)
 
     def _allowed(self, request_code: int, answer: Command) -> Command:
-        """`answer`, without what it repeats of our secrets. Raises AccessDenied."""
+        """Return `answer` without the secrets that it may repeat. Raises AccessDenied."""
         if answer.remark is not None:
             answer = replace(answer, remark=self._security.hidden(answer.remark, self._credentials))
         if is_denial(answer):
@@ -145,9 +147,9 @@ class RemotingConnection(Connection):
         return answer
 
     def _failed(self, error: OSError) -> LogtwinError:
-        """Our error for one of the socket: of TLS 1.3 one hears only now that our certificate was not wanted."""
+        """Return our error for a socket's. With TLS 1.3 only now do we learn that our certificate was refused."""
         return no_tls(error, self.address) if is_refusal(error) else self._broken(error)
 
     @abstractmethod
     def _broken(self, cause: object) -> MasterUnreachable:
-        """The error of a connection that ended."""
+        """Return the error for a connection that ended."""

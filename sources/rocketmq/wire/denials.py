@@ -1,11 +1,11 @@
-"""What a broker says to those whom it does not know, or who may not ask. Pure.
+"""How a broker refuses clients that it does not know, or that may not ask. Pure.
 
 =======  ============================  ===============================================================================
 version  code                          remark, as measured
 =======  ============================  ===============================================================================
 4.9.7    1 SYSTEM_ERROR                ``org.apache.rocketmq.acl.common.AclException: <what>, <where in its code>``:
                                        No accessKey is configured; No acl config for <key>; No PlainAccessResource for
-                                       accessKey=<key> (an account that was taken out); Check signature failed for
+                                       accessKey=<key> (a removed account); Check signature failed for
                                        accessKey=<key>; No default permission for <topic or group>; Need admin
                                        permission for request code=<code>, but accessKey=<key> is not
 5.5.0    16 NO_PERMISSION              username cannot be null.; User:<key> is not found.; User:<key> is disabled.;
@@ -13,8 +13,8 @@ version  code                          remark, as measured
                                        <address>, no matched policies.
 =======  ============================  ===============================================================================
 
-Any other SYSTEM_ERROR says nothing about rights: brokers answer with it while they start. Nor does NO_PERMISSION with a
-remark "… is forbidden": nobody may send to that topic, or to that broker, whoever asks.
+Any other SYSTEM_ERROR says nothing about rights: brokers answer with it while they start. NO_PERMISSION with a remark
+"… is forbidden" does not, either: then nobody may send to that topic, or to that broker.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sources.rocketmq.wire.remoting import Command, RequestCode, ResponseCode, c
 
 _TO_ANYBODY: Final = "is forbidden"
 _UNSIGNED: Final = ("No accessKey", "username cannot be null")
-_MISSING: Final = (  # what a remark has, what is missing, what helps
+_MISSING: Final = (  # words of a remark, what is missing, what helps
     ("signature", "the secret key of that account", "Is the secret the account's, and new where it was changed there?"),
     ("No acl config", "an account of that name", "Was it removed, or is it of another cluster?"),
     ("No PlainAccessResource", "an account of that name", "Was it removed, or is it of another cluster?"),
@@ -39,7 +39,7 @@ _MISSING: Final = (  # what a remark has, what is missing, what helps
 
 
 def is_denial(answer: Command) -> bool:
-    """Whether the answer says that we may not ask, which no retry mends."""
+    """Whether the answer says that we may not ask, so that no retry helps."""
     if answer.code == ResponseCode.NO_PERMISSION:
         return _TO_ANYBODY not in (answer.remark or "")
     kind = (answer.remark or "").partition(":")[0]
@@ -47,7 +47,7 @@ def is_denial(answer: Command) -> bool:
 
 
 def denied(request_code: int, answer: Command, by: str, access_key: Secret | None) -> AccessDenied:
-    """The error for an answer that `is_denial`: who does not allow what to whom, what is missing, and what to do."""
+    """Return the error for an answer that `is_denial`: who denies what to whom, what is missing, and what to do."""
     remark = answer.remark or "no remark"
     missing, hint = _missing(remark, access_key)
     who = "those without an access key" if access_key is None else f"the account in {access_key}"

@@ -1,14 +1,14 @@
 """HA frames, the wire format between a RocketMQ master and its slaves. Sans-I/O: bytes in, frames and reports out.
 
-Plain mode, unchanged from 3.x to 5.x (`DefaultHAService`, `HAConnection.WriteSocketService`, `HAClient`). Everything is
-big-endian. There is no handshake: the slave's first report is the request to start, and every report is a promise.
+Plain mode is the same from 3.x to 5.x (`DefaultHAService`, `HAConnection.WriteSocketService`, `HAClient`). Everything
+is big-endian. There is no handshake: the slave's first report is the request to start, and every report is a promise.
 
 Slave to master, a report, 8 bytes, aligned to 8 on the stream:
 
 =====  ============  ==========================================================================
 bytes  field         meaning
 =====  ============  ==========================================================================
-i64    offset        "I hold everything below"; of the first report also "send from here"
+i64    offset        "I hold everything below"; the first report also means "send from here"
 =====  ============  ==========================================================================
 
 Master to slave, a transfer frame, 12 bytes and a body:
@@ -21,9 +21,9 @@ i32    body size     0 is a heartbeat: `offset` is what the master would send ne
 n      body          raw bytes of the commit log; not aligned to records
 =====  ============  ==========================================================================
 
-Invariant of the slave's side: `frame.offset == start + all body bytes before it`, for heartbeats too.
+Invariant of the slave's side: `frame.offset == start + all body bytes before it`, also for heartbeats.
 
-Brokers that elect their master speak another dialect at the same port, with longer heads: `auto_switch.py`.
+Brokers that elect their master speak another dialect on the same port, with longer heads: `auto_switch.py`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Frame:
 
     @property
     def end(self) -> Offset:
-        """Where the next frame has to start."""
+        """Where the next frame must start."""
         return Offset(self.offset + len(self.body))
 
 
@@ -71,59 +71,59 @@ def encode_report(offset: Offset) -> bytes:
 
 
 def encode_frame(offset: Offset, body: Buffer = b"") -> bytes:
-    """A whole frame; without a body it is a heartbeat."""
+    """Return a whole frame; without a body it is a heartbeat."""
     return FRAME_HEAD.pack(offset, len(body)) + body
 
 
 class Heads(Protocol):
-    """How the heads of one connection's frames are read."""
+    """Reads the heads of one connection's frames."""
 
     @property
     def size_bytes(self) -> int:
-        """Of each head."""
+        """The size of each head."""
 
     @property
     def confirmed(self) -> Offset | None:
-        """Below which offset no fail-over takes anything back, by the latest head; None where heads do not say."""
+        """The offset below which no fail-over takes anything back, by the latest head; None if heads do not say."""
 
     def read(self, buffer: Buffer, at: int, expected: Offset | None) -> tuple[int, int]:
-        """Offset and body size of the head at `at`, which may be read again. Raises ProtocolViolation."""
+        """Return offset and body size of the head at `at`, which may be read again. Raises ProtocolViolation."""
 
 
 class Dialect(Protocol):
-    """What a master speaks at its HA port."""
+    """The language of a master's HA port."""
 
     def handshake(self) -> bytes:
-        """What the slave says before its first report, and awaits an answer to; b"" for nothing."""
+        """Return what the slave sends before its first report and expects an answer to; b"" for nothing."""
 
     def heed(self, maximum: Offset, epochs: Epochs) -> None:
-        """What the answer says: where the master's log ends, and its epochs. Raises where its history is another."""
+        """Take the answer: the end of the master's log, and its epochs. Raises if its history is another one."""
 
     @property
     def epochs(self) -> Epochs:
-        """Of the master that was heeded last; () of one without any."""
+        """The epochs of the master that answered last; () if it has none."""
 
     def report(self, offset: Offset) -> bytes:
-        """A report as it is sent."""
+        """Return a report as it is sent."""
 
     def heads(self) -> Heads:
-        """For the frames of a new connection."""
+        """Return the reader of heads for a new connection."""
 
 
 class PlainHeads:
-    """Heads of plain mode."""
+    """The heads of plain mode."""
 
     size_bytes: Final = FRAME_HEAD.size
     confirmed: Final = None
 
     def read(self, buffer: Buffer, at: int, expected: Offset | None) -> tuple[int, int]:
-        """As `Heads` says."""
+        """Read a head, as in `Heads`."""
         offset, size = FRAME_HEAD.unpack_from(buffer, at)
         return offset, size
 
 
 class Plain:
-    """`Dialect` of plain mode."""
+    """The `Dialect` of plain mode."""
 
     epochs: Final[Epochs] = ()
 
@@ -131,7 +131,7 @@ class Plain:
         return b""
 
     def heed(self, maximum: Offset, epochs: Epochs) -> None:
-        """There is nothing to heed."""
+        """Do nothing: there is no answer."""
 
     def report(self, offset: Offset) -> bytes:
         return encode_report(offset)
@@ -141,11 +141,11 @@ class Plain:
 
 
 class FrameParser:
-    """The slave's side: feeds on what the socket gave, in pieces of any size, and returns whole frames.
+    """The slave's side: takes what the socket gave, in pieces of any size, and returns whole frames.
 
-    Each head is checked as soon as its bytes are there, before its body is waited for or room is made for it.
-    Raises ProtocolViolation, at once and on every later call, on an offset other than the expected one, a negative
-    size and a size over `max_frame_bytes`. `expected` None takes the first frame's offset, as an empty slave does.
+    Each head is checked as soon as its bytes are there, before waiting for its body or making room for it. Raises
+    ProtocolViolation, at once and on every later call, on an offset other than the expected one, a negative size and a
+    size over `max_frame_bytes`. With `expected` None it takes the first frame's offset, as an empty slave does.
     """
 
     def __init__(
@@ -164,21 +164,21 @@ class FrameParser:
 
     @property
     def expected(self) -> Offset | None:
-        """Where the next frame has to start; None until the first head has come."""
+        """Where the next frame must start; None until the first head has come."""
         return self._expected
 
     @property
     def is_inside_body(self) -> bool:
-        """Whether the rest of a body is on its way."""
+        """Whether the rest of a body is still to come."""
         return len(self._pending) > self._head_bytes
 
     @property
     def confirmed(self) -> Offset | None:
-        """As `Heads.confirmed`, of all heads that have come."""
+        """`Heads.confirmed` of all heads that have come."""
         return self._heads.confirmed
 
     def feed(self, data: Buffer) -> list[Frame]:
-        """The frames that `data` completes. Keeps no reference to `data`; bodies are bytes of their own."""
+        """Return the frames that `data` completes. Keeps no reference to `data`; bodies are bytes of their own."""
         if self._failure is not None:
             raise self._failure
         try:
@@ -193,7 +193,7 @@ class FrameParser:
             raise
 
     def _complete_pending(self, view: memoryview, frames: list[Frame]) -> int:
-        """Top the incomplete frame up from the start of `view`; returns how many bytes that took."""
+        """Fill the incomplete frame from the start of `view`; return how many bytes that took."""
         at = 0
         while self._pending and at < len(view):
             taken = view[at : at + self._needed_bytes - len(self._pending)]
@@ -204,7 +204,7 @@ class FrameParser:
         return at
 
     def _advance_pending(self, frames: list[Frame]) -> None:
-        """The pending bytes are a head, just complete, or a whole frame."""
+        """Handle the pending bytes, which are a head that has just become complete, or a whole frame."""
         if self._needed_bytes == self._head_bytes:
             _, size = self._check_head(self._pending, 0)
             self._needed_bytes += size
@@ -215,7 +215,7 @@ class FrameParser:
             self._needed_bytes = self._head_bytes
 
     def _take_whole(self, view: memoryview, at: int, frames: list[Frame]) -> int:
-        """Frames that lie wholly in `view`, without a detour; returns where the first incomplete one starts."""
+        """Take the frames that lie wholly in `view` directly; return where the first incomplete one starts."""
         while len(view) - at >= self._head_bytes:
             offset, size = self._check_head(view, at)
             end = at + self._head_bytes + size
@@ -255,13 +255,13 @@ class FrameParser:
 
 
 class ReportParser:
-    """The master's side: whole 8-byte reports, in order. A broker heeds only the last of what one read gave it."""
+    """The master's side: parses 8-byte reports, in order. A broker heeds only the last report of one read."""
 
     def __init__(self) -> None:
         self._pending = b""  # fewer than 8 bytes
 
     def feed(self, data: Buffer) -> list[Offset]:
-        """Every report that `data` completes, as sent: −1 and other negative ones are for the caller to judge."""
+        """Return every report that `data` completes, as sent. The caller has to judge −1 and other negative ones."""
         joined = self._pending + data
         whole_bytes = len(joined) - len(joined) % REPORT.size
         self._pending = bytes(joined[whole_bytes:])

@@ -9,7 +9,7 @@ i32    length          bytes after this field
 i32    header word     top byte: serialization of the header, 0 JSON, 1 binary; low 24
                        bits: length of the header
 n      header          code, flag, opaque, remark, ext fields
-rest   body            what the request code says
+rest   body            depends on the request code
 =====  ==============  ==================================================================
 
 The JSON header has the keys `code`, `language`, `version`, `opaque`, `flag`, `remark`, `extFields` (string to string)
@@ -25,7 +25,7 @@ i32 n  remark          length, 0 for none, and UTF-8
 i32 n  ext fields      length of them all; each: i16 length, key, i32 length, value
 =====  ==============  ==================================================================
 
-Bodies in JSON come from fastjson, which leaves integer keys of maps unquoted: `loads` reads them.
+JSON bodies come from fastjson, which leaves integer keys of maps unquoted: `loads` reads them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _KEY_LENGTH: Final = struct.Struct(">h")
 _VALUE_LENGTH: Final = struct.Struct(">i")
 
 DEFAULT_MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
-"""`com.rocketmq.remoting.frameMaxLength`; it counts the length field too."""
+"""The default of `com.rocketmq.remoting.frameMaxLength`, which counts the length field, too."""
 
 LANGUAGES: Final = (
     "JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY",
@@ -66,7 +66,7 @@ LANGUAGES: Final = (
 )  # fmt: skip
 _HEADER_LENGTH_MASK: Final = 0xFFFFFF
 MASTER_ID: Final = "0"
-"""Broker id of a master; its slaves have others."""
+"""The broker id of a master; its slaves have others."""
 _RESPONSE_FLAG: Final = 1
 _ONE_WAY_FLAG: Final = 2
 
@@ -74,14 +74,14 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Serialization(IntEnum):
-    """How a header is written. Brokers read both; 4.9.7 answers as it was asked, 5.5.0 answers sends in JSON."""
+    """The encoding of a header. Brokers read both; 4.9.7 answers as it was asked, 5.5.0 answers sends in JSON."""
 
     JSON = 0
     ROCKETMQ = 1
 
 
 class RequestCode(IntEnum):
-    """What is asked (`RequestCode` of rocketmq-remoting)."""
+    """The kind of a request (`RequestCode` of rocketmq-remoting)."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -114,7 +114,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """What came of it (`ResponseCode`, `RemotingSysResponseCode`). 10 to 12: stored, with a warning."""
+    """The result of a request (`ResponseCode`, `RemotingSysResponseCode`). 10 to 12: stored, with a warning."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
@@ -156,7 +156,7 @@ class Command:
     def response(
         self, code: int, *, ext_fields: dict[str, str] | None = None, remark: str | None = None, body: bytes = b""
     ) -> Command:
-        """The answer to this request: same opaque, same serialization."""
+        """Return a response to this request, with the same opaque and serialization."""
         return Command(
             code=code,
             opaque=self.opaque,
@@ -170,14 +170,14 @@ class Command:
 
 
 def encode_command(command: Command) -> bytes:
-    """The whole frame, length field first."""
+    """Return the whole frame, length field first."""
     header = _ENCODE_HEADER[command.serialization](command)
     word = command.serialization << 24 | len(header)
     return FRAME_HEAD.pack(LENGTH.size + len(header) + len(command.body), word) + header + command.body
 
 
 def decode_command(frame: Buffer) -> Command:
-    """One whole frame, length field first. Raises ProtocolViolation."""
+    """Decode one whole frame, length field first. Raises ProtocolViolation."""
     data = bytes(frame)
     if len(data) < FRAME_HEAD.size:
         raise _violation(f"at least {FRAME_HEAD.size} bytes", f"a frame of {len(data)}")
@@ -194,7 +194,7 @@ def decode_command(frame: Buffer) -> Command:
 
 
 def accepted(request_code: int, answer: Command, by: str) -> Command:
-    """`answer` to the request, once it is sure that it is a success. Raises MasterRefused: `by` whom, code, remark."""
+    """Return `answer` if it is a success. Raises MasterRefused with `by` whom, code and remark."""
     if answer.code != ResponseCode.SUCCESS:
         raise MasterRefused(
             f"{by} refused request {code_name(RequestCode, request_code)}",
@@ -206,15 +206,15 @@ def accepted(request_code: int, answer: Command, by: str) -> Command:
 
 
 def code_name(codes: type[IntEnum], code: int) -> str:
-    """``28`` -> ``"28 GET_BROKER_RUNTIME_INFO"``; a code without a name stays a number."""
+    """Return for example ``"28 GET_BROKER_RUNTIME_INFO"``; a code without a name stays a number."""
     names = {int(known): known.name for known in codes}
     return f"{code} {names.get(code, '')}".rstrip()
 
 
 class FrameBuffer:
-    """Feeds on what the socket gave, in pieces of any size, and returns whole frames.
+    """Takes what the socket gave, in pieces of any size, and returns whole frames.
 
-    A length is checked as soon as its four bytes are there, before room is made for what it announces.
+    A length is checked as soon as its four bytes are there, before making room for the frame.
     """
 
     def __init__(self, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> None:
@@ -222,7 +222,7 @@ class FrameBuffer:
         self._pending = bytearray()
 
     def feed(self, data: Buffer) -> list[Command]:
-        """The commands that `data` completes. Raises ProtocolViolation; the stream is of no use afterwards."""
+        """Return the commands that `data` completes. After a ProtocolViolation the stream is of no use."""
         self._pending += data
         commands = []
         at = 0
@@ -234,7 +234,7 @@ class FrameBuffer:
         return commands
 
     def _frame_end(self, at: int) -> int | None:
-        """Where the frame that starts at `at` ends; None while that is beyond the bytes at hand."""
+        """Return where the frame that starts at `at` ends; None if not all of it has come."""
         if len(self._pending) - at < LENGTH.size:
             return None
         (length,) = LENGTH.unpack_from(self._pending, at)
@@ -338,7 +338,7 @@ def _take_length(data: bytes, at: int, form: struct.Struct) -> tuple[int, int]:
 
 
 def _take(data: bytes, at: int, size: int) -> tuple[str, int]:
-    """`size` bytes of UTF-8 from `at` -> (text, where it ends)."""
+    """Read `size` bytes of UTF-8 from `at`; return the text and where it ends."""
     if not 0 <= size <= len(data) - at:
         raise _violation(f"a text of at most {len(data) - at} bytes", size)
     return data[at : at + size].decode(), at + size
@@ -357,12 +357,12 @@ _STRING_OR_INTEGER_KEY: Final = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")|([{,]\s*
 
 
 def quote_integer_keys(text: str) -> str:
-    """fastjson's maps with unquoted integer keys -> JSON. What stands inside strings is left alone."""
+    """Turn fastjson's maps with unquoted integer keys into JSON. Strings are left alone."""
     return _STRING_OR_INTEGER_KEY.sub(lambda match: match[1] or f'{match[2]}"{match[3]}"{match[4]}', text)
 
 
 def loads(data: Buffer | str) -> Any:
-    """A JSON text of fastjson's -> Python values; integer keys come as strings. Raises ProtocolViolation."""
+    """Parse JSON written by fastjson; integer keys become strings. Raises ProtocolViolation."""
     try:
         text = data if isinstance(data, str) else bytes(data).decode()
         return json.loads(quote_integer_keys(text))

@@ -1,7 +1,7 @@
-"""Who we are to a broker and its name server, and how their connections are protected, as an operator configures it.
+"""Our identity at a broker and its name server, and the protection of their connections, as an operator configures it.
 
-Both are of remoting alone. HA, over which the log itself comes, knows neither in any version up to 5.5.0: its store has
-no TLS, and its protocol no field for a name.
+Both exist only for remoting. HA, which carries the log itself, has neither in any version up to 5.5.0: its store has no
+TLS, and its protocol has no field for a name.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from sources.rocketmq.wire.signing import Credentials
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemotingSecurity:
-    """Without `access_key` requests are not signed, without `tls` they are sent in the clear.
+    """Security of remoting. Without `access_key` requests are not signed; without `tls` they are sent in the clear.
 
-    These values travel to tasks and into logs: they hold the places of secrets (`sources.access.secrets`), never the
-    secrets. Raises ConfigurationError where one half of a pair is missing.
+    These values travel to tasks and into logs, so they hold the places of secrets (`sources.access.secrets`), never the
+    secrets. Raises ConfigurationError if one half of a pair is missing.
     """
 
     access_key: Secret | None = None
@@ -37,14 +37,14 @@ class RemotingSecurity:
             )
 
     def reveal(self) -> Credentials | None:
-        """To be asked at each connection, so that new keys in the same place are heeded. Raises ConfigurationError."""
+        """Read the secrets. Call it at each connection, so that new keys take effect. Raises ConfigurationError."""
         if self.access_key is None or self.secret_key is None:
             return None
         token = None if self.security_token is None else self.security_token.reveal()
         return Credentials(self.access_key.reveal(), self.secret_key.reveal(), token)
 
     def hidden(self, text: str, revealed: Credentials | None) -> str:
-        """`text`, which a broker wrote, with the places of our secrets instead of what it repeats of them."""
+        """Return `text`, which a broker wrote, with our secrets replaced by their places."""
         if revealed is None:
             return text
         known = (

@@ -1,4 +1,4 @@
-"""The ext fields of a send request: one value, two spellings. Pure.
+"""The ext fields of a send request: one value in two spellings. Pure.
 
 Request 10 spells the names out (`SendMessageRequestHeader`); 310 and 320 use one letter each
 (`SendMessageRequestHeaderV2`). Every value is text; booleans are ``true`` and ``false``.
@@ -60,13 +60,13 @@ _STRINGS: Final = frozenset({"producer_group", "topic", "default_topic", "proper
 
 
 def encode_send_header(header: SendHeader, code: int) -> dict[str, str]:
-    """The ext fields for a request of `code` 10, 310 or 320; a field that is None is left out."""
+    """Return the ext fields for a request of `code` 10, 310 or 320; a field that is None is left out."""
     values = ((name, getattr(header, attribute)) for attribute, name in _names(code).items())
     return {name: _to_text(value) for name, value in values if value is not None}
 
 
 def decode_send_header(ext_fields: dict[str, str], code: int) -> SendHeader:
-    """The inverse. Unknown fields are ignored. Raises ProtocolViolation naming a field that is missing or no number."""
+    """Decode ext fields, ignoring unknown ones. Raises ProtocolViolation naming one that is missing or not a number."""
     found = {attribute: ext_fields[name] for attribute, name in _names(code).items() if name in ext_fields}
     try:
         return SendHeader(**{attribute: _from_text(attribute, text) for attribute, text in found.items()})
