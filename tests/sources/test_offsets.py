@@ -36,6 +36,15 @@ def test_starting_at_keeps_the_part_at_or_after(start: int, expected: tuple[int,
     assert a_range(10, 20).starting_at(Offset(start)) == a_range(*expected)
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "overlaps"),
+    [(5, 9, False), (5, 10, False), (5, 11, True), (12, 15, True), (5, 25, True), (19, 25, True), (20, 25, False)],
+)
+def test_ranges_that_join_have_no_offset_in_common(start: int, end: int, overlaps: bool) -> None:
+    assert a_range(10, 20).overlaps(a_range(start, end)) is overlaps
+    assert a_range(start, end).overlaps(a_range(10, 20)) is overlaps
+
+
 @given(st.integers(0, 200), st.integers(0, 200), st.integers(1, 50))
 def test_pieces_join_to_the_range(start: int, length: int, size: int) -> None:
     whole = a_range(start, start + length)
