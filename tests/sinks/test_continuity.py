@@ -24,6 +24,12 @@ def behind(*pieces: Chunk | Damage) -> Chunk | None:
     return first_behind(LINK, iter(pieces), MASTER.lengths)
 
 
+def test_a_link_is_a_record_by_its_place_and_the_sha256_of_its_bytes() -> None:
+    link = Link.of(OffsetRange(Offset(10), Offset(13)), memoryview(b"abc"))
+    checksum = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # FIPS 180-2, B.1
+    assert link == Link(start=Offset(10), end=Offset(13), checksum=checksum)
+
+
 def test_what_lies_behind_the_committed_record_goes_on_with_all_that_its_master_said() -> None:
     said = replace(chunk_of(ROWS[1:]), mark=7, epochs=(Epoch(3, Offset(0)),))
     found = behind(said)

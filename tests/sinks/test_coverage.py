@@ -143,6 +143,7 @@ def test_rows_that_fill_their_range() -> None:
         (rows((10, 9)), 19, 20),
         (rows((10, 11)), 21, 20),
         (rows(), 10, 20),
+        (rows((10, 5), (16, 1), (18, 2)), 15, 16),  # of two holes, the first
     ],
 )
 def test_rows_that_do_not(records: pa.RecordBatch, offset: int, found: int) -> None:
@@ -164,6 +165,7 @@ def test_rows_that_lie_in_their_range(offsets: tuple[int, ...]) -> None:
         ((10, 20), 20, "one in [11, 20)"),
         ((10, 12, 12), 12, "one in [13, 20)"),
         ((15, 12), 12, "one in [16, 20)"),
+        ((9, 20), 9, "one in [10, 20)"),  # of two, the first
     ],
 )
 def test_rows_that_do_not_lie_in_their_range(offsets: tuple[int, ...], offset: int, expected: str) -> None:

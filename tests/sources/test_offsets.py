@@ -65,6 +65,13 @@ def test_log_ids_read_and_write_the_same(text: str) -> None:
     assert str(LogId.parse(text)) == text
 
 
+def test_an_offset_of_rocketmq_alone_counts_bytes() -> None:
+    units = {"rocketmq/broker-a": "bytes", "kafka/main/orders/0": "offsets", "dister/group-1": "ids"}
+    for text, unit in units.items():
+        log_id = LogId.parse(text)
+        assert (log_id.unit, log_id.counts_bytes) == (unit, unit == "bytes")
+
+
 @pytest.mark.parametrize(
     "text", ["", "broker-a", "rocketmq/", "rocketmq//a", "pulsar/a", "rocketmq/a b", "rocketmq/../x/", "rocketmq/a/"]
 )
