@@ -27,6 +27,7 @@ PAGES: Final = (
     "airflow_dags/README.md",
     "bench/results/history.md",
     "bench/results/long-runs.md",
+    "bench/results/unit-tests.md",
 )
 _LINK: Final = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
 

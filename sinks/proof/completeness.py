@@ -225,11 +225,11 @@ def _missing(accounts: Accounts, whole: Sequence[Stretch], deleted: Sequence[Off
     nothing, position = Stretch(_range(0, 0), None, None), _range(accounts.position, accounts.position)
     for before, after in pairwise([nothing, *whole, Stretch(position, None, None)]):
         gap = _range(before.range.end, max(before.range.end, after.range.start))
-        for part, why in _cut(gap, accounts.holes, known):
+        for part, reason, incident in _cut(gap, accounts.holes, known):
             yield Missing(
                 range=part,
-                reason=why.reason,
-                incident=why.incident,
+                reason=reason,
+                incident=incident,
                 after_us=before.last_us,
                 before_us=after.first_us,
             )
@@ -245,18 +245,21 @@ def _explanations(accounts: Accounts, deleted: Sequence[OffsetRange]) -> list[_E
     ]
 
 
-def _cut(gap: OffsetRange, holes: Holes, known: Sequence[_Explanation]) -> Iterator[tuple[OffsetRange, _Explanation]]:
+def _cut(
+    gap: OffsetRange, holes: Holes, known: Sequence[_Explanation]
+) -> Iterator[tuple[OffsetRange, Reason, IncidentRow | None]]:
     in_holes = Holes(ranges=holes.within(gap))
     borders = [*in_holes.ranges, *(one.range for one in known)]
     edges = sorted({gap.start, gap.end, *(at for one in borders for at in (one.start, one.end) if at in gap)})
     parts = [(at, upto, _explained(at, in_holes, known)) for at, upto in pairwise(edges)]
-    for (reason, incident), same in groupby(parts, key=lambda part: (part[2].reason, part[2].incident)):
+    for (reason, incident), same in groupby(parts, key=lambda part: part[2]):
         together = list(same)
-        part = _range(together[0][0], together[-1][1])
-        yield part, _Explanation(part, reason, incident)
+        yield _range(together[0][0], together[-1][1]), reason, incident
 
 
-def _explained(at: Offset, holes: Holes, known: Sequence[_Explanation]) -> _Explanation:
-    here = _range(at, at + 1)
-    found = (one for one in known if at in one.range) if holes.hold(here) else iter(())
-    return next(found, _Explanation(here, Reason.UNEXPLAINED))
+def _explained(at: Offset, holes: Holes, known: Sequence[_Explanation]) -> tuple[Reason, IncidentRow | None]:
+    if holes.hold(_range(at, at + 1)):
+        for one in known:
+            if at in one.range:
+                return one.reason, one.incident
+    return Reason.UNEXPLAINED, None

@@ -114,8 +114,10 @@ def test_where_an_offset_counts_one_record_nothing_reaches_past_the_end(
 
 def test_splits_of_one_batch() -> None:
     assert one_batch([span(0, 5), span(0, 5)]) == span(0, 5)
-    with pytest.raises(CoverageError, match=r"found \[0, 5\), \[0, 7\)"):
+    with pytest.raises(CoverageError, match=r"found \[0, 5\), \[0, 7\)") as caught:
         one_batch([span(0, 7), span(0, 5)])
+    assert caught.value.expected
+    assert caught.value.hint
     with pytest.raises(CoverageError, match="found none"):
         one_batch([])
 
@@ -133,20 +135,22 @@ def test_rows_that_fill_their_range() -> None:
 
 
 @pytest.mark.parametrize(
-    ("records", "offset"),
+    ("records", "offset", "found"),
     [
-        (rows((10, 5), (16, 4)), 15),
-        (rows((10, 5), (14, 6)), 15),
-        (rows((11, 9)), 10),
-        (rows((10, 9)), 19),
-        (rows((10, 11)), 21),
-        (rows(), 10),
+        (rows((10, 5), (16, 4)), 15, 16),
+        (rows((10, 5), (14, 6)), 15, 14),
+        (rows((11, 9)), 10, 11),
+        (rows((10, 9)), 19, 20),
+        (rows((10, 11)), 21, 20),
+        (rows(), 10, 20),
+        (rows((10, 5), (16, 1), (18, 2)), 15, 16),  # of two holes, the first
     ],
 )
-def test_rows_that_do_not(records: pa.RecordBatch, offset: int) -> None:
+def test_rows_that_do_not(records: pa.RecordBatch, offset: int, found: int) -> None:
     with pytest.raises(CoverageError) as caught:
         check_records(records, span(10, 20))
-    assert caught.value.offset == offset
+    assert (caught.value.offset, caught.value.found) == (offset, f"one at {found}")
+    assert caught.value.expected
 
 
 @pytest.mark.parametrize("offsets", [(), (10,), (19,), (10, 11, 19), tuple(range(10, 20))])
@@ -161,6 +165,7 @@ def test_rows_that_lie_in_their_range(offsets: tuple[int, ...]) -> None:
         ((10, 20), 20, "one in [11, 20)"),
         ((10, 12, 12), 12, "one in [13, 20)"),
         ((15, 12), 12, "one in [16, 20)"),
+        ((9, 20), 9, "one in [10, 20)"),  # of two, the first
     ],
 )
 def test_rows_that_do_not_lie_in_their_range(offsets: tuple[int, ...], offset: int, expected: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sinks.batch.handshake import Append, Replay, clip, decide
@@ -64,6 +64,9 @@ def test_like_a_slave_that_takes_one_offset_after_the_other(position: int, batch
 
 
 @given(spans, spans)
+@example(span(30, 40), span(10, 20))
+@example(span(10, 20), span(30, 40))
 def test_clip_keeps_what_both_hold(split: OffsetRange, wanted: OffsetRange) -> None:
     kept = clip(split, wanted)
+    assert wanted.holds(kept)
     assert set(range(kept.start, kept.end)) == set(range(split.start, split.end)) & set(range(wanted.start, wanted.end))

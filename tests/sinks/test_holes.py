@@ -90,10 +90,43 @@ def test_nothing_is_missing_above_a_position_that_was_gone_back_to(holes: Holes,
     assert_in_order(after)
 
 
+def test_a_hole_that_begins_at_the_position_is_none_below_it() -> None:
+    holes = Holes(ranges=(span(0, 10), span(20, 30)), taken_out=(span(5, 10), span(20, 25)))
+    assert (holes.below(Offset(20)).ranges, holes.below(Offset(20)).taken_out) == ((span(0, 10),), (span(5, 10),))
+    assert holes.below(Offset(21)).ranges == (span(0, 10), span(20, 21))
+
+
 def test_rows_that_the_newest_fill_owes_go_with_what_a_repair_takes_out() -> None:
     holes = Holes(ranges=(span(0, 100),)).filled([span(0, 10), span(20, 30)], [row(0, 10), row(20, 30)])
     assert holes.below(Offset(30)).ledger == (row(0, 10), row(20, 30))
     assert holes.below(Offset(29)).ledger == (row(0, 10),)
+
+
+@given(HOLES, st.lists(RANGES, max_size=3), RANGES)
+def test_what_was_taken_out_stands_apart_until_it_is_filled_or_gone_back_over(
+    holes: Holes, out: list[OffsetRange], other: OffsetRange
+) -> None:
+    after = holes.with_taken_out(out)
+    assert offsets(*after.ranges) == offsets(*holes.ranges) | offsets(*out)
+    assert offsets(*after.taken_out) == offsets(*out)
+    assert after.commit != holes.commit
+    assert after.with_lost([other]).taken_out == after.taken_out
+    assert offsets(*after.with_taken_out([other]).taken_out) == offsets(*out, other)
+    assert offsets(*after.below(other.end).taken_out) == {at for at in offsets(*out) if at < other.end}
+    if offsets(other) <= offsets(*after.ranges) and not other.is_empty:
+        assert offsets(*after.filled([other], []).taken_out) == offsets(*out) - offsets(other)
+
+
+def test_each_commit_has_an_id_of_its_own() -> None:
+    holes = Holes.before(Offset(100))
+    after = holes.with_lost([span(200, 300)])
+    others = [
+        holes.with_lost([span(200, 300)]),
+        after.filled([span(0, 10)], []),
+        after.with_taken_out([span(400, 500)]),
+    ]
+    assert len({one.commit for one in (after, *others)}) == 4
+    assert all(one.commit for one in (after, *others))
 
 
 @given(HOLES, RANGES)
@@ -117,6 +150,13 @@ def test_holes_survive_their_json(holes: Holes) -> None:
     assert Holes.from_json(holes.as_json()) == holes
     owing = Holes(ranges=holes.ranges, fills=1, commit="d", ledger=(row(3, 5), row(5, 7)))
     assert Holes.from_json(owing.as_json()) == owing
+    repaired = holes.with_taken_out([span(7, 9), span(50, 55)])
+    assert Holes.from_json(repaired.as_json()) == repaired
+
+
+def test_holes_of_a_version_that_took_nothing_out_are_read() -> None:
+    found = Holes.from_json('{"ranges": [[0, 70], [80, 90]], "fills": 2, "commit": "c", "ledger": []}')
+    assert found == Holes(ranges=(span(0, 70), span(80, 90)), fills=2, commit="c")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"ranges": [[5, 3]], "fills": 0, "commit": "", "ledger": []}'])

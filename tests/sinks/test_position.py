@@ -15,17 +15,20 @@ from sinks.books.incident import Action, Incident
 from sinks.books.ledger_row import LedgerRow
 from sinks.delta import retries
 from sinks.delta.data_file import DataFile
+from sinks.delta.delta_log import LoggedVersion
 from sinks.delta.files import FileWriter, new_name
 from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
 from sinks.state.fence import this_writer
-from sinks.state.holes import TakenOut
-from sinks.state.log_state import LogState, Writer
-from sinks.state.position import Held, LogTable, Move, Positions
+from sinks.state.holes import Holes, TakenOut
+from sinks.state.log_state import LogState, PendingRepair, Writer
+from sinks.state.position import Held, LogTable, Move, Positions, holes_at
 from sinks.tables import LOG
 from sinks.warehouse import ensure_tables
+from sources.epochs import Epoch
 from sources.errors import ReplicaError, TakenOver
 from sources.loss import Condition
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.master import Known
+from sources.offsets import END, LogId, Offset, OffsetRange
 from tests.sinks.batches import offsets
 from tests.sinks.memory_master import BROKER_A
 from tests.sinks.test_files import table_rows
@@ -41,6 +44,17 @@ ROW = LedgerRow(
     last_store_timestamp=None,
     committed_at=2,
 )
+
+
+def an_incident(start: int, end: int, condition: Condition = Condition.GAP) -> Incident:
+    return Incident(
+        condition=condition,
+        start=Offset(start),
+        end=Offset(end),
+        cause="nothing there",
+        action=Action.SKIPPED,
+        detected_at=7,
+    )
 
 
 def test_the_state_survives_its_json() -> None:
@@ -88,14 +102,7 @@ def test_what_no_version_wrote_is_refused(text: str) -> None:
 
 def test_what_a_commit_owes_survives_its_json() -> None:
     link = Link.of(OffsetRange(Offset(90), Offset(100)), b"the record")
-    incident = Incident(
-        condition=Condition.GAP,
-        start=Offset(100),
-        end=Offset(500),
-        cause="nothing there",
-        action=Action.SKIPPED,
-        detected_at=7,
-    )
+    incident = an_incident(100, 500)
     file = DataFile("part.parquet", 10, 20, 1, "{}")
     fresh = LogState(writer=this_writer(), commit="")
     state = fresh.moved_to(
@@ -106,6 +113,79 @@ def test_what_a_commit_owes_survives_its_json() -> None:
     assert (found.link, found.incidents, found.quarantined) == (link, (incident,), (file,))
     after = found.moved_to(Offset(900), first=Offset(0), ledger=[])
     assert (after.link, after.ledger, after.incidents, after.quarantined) == (None, (), (), ())
+
+
+@pytest.mark.parametrize("found", [None, an_incident(100, 500, Condition.REWRITTEN)])
+@pytest.mark.parametrize("others", [(), (TakenOut(BROKER_B, 2, (OffsetRange(Offset(3), Offset(9)),)),)])
+def test_a_repair_survives_its_json(found: Incident | None, others: tuple[TakenOut, ...]) -> None:
+    repair = PendingRepair(to=Offset(70), epoch=4, found=found, others=others)
+    state = LogState(writer=this_writer(), commit="c", epoch=3, branched_at=Offset(60), repair=repair)
+    assert LogState.from_json(state.as_json()) == state
+
+
+def test_what_is_known_of_the_master_survives_its_json() -> None:
+    epochs = (Epoch(1, Offset(0)), Epoch(4, Offset(300), master="10.0.0.1:10912", since_us=7))
+    state = LogState(writer=this_writer(), commit="", identity="topic", offset=Offset(500), mark=4, epochs=epochs)
+    found = LogState.from_json(state.as_json())
+    assert found.known == Known("topic", Offset(500), 4, epochs)
+    assert [(one.master, one.since_us) for one in found.epochs] == [(None, None), ("10.0.0.1:10912", 7)]
+
+
+def test_a_state_of_a_version_that_owed_nothing_is_read() -> None:
+    text = """{"writer": {"run": "r", "host": "h", "pid": 7, "since": "2024-02-29T23:59:30+00:00"},
+        "commit": "c", "epoch": 1, "offset": 500, "first": 100, "ledger": [], "repair": {"to": 400, "epoch": 2}}"""
+    writer = Writer(run="r", host="h", pid=7, since="2024-02-29T23:59:30+00:00")
+    repair = PendingRepair(to=Offset(400), epoch=2)
+    assert LogState.from_json(text) == LogState(
+        writer=writer, commit="c", epoch=1, offset=Offset(500), first=Offset(100), repair=repair
+    )
+
+
+def test_a_log_that_goes_back_loses_what_is_not_proven_to_be_of_it() -> None:
+    assert PendingRepair(to=Offset(70), epoch=4).goes_back
+    assert PendingRepair(to=Offset(70), epoch=4).out == OffsetRange(Offset(70), END)
+    for start, out in ((60, 60), (70, 70), (80, 70)):
+        found = an_incident(start, 500, Condition.REWRITTEN)
+        repair = PendingRepair(to=Offset(70), epoch=4, found=found)
+        assert repair.goes_back
+        assert repair.out == OffsetRange(Offset(out), END)
+
+
+def test_a_log_whose_own_damage_is_taken_out_goes_nowhere() -> None:
+    damage = an_incident(60, 70, Condition.REPLICA_DAMAGED)
+    assert not PendingRepair(to=Offset(500), epoch=3, found=damage).goes_back
+
+
+def test_a_claim_changes_the_writer_alone() -> None:
+    mine, other = this_writer(), Writer(run="r", host="h", pid=7, since="2024-02-29T23:59:30+00:00")
+    fresh = LogState.fresh(mine)
+    assert fresh == LogState(writer=mine, commit="")
+    moved = fresh.moved_to(Offset(500), first=Offset(0), ledger=[ROW])
+    claimed = moved.claimed_by(other)
+    assert claimed == replace(moved, writer=other, commit=claimed.commit)
+    assert len({moved.commit, claimed.commit, moved.claimed_by(other).commit}) == 3
+    assert claimed.commit
+
+
+def test_a_move_says_what_it_was_told_of_the_master_and_keeps_the_epochs_else() -> None:
+    epochs = (Epoch(1, Offset(0)),)
+    moved = LogState.fresh(this_writer()).moved_to(Offset(500), first=Offset(0), ledger=[], mark=3, epochs=epochs)
+    assert moved.known == Known(None, Offset(500), 3, epochs)
+    later = moved.moved_to(Offset(900), first=Offset(0), ledger=[])
+    assert later.known == Known(None, Offset(900), None, epochs)
+    assert later.moved_to(Offset(950), first=Offset(0), ledger=[], epochs=()).epochs == ()
+
+
+def test_a_table_that_says_nothing_of_holes_lacks_what_lies_before_the_beginning() -> None:
+    begun = LogState(writer=this_writer(), commit="", first=Offset(100))
+    silent = LoggedVersion(0)
+    assert holes_at(silent, BROKER_B, None) == Holes()
+    assert holes_at(silent, BROKER_B, LogState.fresh(begun.writer)) == Holes()
+    assert holes_at(silent, BROKER_B, begun).ranges == (OffsetRange(Offset(0), Offset(100)),)
+    holes = Holes.before(Offset(70))
+    for log_id, found in ((BROKER_B, holes), (BROKER_A, Holes.before(Offset(100)))):
+        said = LoggedVersion(1, texts={"logtwin.holes.rocketmq/broker-b": holes.as_json()})
+        assert holes_at(said, log_id, begun) == found
 
 
 def test_a_move_keeps_where_the_replica_began() -> None:

@@ -36,6 +36,15 @@ def test_starting_at_keeps_the_part_at_or_after(start: int, expected: tuple[int,
     assert a_range(10, 20).starting_at(Offset(start)) == a_range(*expected)
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "overlaps"),
+    [(5, 9, False), (5, 10, False), (5, 11, True), (12, 15, True), (5, 25, True), (19, 25, True), (20, 25, False)],
+)
+def test_ranges_that_join_have_no_offset_in_common(start: int, end: int, overlaps: bool) -> None:
+    assert a_range(10, 20).overlaps(a_range(start, end)) is overlaps
+    assert a_range(start, end).overlaps(a_range(10, 20)) is overlaps
+
+
 @given(st.integers(0, 200), st.integers(0, 200), st.integers(1, 50))
 def test_pieces_join_to_the_range(start: int, length: int, size: int) -> None:
     whole = a_range(start, start + length)
@@ -54,6 +63,13 @@ def test_a_piece_of_nothing_is_refused() -> None:
 @pytest.mark.parametrize("text", ["rocketmq/broker-a", "kafka/main/orders/0", "dister/group-1", "rocketmq/b_1.x"])
 def test_log_ids_read_and_write_the_same(text: str) -> None:
     assert str(LogId.parse(text)) == text
+
+
+def test_an_offset_of_rocketmq_alone_counts_bytes() -> None:
+    units = {"rocketmq/broker-a": "bytes", "kafka/main/orders/0": "offsets", "dister/group-1": "ids"}
+    for text, unit in units.items():
+        log_id = LogId.parse(text)
+        assert (log_id.unit, log_id.counts_bytes) == (unit, unit == "bytes")
 
 
 @pytest.mark.parametrize(

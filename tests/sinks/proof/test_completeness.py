@@ -49,14 +49,19 @@ def incident(start: int, end: int, state: State = State.OPEN, condition: Conditi
 
 
 def account(
-    *rows: Any, position: int, first: int = 0, holes: Sequence[OffsetRange] = (), incidents: Sequence[IncidentRow] = ()
+    *rows: Any,
+    position: int,
+    first: int = 0,
+    holes: Sequence[OffsetRange] = (),
+    incidents: Sequence[IncidentRow] = (),
+    taken_out: Sequence[OffsetRange] = (),
 ) -> Completeness:
     return Completeness.of(
         Accounts(
             epoch=0,
             position=Offset(position),
             first=Offset(first),
-            holes=Holes(ranges=tuple(holes)),
+            holes=Holes(ranges=tuple(holes), taken_out=tuple(taken_out)),
             ledger=ledger(*rows),
             incidents=incidents,
         )
@@ -71,7 +76,8 @@ def test_a_log_that_is_whole() -> None:
     found = account(row(0, 10, 100, 200), row(25, 40, 300, 390), row(10, 25, 210, 290), position=40)
     (whole,) = found.whole
     assert (whole.range, whole.first_us, whole.last_us) == (span(0, 40), 100, 390)
-    assert (found.missing, found.overlaps, found.beyond, found.problem(LOG)) == ((), (), None, None)
+    assert (found.position, found.missing, found.overlaps, found.beyond) == (40, (), (), None)
+    assert found.problem(LOG) is None
 
 
 def test_a_replica_of_nothing() -> None:
@@ -108,6 +114,7 @@ def test_each_part_of_a_hole_has_its_reason_and_the_time_around_it() -> None:
     assert [one.incident.id for one in found.missing if one.incident] == ["200-250", "250-300", "400-500"]
     assert found.times_around(span(200, 300)) == (2000, 4000)
     assert found.times_around(span(0, 100)) == (None, 1000)
+    assert found.times_around(span(700, 800)) == (9500, None)
     assert found.problem(LOG) is None
 
 
@@ -127,6 +134,9 @@ def test_what_nobody_explains_is_a_problem(holes: list[OffsetRange], incidents: 
     assert isinstance(problem, CoverageError)
     assert (problem.log, problem.offset, problem.exit_code) == ("rocketmq/broker-a", 10, 5)
     assert "lacks [10, 20)" in str(problem)
+    assert problem.expected is not None
+    assert "every offset below 30" in problem.expected
+    assert "logtwin verify" in (problem.hint or "")
 
 
 def test_an_incident_explains_only_its_own_part() -> None:
@@ -136,6 +146,26 @@ def test_an_incident_explains_only_its_own_part() -> None:
         (span(15, 25), Reason.INCIDENT),
         (span(25, 40), Reason.UNEXPLAINED),
     ]
+
+
+def test_one_offset_alone_is_explained_as_many_are() -> None:
+    found = account(row(0, 10), row(11, 20), position=20, holes=[span(10, 11)], incidents=[incident(10, 11)])
+    assert reasons(found) == [(span(10, 11), Reason.INCIDENT)]
+
+
+def test_a_row_that_a_repair_took_out_claims_nothing_until_the_ledger_has_followed() -> None:
+    rows, hole = [row(0, 10), row(10, 20), row(20, 30)], [span(10, 20)]
+    damage = [incident(10, 20, condition=Condition.REPLICA_DAMAGED)]
+    found = account(*rows, position=30, holes=hole, incidents=damage, taken_out=hole)
+    assert [one.range for one in found.whole] == [span(0, 10), span(20, 30)]
+    assert (reasons(found), found.overlaps) == ([(span(10, 20), Reason.INCIDENT)], ())
+    assert found.problem(LOG) is None
+    assert account(*rows, position=30, holes=hole, incidents=damage).overlaps == (span(10, 20),)
+
+
+def test_a_row_that_was_deleted_explains_what_a_repair_took_out() -> None:
+    found = account(row(0, 10), row(10, 20, deleted=True), position=20, holes=[span(10, 20)], taken_out=[span(10, 20)])
+    assert reasons(found) == [(span(10, 20), Reason.RETENTION)]
 
 
 def test_a_retention_that_was_killed_has_deleted_what_lies_in_the_hole_at_the_front() -> None:
