@@ -1,7 +1,7 @@
 """The command line: ``logtwin <verb>``, also ``python -m pipeline <verb>``.
 
 Results go to standard output, everything else to standard error. Exit codes: 0 done, 1 a defect, 2 configuration,
-3 master, 4 the log's bytes, 5 the replica, 6 the replica for now (`sources.errors`); 130 after Ctrl-C before
+3 master, 4 the log's bytes, 5 the replica, 6 the replica, temporarily (`sources.errors`); 130 after Ctrl-C before
 anything ran.
 """
 
@@ -129,7 +129,7 @@ def status(
     settings = without_session(configuration.load(config).with_logs(str(config)))
     statuses = log_statuses(settings)
     if settings.topics:
-        # Here, so that nobody without topics need import what speaks to Kafka.
+        # Imported here, so that only jobs with topics load the Kafka client.
         from pipeline.inspect.topic_status import topic_statuses
 
         statuses += topic_statuses(settings)

@@ -145,7 +145,7 @@ def get_key(key: Annotated[str, typer.Argument(help="key")], config: RequiredCon
     value = _map(config, log).get(key)
     if value is None:
         raise typer.Exit(1)
-    typer.echo(value)  # not through rich, which would have its way with it
+    typer.echo(value)  # not through Rich, which would interpret markup in it
 
 
 @app.command("get-all", rich_help_panel=DISTER)
@@ -167,7 +167,7 @@ def get_all_keys(
 
 
 def _map(config: Path, log: str | None) -> ReplicaMap:
-    """The map that is asked, once it has been said how old its answers are."""
+    """Open the replica's map, and print to standard error which offset it stands at."""
     from pipeline.inspect.key_values import ReplicaMap
     from pipeline.spark.session import without_session
 

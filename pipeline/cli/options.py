@@ -23,11 +23,11 @@ plain_app = partial(
     context_settings={"help_option_names": ["-h", "--help"]},
     cls=VerbGroups,
 )
-"""A command line that looks as ours does."""
+"""Makes a Typer application with the settings that all of our command lines share."""
 
 
 def run_alone(verb: Callable[..., None], arguments: Sequence[str] | None) -> None:
-    """Run one verb, of these arguments or the process's, for whom the import of the other verbs takes too long."""
+    """Run one verb without importing the others, with `arguments` or those of the process."""
     alone = plain_app()
     alone.command()(verb)
     run(alone, sys.argv[2:] if arguments is None else arguments, f"logtwin {verb.__name__}")
@@ -41,7 +41,7 @@ ConfigFile = Annotated[Path | None, typer.Option("--config", help=_CONFIG_HELP)]
 
 
 def _named(context: typer.Context, config: Path) -> Path:
-    """Raises ConfigurationError where none is."""
+    """The configuration file to use. Raises ConfigurationError if none is named and the default does not exist."""
     if config == _HERE and not config.exists() and not context.resilient_parsing:
         raise ConfigurationError(
             "no configuration is named",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 _LITTLE_BYTES = 1 << 30
-"""A session starts, and plans what it is asked, for longer than it reads that."""
+"""For less than this, starting the session and planning its queries take longer than reading the data."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -66,7 +66,7 @@ def _make(config: Path, output: Path) -> None:
 
 
 def _check_folder(output: Path) -> None:
-    """Raises ConfigurationError where the folder of `output` is not there: before minutes are spent on the queries."""
+    """Raises ConfigurationError if the folder of `output` does not exist, before minutes are spent on the queries."""
     if not output.absolute().parent.is_dir():
         raise ConfigurationError(
             f"the report {output} cannot be written",

@@ -118,7 +118,7 @@ def _serve(config: Path) -> None:
 
 
 def _statements(given: str | None, file: Path | None) -> str | None:
-    """What is to be run, None where somebody is to be asked."""
+    """The SQL to run; None for an interactive shell."""
     if given is not None and file is not None:
         raise typer.BadParameter("either statements or a file of them", param_hint="-e, -f")
     if given is not None:

@@ -1,4 +1,4 @@
-"""``logtwin tables``: what can be queried, and the typed tables that are made of messages."""
+"""``logtwin tables``: lists what can be queried, and manages typed tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``[[tables]]``: the typed tables that a job makes of the messages that it replicates."""
+"""``[[tables]]``: the typed tables that a job makes from the messages that it replicates."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SEPARATOR: Final = re.compile(r'[^"\r\n]')
 
 
 class Computed(BaseModel):
-    """A column that is computed."""
+    """A column that SQL computes from the others."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -41,7 +41,7 @@ class Computed(BaseModel):
 
 
 class TypedTableConfig(BaseModel):
-    """One typed table."""
+    """One ``[[tables]]`` table: a typed table."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
@@ -191,7 +191,7 @@ class TypedTableConfig(BaseModel):
                 raise ValueError(f"a computed column cannot be called {name!r}")
 
     def definition(self) -> Definition:
-        """What it comes to. Reads a schema file. Raises ConfigurationError."""
+        """The definition of the table. Reads its schema file, if it has one. Raises ConfigurationError."""
         reading = self._reading()
         schema = dict(self.schema_) if isinstance(self.schema_, dict) else None
         if reading.registry is None and self.format in _SCHEMATIC:
@@ -211,7 +211,7 @@ class TypedTableConfig(BaseModel):
             tombstones=self.tombstones,
             renamed=self.rename,
             masks=dict(self.mask),
-            # what a field that is hidden is written as by another schema must not turn up
+            # a hidden field that another schema encodes differently must not turn up among the unknown fields
             dropped=(*self.drop, UNKNOWN) if self.format == "protobuf" and (self.mask or self.drop) else self.drop,
             computed={name: (one.type, one.sql) for name, one in self.compute.items()},
             max_columns=self.max_columns,
@@ -232,7 +232,7 @@ class TypedTableConfig(BaseModel):
         return Reading(format=self.format, schema_text=text, message=self.message, separator=self.separator)
 
     def _of_file(self, reading: Reading) -> dict[str, str]:
-        """The fields of a schema file with their kinds, once it is sure that all keys fit to them."""
+        """The fields of a schema file with their kinds. Raises ConfigurationError if the table's keys do not fit."""
         where = f"{self.name}: {self.schema_}"
         try:
             found = dict(kinds(reading))
@@ -259,13 +259,13 @@ class TypedTableConfig(BaseModel):
 
 
 def _taken(names: Sequence[str]) -> list[str]:
-    """Those that another column has, too, but for upper and lower case."""
+    """The names that another column has, too, ignoring case."""
     folded = [one.casefold() for one in (*names, *(one.name for one in (*PLACE, REST)))]
     return sorted({one for one in folded if folded.count(one) > 1})
 
 
 def _file_text(path: str, form: str) -> str:
-    """Of a schema file; of a descriptor set, which is no text, in base64."""
+    """The text of a schema file; a descriptor set, which is binary, in base64."""
     try:
         data = Path(path).read_bytes()
         return data.decode() if form == "avro" else base64.b64encode(data).decode()
@@ -274,7 +274,7 @@ def _file_text(path: str, form: str) -> str:
 
 
 def check_names(tables: tuple[TypedTableConfig, ...], where: str) -> None:
-    """Raises ConfigurationError where two have one name."""
+    """Raises ConfigurationError if two typed tables have the same name."""
     names = [one.name for one in tables]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
