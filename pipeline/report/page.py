@@ -1,8 +1,8 @@
-"""Facts as one HTML page that stands alone. Pure.
+"""Renders facts as one self-contained HTML page. Pure.
 
-What must hold: the page asks nobody for anything, and runs no script but its own two, whatever is in the data. Every
-text from data is escaped where it becomes HTML (`_text`) or JSON in HTML (`_json`), and a Content-Security-Policy that
-names the two scripts by their hashes stands behind that.
+What must hold: the page loads nothing, and runs no script but its own two, whatever the data contains. Every text from
+data is escaped when it becomes HTML (`_text`) or JSON in HTML (`_json`). A Content-Security-Policy that names the two
+scripts by their hashes is the second line of defence.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MANY_LOGS: Final = 12
 
 
 def page(facts: Facts) -> str:
-    """The whole page."""
+    """The whole page as HTML."""
     shown = sections(facts)
     level, sentence = summary(facts)
     plotly, script = get_plotlyjs(), _own("page.js")
@@ -60,24 +60,24 @@ def _own(name: str) -> str:
 
 
 def _hash_of(script: str) -> str:
-    """As a Content-Security-Policy names a script."""
+    """The hash of a script, as a Content-Security-Policy names it."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
 def _text(text: str) -> str:
-    """Text as HTML shows it, what cannot be seen made visible."""
+    """Text escaped for HTML, with unprintable characters replaced by a visible one."""
     return html.escape("".join(char if char.isprintable() else "�" for char in text))
 
 
 def _json(text: str) -> str:
-    """JSON that ends no script element. These characters only ever stand in its strings."""
+    """JSON that cannot end a script element. The escaped characters occur only in its strings."""
     for char in "<>&\u2028\u2029":
         text = text.replace(char, f"\\u{ord(char):04x}")
     return text
 
 
 def _headlines(said: Sequence[Headline]) -> str:
-    """What is well is folded up where there is much of it."""
+    """The list of logs; if there are many, those that are well are folded up."""
     well = [one for one in said if one.level is Level.GOOD] if len(said) > _MANY_LOGS else []
     shown = "".join(_headline(one) for one in said if one not in well)
     if not well:
@@ -97,7 +97,7 @@ def _headline(one: Headline) -> str:
 
 
 def _parts(parts: Sequence[Headline]) -> str:
-    """Behind their number."""
+    """The partitions of a topic, folded up under their number."""
     if not parts:
         return ""
     shown = "".join(map(_headline, parts))
@@ -139,7 +139,10 @@ def _legend(keys: Sequence[Key]) -> str:
 
 
 def _disclosed(table: Table, *, is_open: bool) -> str:
-    """A table behind its name. The roles keep it a table for screen readers where a phone shows its rows as blocks."""
+    """A table folded up under its name.
+
+    The roles keep it a table for screen readers when a phone shows its rows as blocks.
+    """
     head = "".join(f'<th role="columnheader"{_class(column)}>{_text(column.name)}</th>' for column in table.columns)
     rows = "".join(_row(table.columns, row) for row in table.rows)
     note = f"<p>{_text(table.note)}</p>" if table.note else ""
