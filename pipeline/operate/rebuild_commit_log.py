@@ -114,7 +114,10 @@ class CommitLogRebuild:
         ]
 
     def _epoch_file(self, to: Path) -> Path | None:
-        """Where a broker whose log is in `to` looks for its epochs; None if there are none. Raises ConfigurationError."""
+        """Where a broker whose log is in `to` looks for its epochs; None if there are none.
+
+        Raises ConfigurationError if that file exists.
+        """
         path = to.absolute().parent / EPOCH_FILE
         if not self._stored.epochs:
             return None

@@ -12,7 +12,7 @@ from enum import Enum
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFacts:
-    """One log. `begin` is the lowest offset that the replica ever held, `complete_to` where it first lacks something.
+    """One log. `begin` is the lowest offset that the replica ever held, `complete_to` where its first gap begins.
 
     The time that a record waited is that from its storing by the master to its commit by the live job. The percentiles
     are over the oldest record of each commit; `newest_waited_s` is of the newest record of the newest commit. None if
