@@ -49,7 +49,7 @@ class SectionComparer:
                 raise RuntimeError(error.at(self.master.log_id).token()) from error
 
     def compared(self, section: Section, throttle: Throttle) -> list[Compared]:
-        """Compare one section. Raises MasterError or StorageUnreachable if the master or the table's storage is away."""
+        """Compare one section. Raises MasterError or StorageUnreachable if master or storage is away."""
         try:
             return self._compare(section, throttle)
         except StorageUnreachable:  # says nothing of the bytes
