@@ -31,13 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 @app.command(rich_help_panel=QUERY)
 def report(
     config: RequiredConfig,
-    output: Annotated[Path, typer.Option(help="the file to write; one that is there is replaced")] = Path(
-        "report.html"
-    ),
+    output: Annotated[Path, typer.Option(help="the file to write; an existing one is replaced")] = Path("report.html"),
 ) -> None:
     """Write a page that shows the replica at a glance: what is complete, how fast, who is behind, what waits.
 
-    One HTML file that needs no network, for any browser, phones too. A server of logtwin sql makes it at once.
+    It is one HTML file that needs no network, for any browser, even on phones. A server of logtwin sql makes it faster.
     """
     from pipeline.sql.serve.client import answered
 
