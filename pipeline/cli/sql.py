@@ -62,12 +62,14 @@ def sql(
     is_past = (log, as_of_offset, as_of_time) != (None, None, None)
     if serve:
         if is_past or (statements, file, output) != (None, None, None):
-            raise typer.BadParameter("a server is asked for the present, by others", param_hint="--serve")
+            raise typer.BadParameter(
+                "takes no statements, no output and no point in time: the clients ask", param_hint="--serve"
+            )
         _serve(config)
         return
     text = _statements(statements, file)
     if text is None and output is not None:
-        raise typer.BadParameter("a file holds the results of -e or -f", param_hint="--output")
+        raise typer.BadParameter("needs -e or -f", param_hint="--output")
     from pipeline.sql.serve.client import answered
 
     width = out.width if output is None and sys.stdout.isatty() else None

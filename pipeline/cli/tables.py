@@ -93,7 +93,7 @@ def add(
     given = {"format": form, "schema": schema, "message": message}
     how = {key: value for key, value in given.items() if value is not None}
     if infer and how:
-        raise typer.BadParameter("the schema says the columns", param_hint="--infer")
+        raise typer.BadParameter("the schema gives the columns", param_hint="--infer")
     settings = configuration.load(config)
     spark = session_for(settings) if infer else None
     out.print(proposed(spark, settings, source, name, how), markup=False, highlight=False, soft_wrap=True)
@@ -135,7 +135,7 @@ def rebuild(name: TableName, config: RequiredConfig) -> None:
     settings = configuration.load(config)
     wanted = one_of(settings, name)
     spark = session_for(settings)
-    with err.status(f"making {name} anew …"):
+    with err.status(f"rebuilding {name} …"):
         state = make_anew(spark, settings.warehouse, wanted)
     out.print(rebuilt_line(name, state), markup=False, highlight=False, soft_wrap=True)
 
@@ -152,7 +152,7 @@ def retry(name: TableName, config: RequiredConfig) -> None:
     settings = configuration.load(config)
     wanted = one_of(settings, name)
     spark = session_for(settings)
-    with err.status(f"taking what did not fit into {name} …"):
+    with err.status(f"trying the messages that did not fit into {name} …"):
         messages, left = retried(spark, settings, wanted)
     out.print(retried_line(name, messages, left), markup=False, highlight=False, soft_wrap=True)
 

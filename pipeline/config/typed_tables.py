@@ -100,9 +100,9 @@ class TypedTableConfig(BaseModel):
     def _without_keys(cls, given: object) -> object:
         if isinstance(given, str) and given.startswith(_URLS) and urlsplit(given).username is not None:
             raise ConfigurationError(  # without repeating it
-                "schema is a URL that says who asks",
+                "schema is a URL with credentials",
                 expected="http://HOST:PORT",
-                hint="registry_username and registry_password say where that is found.",
+                hint="Name their places in registry_username and registry_password.",
             )
         return given
 
@@ -111,7 +111,7 @@ class TypedTableConfig(BaseModel):
         if _NAME.fullmatch(self.name) is None:
             raise ValueError(f"name: small letters, digits and _, beginning with a letter, and not {self.name!r}")
         if self.name in _TAKEN:
-            raise ValueError(f"name: another than {self.name}, which every replica has")
+            raise ValueError(f"name: one other than {self.name}, which every replica has")
         of_kafka = {one.startswith(_KAFKA) for one in self.from_}
         if len(of_kafka) > 1:
             raise ValueError("from: topics of RocketMQ, or of Kafka, not both in one table")
@@ -119,13 +119,13 @@ class TypedTableConfig(BaseModel):
         if wrong:
             raise ValueError(f"from: kafka/<cluster>/<topic>, and not {wrong[0]!r}")
         if of_kafka == {True} and (self.logs or self.tags):
-            raise ValueError("logs and tags are of RocketMQ")
+            raise ValueError("logs and tags only with topics of RocketMQ")
         if (self.mode == "upsert") != bool(self.key):
             raise ValueError('key with mode = "upsert", and only with that')
         if (self.deletes or self.tombstones) and self.mode != "upsert":
             raise ValueError('deletes and tombstones with mode = "upsert", and only with that')
         if self.tombstones and of_kafka == {False}:
-            raise ValueError("tombstones are of Kafka; messages of RocketMQ have a body")
+            raise ValueError("tombstones only with topics of Kafka; messages of RocketMQ have a body")
         self._check_format()
         self._check_fields()
         return self
@@ -134,7 +134,7 @@ class TypedTableConfig(BaseModel):
         fields = self.schema_ if isinstance(self.schema_, dict) else None
         is_found = self.schema_ == "infer"
         if self.format == "text" and not is_found:
-            raise ValueError("schema with another format; of text there is one column, text")
+            raise ValueError('no schema with format = "text", which has one column, text')
         if self.format == "json" and fields is None and not (is_found or self._has_registry):
             raise ValueError('schema = "infer", a table of fields, or a registry\'s URL, with format = "json"')
         if self.format == "csv" and (fields is None or "json" in fields.values()):
@@ -168,7 +168,7 @@ class TypedTableConfig(BaseModel):
         declared = ("text",) if self.format == "text" else self.schema_ if isinstance(self.schema_, dict) else ()
         twice = _taken(self._column_names(declared))
         if twice:
-            raise ValueError(f"two columns cannot be called {twice[0]!r}, in whatever case: rename one")
+            raise ValueError(f"two columns cannot be called {twice[0]!r}, ignoring case: rename one")
         hidden = [one for one in self.key if one in self.drop or self.mask.get(one) == "null"]
         if hidden:
             raise ValueError(f"{hidden[0]} is a key, and cannot be left out")
@@ -182,7 +182,7 @@ class TypedTableConfig(BaseModel):
     def _check_computed(self) -> None:
         is_found = self._has_registry or (self.schema_ == "infer" and self.format != "text")
         if self.compute and is_found:
-            raise ValueError("compute with a schema that is declared: what is found may be missing, or change")
+            raise ValueError("compute with a declared schema: inferred columns may be missing, or change")
         for name, one in self.compute.items():
             arrow_type(one.type)
             if one.type in ("json", "timestamp_ms"):
@@ -250,7 +250,7 @@ class TypedTableConfig(BaseModel):
         twice = _taken(self._column_names(found))
         if twice:
             raise ConfigurationError(
-                f"{where}: a column cannot be called so",
+                f"{where}: two columns cannot have the same name",
                 expected="names that differ in more than upper and lower case",
                 found=", ".join(twice),
                 hint="Give one of the fields another name with rename.",

@@ -38,7 +38,7 @@ class PartitionCounts:
         if self.in_ledger == self.in_table == self.consumed:
             return None
         return Divergent(
-            "the replica has not as many records as the topic",
+            "the replica and the topic differ in their numbers of records",
             log=self.log_id,
             offset=self.position,
             expected=f"{self.consumed:,} records below the offset, as a consumer counts them",

@@ -83,8 +83,8 @@ def demo_warehouse(settings: Config, console: Console) -> Iterator[Config]:
     """
     if settings.warehouse != S3:
         yield settings
-        console.print(f"\ntables: {settings.warehouse}; run it again and they grow from where they end", soft_wrap=True)
-        console.print("look at them, docs/sql.md says what to ask:", soft_wrap=True)
+        console.print(f"\ntables: {settings.warehouse}; run it again and it goes on from there", soft_wrap=True)
+        console.print("look at them (docs/sql.md has queries):", soft_wrap=True)
         left = _left(settings.warehouse)
         for line in () if left is None else _ways_in(left):
             console.print(line, soft_wrap=True, highlight=False)

@@ -93,7 +93,7 @@ def _topic_coverages(topic: HeldTopic, accounts: Mapping[LogId, Accounts | None]
             log=topic.log_id,
             expected="a state of each partition",
             found="one of the topic as a whole",
-            hint="Start logtwin replicate once: it takes the state apart.",
+            hint="Start logtwin replicate once: it converts the state.",
         )
     return found or [LogCoverage(log_id=topic.log_id, epoch=0, complete=None)]
 

@@ -72,11 +72,11 @@ class ReplicaMap:
         count = self.entries.count()
         if most is not None and count > most:
             raise ConfigurationError(
-                "the map is too large to be given as a whole",
+                "the map is too large to be printed as a whole",
                 log=self.log_id,
                 expected=f"at most {most} keys, as dister's API",
                 found=count,
-                hint="--no-limit gives it all the same.",
+                hint="--no-limit prints it all the same.",
             )
         return self.entries.items()
 
@@ -85,8 +85,8 @@ def _log_with_map(config: Config, where: str) -> LogId:
     found = [options.id for options in config.logs if open_log(options).keyed_state is not None]
     if len(found) != 1:
         raise ConfigurationError(
-            f"{where}: which log is asked for its keys?",
-            expected="one log of keys and values, of several the one that --log names",
+            f"{where}: it is not clear which log is meant",
+            expected="one log with keys and values, or --log with one of them",
             found=", ".join(found) or "none",
         )
     return LogId.parse(found[0])

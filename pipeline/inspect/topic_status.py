@@ -58,7 +58,7 @@ def _topics(config: Config, held: Collection[LogId]) -> Iterable[ReplicatedTopic
     try:
         existing = config.asked_topics()
     except MasterError as error:
-        log.warning("which topics there are is not known, only those that were replicated are shown: %s", error)
+        log.warning("cannot list the topics, only replicated ones are shown: %s", error)
         existing = ()
     return {options.id: options for options in (*replicated, *existing)}.values()
 

@@ -144,7 +144,7 @@ def status_lines(found: Sequence[TypedStatus]) -> Iterator[str]:
     for one in found:
         yield f"{one.name}: {one.mode}, from {', '.join(one.source)}"
         if one.rows is None:
-            yield "  not made yet: logtwin replicate makes it"
+            yield "  not created yet: logtwin replicate creates it"
             continue
         yield f"  {number(one.rows)} rows, {len(one.columns)} columns, {number(one.unfit or 0)} unfit"
         for place in one.logs:

@@ -32,7 +32,7 @@ def mend(spark: SparkSession, warehouse: str, master: MasterLog, writer: Writer,
             master.log_id, back.found.cause, back.since, back.found.common, back.records,
         )  # fmt: skip
     elif done.resumed is not None:
-        log.warning("%s: a repair that had been begun was brought to its end, at %s", master.log_id, done.position)
+        log.warning("%s: an unfinished repair was finished, at %s", master.log_id, done.position)
     elif not (done.taken_out or done.others):
         raise _unstable(master, done)
     for one in done.others:
@@ -46,10 +46,10 @@ def mend(spark: SparkSession, warehouse: str, master: MasterLog, writer: Writer,
 
 def _unstable(master: MasterLog, done: Repaired) -> MasterSilent:
     return MasterSilent(
-        "what differed from the replica a moment ago does not any more",
+        "the master differed from the replica a moment ago, and does not any more",
         log=master.log_id,
         offset=done.position,
-        expected="a log that stays as it is, but for what is appended",
+        expected="a log that only grows",
         found="the same records as in the replica",
-        hint="The master may be writing its log anew: it is asked again. If it goes on: logtwin verify.",
+        hint="The master may be rewriting its log: it is asked again. If this goes on, run logtwin verify.",
     )

@@ -84,5 +84,5 @@ class Catalogued:
                 tries, wait_s = 0, _LOOK_S
                 continue
             if str(before) != str(error):
-                log.error("%s; replication goes on, and it is tried again", error)
+                log.error("%s; replication goes on, and the catalog will be tried again", error)
             tries, wait_s = tries + 1, doubled_s(1.0, tries, self._retry_wait_max_s)

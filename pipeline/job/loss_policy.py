@@ -23,7 +23,7 @@ from sources.errors import LogtwinError, RepairPending, ReplicaError, WayBackPen
 from sources.loss import Condition, OnLoss, Way, condition_of
 from sources.offsets import Offset, OffsetRange
 
-_OTHER_WAY = 'With on_loss = "record" the log goes on behind it, and what is lost is on record.'
+_OTHER_WAY = 'With on_loss = "record" the log goes on after it, and the loss is on record.'
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,7 @@ class LossRecord:
             self._mend()
         elif isinstance(decision, Skip):
             lost.skip(_incident(decision, error, Action.SKIPPED))
-            log.warning("%s; %s is on record, and the log goes on behind it", error, decision.range)
+            log.warning("%s; %s is on record, and the log goes on after it", error, decision.range)
         elif isinstance(decision, StopAndReport):
             _report(lost, _incident(decision, error, Action.REPORTED))
         self.count([] if condition is None else [condition])

@@ -115,9 +115,9 @@ class TypedTables:
         before = one.error
         has_more = self._try(one, work)
         if one.error is not None and (before is None or str(before) != str(one.error)):
-            log.error("%s; the logs go on, and the table is tried again", one.error)
+            log.error("%s; the logs go on, and the table will be tried again", one.error)
         elif one.error is None and before is not None:
-            log.warning("the typed table %s is brought on again", one.wanted.name)
+            log.warning("the typed table %s is updated again", one.wanted.name)
         return has_more
 
     def _try(self, one: _Table, work: Callable[[_Table], bool]) -> bool:
@@ -159,7 +159,7 @@ class TypedTables:
         one.anew = None
         anew.exchange()
         one.follower = self._follower(one.wanted)
-        log.warning("the typed table %s was made anew", one.wanted.name)
+        log.warning("the typed table %s was rebuilt", one.wanted.name)
 
     def _prepare(self, one: _Table) -> bool:
         one.follower.prepare()

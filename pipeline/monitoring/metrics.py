@@ -255,7 +255,7 @@ _TABLE_METRICS: Final = (
     ),
     _OfTable(
         "logtwin_table_failing",
-        "1 while a typed table cannot be brought on, else 0; its logs go on",
+        "1 while a typed table cannot be updated, else 0; its logs go on",
         lambda one: float(one.error is not None),
     ),
 )

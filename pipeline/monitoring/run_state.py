@@ -271,9 +271,7 @@ class Publisher:
 
     def _say_once(self, error: OSError) -> None:
         if not self._has_failed:
-            _log.warning(
-                "%s: others cannot see that this job runs, which hinders nothing else: %s", self._log_id, error
-            )
+            _log.warning("%s: others cannot see that this job runs; nothing else is affected: %s", self._log_id, error)
         self._has_failed = True
 
 

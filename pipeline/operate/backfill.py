@@ -124,7 +124,7 @@ def result_lines(result: BackfillResult, *, dry_run: bool) -> Iterator[str]:
     if not result.holes:
         yield f"{result.log_id}: nothing is missing"
     elif not dry_run:
-        yield f"{result.log_id}: {result.records:,} records in {size(result.bytes)} came in"
+        yield f"{result.log_id}: filled in {result.records:,} records, {size(result.bytes)}"
     for filled in result.filled:
         yield f"  filled {filled.start:,} to {filled.end:,}"
     for left in result.remaining:

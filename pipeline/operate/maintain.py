@@ -181,7 +181,7 @@ class Maintenance:
     def _keep(self, log_id: LogId) -> Keep:
         days, gigabytes = self._settings.keep_days, self._settings.keep_gb
         if log_id in self._kept_whole and (days is not None or gigabytes is not None):
-            _log.info("%s: nothing is deleted, because %s is made of all of it", log_id, KEY_VALUES.name)
+            _log.info("%s: nothing is deleted, because %s needs all of it", log_id, KEY_VALUES.name)
             return Keep()
         return Keep(
             age=None if days is None else timedelta(days=days),

@@ -100,8 +100,8 @@ def lines(found: Repaired, *, dry_run: bool) -> Iterator[str]:
         yield "nothing was replicated yet, so there is nothing to repair"
         return
     if found.resumed is not None:
-        would = "has to be brought to its end first" if dry_run else "was brought to its end"
-        yield f"a repair that had been begun {would}: back to {found.resumed.to}, epoch {found.resumed.epoch}"
+        would = "has to be finished first" if dry_run else "was finished"
+        yield f"an unfinished repair {would}: back to {found.resumed.to}, epoch {found.resumed.epoch}"
     if found.taken_out:
         ranges = ", ".join(map(str, found.taken_out))
         yield f"damaged in the replica itself, {'to be' if dry_run else 'and'} taken out: {ranges}"
@@ -114,7 +114,7 @@ def lines(found: Repaired, *, dry_run: bool) -> Iterator[str]:
         ranges = ", ".join(map(str, found.missing))
         yield f"{'missing, to be' if dry_run else 'missing, now'} read from the master again: {ranges}"
     if found.healed:
-        yield f"{found.healed} incident{'s' if found.healed > 1 else ''} healed: the same on both sides by now"
+        yield f"{found.healed} incident{'s' if found.healed > 1 else ''} healed: both sides are the same again"
     if found.back is not None and not dry_run:
         yield f"logtwin replicate goes on at {found.position}"
     elif found.back is None and not (found.taken_out or found.others or (dry_run and found.resumed)):

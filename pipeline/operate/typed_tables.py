@@ -180,7 +180,7 @@ def _verdict(
 def verdict_lines(found: Sequence[Verdict]) -> Iterator[str]:
     """The verdicts as lines of text for a person."""
     if not found:
-        yield "no typed table is made yet"
+        yield "no typed table exists yet"
     for one in found:
         what = f"{number(one.messages)} messages: {number(one.rows)} rows, {number(one.unfit)} unfit"
         repeated = f", {number(one.repeated)} repeated" if one.repeated else ""
@@ -203,14 +203,14 @@ def retried(spark: SparkSession, config: Config, wanted: Definition) -> tuple[in
 
 
 def retried_line(name: str, messages: int, left: int) -> str:
-    return f"{name}: {number(messages)} messages taken once more, {number(left)} dead letters are left"
+    return f"{name}: {number(messages)} messages tried again, {number(left)} dead letters are left"
 
 
 def rebuilt_line(name: str, state: TypedState | None) -> str:
     if state is None:
-        return f"{name}: there is nothing to make anew; logtwin replicate makes it"
+        return f"{name}: there is nothing to rebuild; logtwin replicate creates it"
     places = ", ".join(f"{log_id} at {number(one.offset)}" for log_id, one in sorted(state.logs.items()))
-    return f"{name}: made anew, generation {state.generation}; {places}"
+    return f"{name}: rebuilt, generation {state.generation}; {places}"
 
 
 def _count(frame: DataFrame, name: str) -> int:

@@ -131,7 +131,7 @@ def _ivy_file(modules: Sequence[Module], without: Collection[tuple[str, str]]) -
 
 
 def _say_again(state: RetryCallState) -> None:
-    log.warning("not all files came; trying again in %.0f s", state.upcoming_sleep)
+    log.warning("some files could not be downloaded; trying again in %.0f s", state.upcoming_sleep)
 
 
 def java() -> str:

@@ -47,7 +47,7 @@ def _become(command: list[str], parent: int) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
-            sys.exit("who started this has ended")
+            sys.exit("the process that started this has ended")
     os.execvp(command[0], command)  # noqa: S606 - our own arguments
 
 

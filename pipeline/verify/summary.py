@@ -167,7 +167,7 @@ def _queue_lines(jumps: Sequence[Jump] | None) -> Iterator[tuple[str, str]]:
     if jumps is None:
         return
     if not jumps:
-        yield "  queue offsets run without hole or repeat", ""
+        yield "  queue offsets have no gap and no repeat", ""
     for jump in jumps:
         yield f"  {_jump(jump)}", "red" if jump.why.is_fault else ""
     if len(jumps) == JUMPS_LISTED:
@@ -181,12 +181,12 @@ def _jump(jump: Jump) -> str:
 
 def _queue_problem(log_id: LogId, jump: Jump, count: int) -> Divergent:
     return Divergent(
-        f"queue offsets do not run: {count} times, first in queue {jump.queue_id} of {jump.topic}",
+        f"queue offsets jump: {count} times, first in queue {jump.queue_id} of {jump.topic}",
         log=log_id,
         offset=jump.at,
         expected=f"queue offset {jump.expected}",
         found=f"{jump.found}: {jump.why.value}",
-        hint="Where the bytes are equal, the master's own log is so: look at its topic.",
+        hint="If the bytes are equal, the jump is in the master's own log: look at its topic.",
     )
 
 

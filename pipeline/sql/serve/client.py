@@ -118,14 +118,14 @@ def server_for(config: str, text: str, form: str) -> Served | None:
     try:
         connection.connect(str(path))
         if not peer_is_owner(connection):
-            raise ValueError("it is not this user's")
+            raise ValueError("it belongs to another user")
         server = Served(connection)
     except (ConnectionRefusedError, FileNotFoundError):
         connection.close()
         return None  # left by a killed server
     except (OSError, ValueError) as error:
         connection.close()
-        _say(f"the server behind {path} does not say who it is: {error}")
+        _say(f"the server at {path} does not identify itself: {error}")
         return None
     return _fitting(server, text, form)
 
@@ -144,4 +144,4 @@ def _fitting(server: Served, text: str, form: str) -> Served | None:
 
 
 def _say(why: str) -> None:
-    err.print(f"{why}; this takes a session of its own", markup=False, highlight=False, soft_wrap=True)
+    err.print(f"{why}; starting a session of our own instead", markup=False, highlight=False, soft_wrap=True)

@@ -40,7 +40,7 @@ def socket_path(given: Mapping[str, object]) -> Path:
     path = _folder() / f"{name}.sock"
     if len(os.fsencode(path)) > LONGEST_ADDRESS_BYTES:
         raise ConfigurationError(
-            f"no socket can be named {path}",
+            f"the path of the socket is too long: {path}",
             expected=f"{LONGEST_ADDRESS_BYTES} bytes at most",
             found=len(os.fsencode(path)),
             hint="Set XDG_RUNTIME_DIR or LOGTWIN_CACHE to a folder with a shorter name.",
@@ -70,7 +70,7 @@ def check_owned(path: Path) -> None:
     if is_ours and (stat.S_ISDIR(found.st_mode) or stat.S_ISSOCK(found.st_mode)):
         return
     raise ConfigurationError(
-        f"{path} is not ours alone: whoever can use it could answer, or read the answers",
+        f"others can use {path}: they could answer, or read the answers",
         expected=f"owner {os.getuid()}, and no rights for others",
         found=f"owner {found.st_uid}, {stat.filemode(found.st_mode)}",
         hint="Remove it, or take the rights away.",
