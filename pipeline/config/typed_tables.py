@@ -274,7 +274,7 @@ def _file_text(path: str, form: str) -> str:
 
 
 def check_names(tables: tuple[TypedTableConfig, ...], where: str) -> None:
-    """Raises ConfigurationError if two typed tables have the same name."""
+    """Check that no two typed tables have the same name. Raises ConfigurationError."""
     names = [one.name for one in tables]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

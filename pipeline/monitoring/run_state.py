@@ -276,7 +276,7 @@ class Publisher:
 
 
 def check_free(found: RunState, log_id: str, now: datetime, verb: str = "replicate") -> None:
-    """Raises AlreadyRunning if `found` is the state of a live run. `verb` is what the operator wanted to start."""
+    """Check that the run of `found` is dead. Raises AlreadyRunning; `verb` is what the operator wanted to start."""
     if not found.is_live(now):
         return
     left_s = math.ceil(FRESH_S - found.age_s(now))

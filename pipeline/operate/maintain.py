@@ -84,7 +84,7 @@ class Step:
 
 
 def check_horizon(settings: MaintainConfig, *, no_job_runs: bool) -> None:
-    """Raises ConfigurationError for a VACUUM that could delete the files of a batch that is under way."""
+    """Check that VACUUM cannot delete the files of a batch that is under way. Raises ConfigurationError."""
     if settings.vacuum_hours < SHORTEST_VACUUM_HOURS and not no_job_runs:
         raise ConfigurationError(
             "vacuum_hours is too short while a job may run",

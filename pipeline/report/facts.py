@@ -105,6 +105,8 @@ class FlawedRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFacts:
+    """A topic, with how many messages it has and the bytes of their bodies."""
+
     topic: str
     messages: int
     bytes: int
@@ -181,6 +183,8 @@ class Pending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentFacts:
+    """An incident, as the table `incidents` has it."""
+
     log_id: str
     id: str
     condition: str

@@ -64,7 +64,10 @@ def make_folder(folder: Path) -> None:
 
 
 def check_owned(path: Path) -> None:
-    """Raises ConfigurationError if others can use the folder or socket, FileNotFoundError if it does not exist."""
+    """Check that only this user can use a folder or socket.
+
+    Raises ConfigurationError if others can, FileNotFoundError if it does not exist.
+    """
     found = path.lstat()
     is_ours = found.st_uid == os.getuid() and not found.st_mode & 0o077
     if is_ours and (stat.S_ISDIR(found.st_mode) or stat.S_ISSOCK(found.st_mode)):
