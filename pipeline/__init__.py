@@ -1,1 +1,1 @@
-"""The job and everything that is run: command line, configuration, streaming query, questions, upkeep."""
+"""Everything that logtwin runs: command line, configuration, replication job, queries and upkeep."""

@@ -1,8 +1,8 @@
 """The script for spark-submit: ``spark-submit --packages <delta> --py-files <wheel> pipeline/submit.py VERB …``.
 
 It runs ``logtwin VERB`` with its arguments in the session that spark-submit set up; without a verb, ``replicate``.
-``--output FILE`` before it writes there what the verb prints as its result: in spark-submit's own output that would be
-mixed with everything else that Spark and Python say.
+``--output FILE`` before the verb writes the verb's results to that file. In spark-submit's own output they would be
+mixed with everything else that Spark and Python print.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def run(arguments: list[str]) -> None:
-    """Leaves the process with the verb's exit code."""
+    """Run the verb and leave the process with its exit code."""
     if arguments[:1] == ["--output"]:
         with Path(arguments[1]).open("w", encoding="utf-8") as file, redirect_stdout(file):
             run(arguments[2:])

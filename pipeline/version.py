@@ -1,4 +1,4 @@
-"""Which logtwin this is."""
+"""The version of the installed logtwin."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 
 def own_version() -> str:
-    """As it was installed."""
+    """The version of the installed package, or ``unknown``."""
     try:
         return version("logtwin")
     except PackageNotFoundError:

@@ -1,7 +1,7 @@
 """The command line: ``logtwin <verb>``, also ``python -m pipeline <verb>``.
 
 Results go to standard output, everything else to standard error. Exit codes: 0 done, 1 a defect, 2 configuration,
-3 master, 4 the log's bytes, 5 the replica, 6 the replica for now (`sources.errors`); 130 after Ctrl-C before
+3 master, 4 the log's bytes, 5 the replica, 6 the replica, temporarily (`sources.errors`); 130 after Ctrl-C before
 anything ran.
 """
 
@@ -57,7 +57,7 @@ def _say_version(is_asked: bool) -> None:
 @app.callback()
 def logtwin(
     version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_say_version, help="which one it is")
+        bool, typer.Option("--version", is_eager=True, callback=_say_version, help="print the version and exit")
     ] = False,
 ) -> None:
     """A lakehouse twin of a master log: RocketMQ's commit log in Delta tables, by physical offset, exactly once."""
@@ -70,12 +70,12 @@ def replicate(
         bool, typer.Option("--available-now", help="replicate what the masters hold now, then end")
     ] = False,
     take_over: Annotated[
-        bool, typer.Option("--take-over", help="start even if another job replicates a log; that one loses it")
+        bool, typer.Option("--take-over", help="start even if another job replicates a log; that job loses it")
     ] = False,
 ) -> None:
     """Replicate every log and topic of the configuration.
 
-    Until Ctrl-C or SIGTERM, which stop it between two batches; with --available-now until everything is there.
+    It runs until Ctrl-C or SIGTERM, which stop it between two batches; with --available-now until all is replicated.
     """
     from pipeline.monitoring.display import Display
     from pipeline.monitoring.metrics import serving
@@ -114,13 +114,13 @@ def status(
     config: RequiredConfig,
     as_json: AsJson = False,
     check: Annotated[
-        bool, typer.Option("--check", help="for monitors: exit with 3 or 5 where a master or a job is down, and say so")
+        bool, typer.Option("--check", help="for monitors: exit with 3 or 5 if a master or a job is down, and say so")
     ] = False,
 ) -> None:
-    """Say how each replica stands, and its master.
+    """Show the state of each replica and of its master.
 
-    Which job runs, what it has received, committed and acknowledged, how far it lags, and what is left until the master
-    deletes what is not replicated. Then how far its typed tables are.
+    It shows which job runs, what it has received, committed and acknowledged, how far it lags, and what is left until
+    the master deletes what is not replicated. Then it shows how far the typed tables are.
     """
     from pipeline.inspect.status import log_statuses, status_blocks, troubles
     from pipeline.inspect.typed_status import status_lines, typed_statuses
@@ -129,7 +129,7 @@ def status(
     settings = without_session(configuration.load(config).with_logs(str(config)))
     statuses = log_statuses(settings)
     if settings.topics:
-        # Here, so that nobody without topics need import what speaks to Kafka.
+        # Imported here, so that only jobs with topics load the Kafka client.
         from pipeline.inspect.topic_status import topic_statuses
 
         statuses += topic_statuses(settings)
@@ -163,8 +163,8 @@ def master(
     in_sync_replicas: Annotated[
         int | None, typer.Option(min=1, help="producers wait for this many replicas, the master included (as in 5.x)")
     ] = None,
-    slave_timeout_s: Annotated[float | None, typer.Option(help="a producer waits for slaves no longer")] = None,
-    name_server: Annotated[str | None, typer.Option(help="register there: host:port")] = None,
+    slave_timeout_s: Annotated[float | None, typer.Option(help="how long a producer waits for slaves")] = None,
+    name_server: Annotated[str | None, typer.Option(help="register at this name server, host:port")] = None,
 ) -> None:
     """Run the embedded master, a small broker.
 
@@ -195,7 +195,7 @@ def send(
     count: Annotated[int | None, typer.Option(help="stop after this many messages")] = None,
     duration_s: Annotated[float | None, typer.Option(help="stop after this many seconds")] = None,
     rate_per_s: Annotated[float | None, typer.Option(help="messages a second, 0 for as fast as possible")] = None,
-    window: Annotated[int | None, typer.Option(min=1, help="requests on their way at once")] = None,
+    window: Annotated[int | None, typer.Option(min=1, help="how many requests may be in flight")] = None,
     access_key: options.AccessKey = None,
     secret_key: options.SecretKey = None,
     security_token: options.SecurityToken = None,
@@ -208,8 +208,8 @@ def send(
 ) -> None:
     """Send a repeatable workload to a broker.
 
-    Orders, payments, events and telemetry, mixed in size and form, to an embedded master or a real broker, which may
-    ask for signed requests and TLS. A secret is never an option itself, but the place where it is found.
+    It sends orders, payments, events and telemetry, mixed in size and form, to an embedded master or a real broker,
+    which may ask for signed requests and TLS. Options for secrets take the secret's place, never the secret itself.
     """
     from pipeline.demo.embedded_master import answers, send_to
 
@@ -249,14 +249,14 @@ def demo(
     duration_s: Annotated[float | None, typer.Option(help="how long messages are sent")] = None,
     rate_per_s: Annotated[float | None, typer.Option(help="messages a second, 0 for as fast as possible")] = None,
     seed: Annotated[int | None, typer.Option(help="the same seed sends the same messages")] = None,
-    warehouse: Annotated[str | None, typer.Option(help="folder of the tables; s3 is a server of its own")] = None,
+    warehouse: Annotated[str | None, typer.Option(help="folder of the tables; s3 starts an S3 server")] = None,
     store: Annotated[str | None, typer.Option(help="folder of the master's commit log")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="go on until Ctrl-C")] = False,
     master: Annotated[Literal["rocketmq", "dister", "kafka"], typer.Option(help="the kind of master")] = "rocketmq",
 ) -> None:
-    """Show it all: what `make run` does.
+    """Run the demo, as `make run` does.
 
-    Starts a master, sends it messages, replicates them live, then queries the tables. Run again, it goes on.
+    It starts a master, sends it messages, replicates them live, and queries the tables. Run it again and it goes on.
     """
     from pipeline.demo.warehouse import demo_warehouse
 

@@ -1,7 +1,7 @@
-"""What a shell offers for an argument: what the configuration names that stands before it on the same line.
+"""Shell completion: offers the names in the configuration file that stands earlier on the same command line.
 
-Nothing is asked for it but that file, and of incidents their table. They are read, with what that takes to import, only
-where a shell asks. What is wrong with them the verb says.
+It reads only that file and, for incidents, their table. It reads and imports them only when a shell asks. It ignores
+errors in them: the verb itself reports those.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def log_ids(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Logs, and topics but for those that a pattern stands for."""
+    """The ids of logs and topics, except for topics that a pattern selects."""
     config = _config(ctx)
     named = [] if config is None else [*(one.id for one in config.logs), *(one.id for one in config.topics_among(()))]
     return [name for name in named if name.startswith(incomplete)]
 
 
 def typed_tables(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Those of the configuration; without one of which nothing is known."""
+    """The typed tables of the configuration; none without a configuration."""
     config = _config(ctx)
     return [] if config is None else [one.name for one in config.tables if one.name.startswith(incomplete)]
 
@@ -45,7 +45,7 @@ def incident_ids(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
 
 
 def open_incident_ids(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    """Those that can be closed."""
+    """The open incidents: those that can be closed."""
     return [(name, words) for name, words in incident_ids(ctx, incomplete) if words.startswith("open")]
 
 
@@ -54,7 +54,7 @@ def _incident_words(one: dict[str, Any]) -> str:
 
 
 def _incidents(ctx: typer.Context) -> list[dict[str, Any]]:
-    """Rows of their table, as the Delta log and its files have them; none of a table that is not there."""
+    """The rows of the incidents table; none if the table does not exist or cannot be read."""
     file, log = ctx.params.get("config"), ctx.params.get("log")
     if file is None:
         return []

@@ -29,12 +29,12 @@ leader.add_typer(service, name="service")
 leader.add_typer(peers, name="peers")
 app.add_typer(leader, name="leader", rich_help_panel=DISTER)
 
-LeaderFolder = Annotated[Path, typer.Option("--dir", help="folder of the leader: holds dister.entry.log; made if new")]
-Group = Annotated[str | None, typer.Option("--group", help="its group; by default the one that the folder has")]
+LeaderFolder = Annotated[Path, typer.Option("--dir", help="the leader's folder, with dister.entry.log; created if new")]
+Group = Annotated[str | None, typer.Option("--group", help="the leader's group; by default that of the folder")]
 KeyedLog = Annotated[
     str | None,
     typer.Option(
-        "--log", help="one log of the configuration, by its id; not needed where one has keys", autocompletion=log_ids
+        "--log", help="id of a log of the configuration; not needed if only one has keys", autocompletion=log_ids
     ),
 ]
 Ips = Annotated[list[str], typer.Argument(metavar="IP...", help="addresses of nodes")]
@@ -45,7 +45,7 @@ def show_leader(
     context: typer.Context,
     folder: Annotated[Path | None, typer.Option("--dir", help="folder of the leader, ours or a real one")] = None,
 ) -> None:
-    """Say what is in a leader's folder: its entries, keys, services and nodes."""
+    """Show what is in a leader's folder: its entries, keys, services and nodes."""
     if context.invoked_subcommand is not None:
         return
     if folder is None:
@@ -81,9 +81,9 @@ def remove_keys(
 def fill_log(
     folder: LeaderFolder,
     count: Annotated[int, typer.Option(min=1, help="how many entries")],
-    seed: Annotated[int, typer.Option(help="the same seed writes the same into a new folder")] = 1,
+    seed: Annotated[int, typer.Option(help="the same seed writes the same entries to a new folder")] = 1,
     rate_per_s: Annotated[
-        float | None, typer.Option(min=0, help="entries a second; without, as fast as it goes")
+        float | None, typer.Option(min=0, help="entries a second; by default as fast as possible")
     ] = None,
     group: Group = None,
 ) -> None:
@@ -101,7 +101,7 @@ def set_service(
     folder: LeaderFolder,
     name: Annotated[str, typer.Argument(help="name of the service")],
     kind: Annotated[str, typer.Option("--type", help="how its health is checked: mysql, pgsql, web, tcp, custom")],
-    node: Annotated[list[str] | None, typer.Option(help="a node's values, a JSON object; as often as nodes")] = None,
+    node: Annotated[list[str] | None, typer.Option(help="values of a node, a JSON object; once for each node")] = None,
     group: Group = None,
 ) -> None:
     """Replace all nodes of a service; without --node it is removed."""
@@ -114,7 +114,7 @@ def set_service(
 @service.command("remove")
 def remove_services(
     folder: LeaderFolder,
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="services")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="names of services")],
     group: Group = None,
 ) -> None:
     """Remove services; one that is not there is no error."""
@@ -140,12 +140,12 @@ def remove_peers(folder: LeaderFolder, ips: Ips, group: Group = None) -> None:
 
 
 @app.command("get", rich_help_panel=DISTER)
-def get_key(key: Annotated[str, typer.Argument(help="key")], config: RequiredConfig, log: KeyedLog = None) -> None:
-    """Print the value of a key, as the replica has it. Fails with exit code 1 and prints nothing where it has none."""
+def get_key(key: Annotated[str, typer.Argument(help="the key")], config: RequiredConfig, log: KeyedLog = None) -> None:
+    """Print the value of a key in the replica. If there is none, print nothing and exit with 1."""
     value = _map(config, log).get(key)
     if value is None:
         raise typer.Exit(1)
-    typer.echo(value)  # not through rich, which would have its way with it
+    typer.echo(value)  # not through Rich, which would interpret markup in it
 
 
 @app.command("get-all", rich_help_panel=DISTER)
@@ -153,9 +153,9 @@ def get_all_keys(
     config: RequiredConfig,
     log: KeyedLog = None,
     as_json: AsJson = False,
-    no_limit: Annotated[bool, typer.Option("--no-limit", help="also where there are more than 1000 keys")] = False,
+    no_limit: Annotated[bool, typer.Option("--no-limit", help="print even more than 1000 keys")] = False,
 ) -> None:
-    """Print every key and its value, as the replica has them."""
+    """Print every key in the replica with its value."""
     from pipeline.inspect.key_values import MOST_KEYS
 
     found = _map(config, log).get_all(None if no_limit else MOST_KEYS)
@@ -167,7 +167,7 @@ def get_all_keys(
 
 
 def _map(config: Path, log: str | None) -> ReplicaMap:
-    """The map that is asked, once it has been said how old its answers are."""
+    """Open the replica's map, and print to standard error which offset it stands at."""
     from pipeline.inspect.key_values import ReplicaMap
     from pipeline.spark.session import without_session
 

@@ -1,4 +1,4 @@
-"""Where ``logtwin`` begins. A question that a server answers does not wait for what other verbs import."""
+"""The entry point of ``logtwin``. ``sql`` and ``report`` start without importing what only other verbs need."""
 
 from __future__ import annotations
 

@@ -23,11 +23,11 @@ plain_app = partial(
     context_settings={"help_option_names": ["-h", "--help"]},
     cls=VerbGroups,
 )
-"""A command line that looks as ours does."""
+"""Makes a Typer application with the settings that all of our command lines share."""
 
 
 def run_alone(verb: Callable[..., None], arguments: Sequence[str] | None) -> None:
-    """Run one verb, of these arguments or the process's, for whom the import of the other verbs takes too long."""
+    """Run one verb without importing the others, with `arguments` or those of the process."""
     alone = plain_app()
     alone.command()(verb)
     run(alone, sys.argv[2:] if arguments is None else arguments, f"logtwin {verb.__name__}")
@@ -41,7 +41,7 @@ ConfigFile = Annotated[Path | None, typer.Option("--config", help=_CONFIG_HELP)]
 
 
 def _named(context: typer.Context, config: Path) -> Path:
-    """Raises ConfigurationError where none is."""
+    """The configuration file to use. Raises ConfigurationError if none is named and the default does not exist."""
     if config == _HERE and not config.exists() and not context.resilient_parsing:
         raise ConfigurationError(
             "no configuration is named",
@@ -61,22 +61,22 @@ RequiredConfig = Annotated[
         callback=_named,
         show_default=False,
         show_envvar=False,
-        help=f"{_CONFIG_HELP}; else what {_NAMED_BY} names, or ./{_HERE}",
+        help=f"{_CONFIG_HELP}; by default the file in {_NAMED_BY}, or ./{_HERE}",
     ),
 ]
 OneLog = Annotated[
     str | None,
-    typer.Option("--log", help="one log of the configuration, by its id; without it all", autocompletion=log_ids),
+    typer.Option("--log", help="id of a log of the configuration; by default all", autocompletion=log_ids),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="one JSON object, for programs")]
+AsJson = Annotated[bool, typer.Option("--json", help="print one JSON object, for programs")]
 
 _PLACE = "env:NAME or file:PATH"
-AccessKey = Annotated[str | None, typer.Option(help=f"who we are to the broker: {_PLACE}")]
-SecretKey = Annotated[str | None, typer.Option(help=f"what signs our requests: {_PLACE}")]
-SecurityToken = Annotated[str | None, typer.Option(help=f"of temporary keys: {_PLACE}")]
-UseTls = Annotated[bool | None, typer.Option("--tls", help="speak TLS with the broker")]
-TlsCaFile = Annotated[str | None, typer.Option(help="PEM: who has signed the broker's certificate")]
+AccessKey = Annotated[str | None, typer.Option(help=f"our access key at the broker: {_PLACE}")]
+SecretKey = Annotated[str | None, typer.Option(help=f"the key that signs our requests: {_PLACE}")]
+SecurityToken = Annotated[str | None, typer.Option(help=f"token of temporary keys: {_PLACE}")]
+UseTls = Annotated[bool | None, typer.Option("--tls", help="use TLS")]
+TlsCaFile = Annotated[str | None, typer.Option(help="PEM: the authority that signed the broker's certificate")]
 TlsCertificateFile = Annotated[str | None, typer.Option(help="PEM: our own certificate")]
-TlsKeyFile = Annotated[str | None, typer.Option(help="PEM: its key, where it is in another file")]
-TlsKeyPassword = Annotated[str | None, typer.Option(help=f"what that key is encrypted with: {_PLACE}")]
+TlsKeyFile = Annotated[str | None, typer.Option(help="PEM: the key of our certificate, if in another file")]
+TlsKeyPassword = Annotated[str | None, typer.Option(help=f"password of that key: {_PLACE}")]
 TlsCheckHostname = Annotated[bool | None, typer.Option(help="whether the certificate must name the broker's host")]

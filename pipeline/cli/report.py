@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 _LITTLE_BYTES = 1 << 30
-"""A session starts, and plans what it is asked, for longer than it reads that."""
+"""For less than this, starting the session and planning its queries take longer than reading the data."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -31,13 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 @app.command(rich_help_panel=QUERY)
 def report(
     config: RequiredConfig,
-    output: Annotated[Path, typer.Option(help="the file to write; one that is there is replaced")] = Path(
-        "report.html"
-    ),
+    output: Annotated[Path, typer.Option(help="the file to write; an existing one is replaced")] = Path("report.html"),
 ) -> None:
     """Write a page that shows the replica at a glance: what is complete, how fast, who is behind, what waits.
 
-    One HTML file that needs no network, for any browser, phones too. A server of logtwin sql makes it at once.
+    It is one HTML file that needs no network, for any browser, even on phones. A server of logtwin sql makes it faster.
     """
     from pipeline.sql.serve.client import answered
 
@@ -66,7 +64,7 @@ def _make(config: Path, output: Path) -> None:
 
 
 def _check_folder(output: Path) -> None:
-    """Raises ConfigurationError where the folder of `output` is not there: before minutes are spent on the queries."""
+    """Raises ConfigurationError if the folder of `output` does not exist, before minutes are spent on the queries."""
     if not output.absolute().parent.is_dir():
         raise ConfigurationError(
             f"the report {output} cannot be written",

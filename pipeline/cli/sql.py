@@ -35,38 +35,41 @@ def sql(
         Path | None, typer.Option("-f", metavar="FILE", help="run the statements of this file; - is standard input")
     ] = None,
     form: Annotated[
-        Format, typer.Option("--format", help="what results are written as; a table has the first 1000 rows")
+        Format, typer.Option("--format", help="format of the results; a table has the first 1000 rows")
     ] = "table",
-    output: Annotated[Path | None, typer.Option(help="write to this file, which is replaced, once all is done")] = None,
+    output: Annotated[Path | None, typer.Option(help="file for the results; replaced once all is done")] = None,
     log: Annotated[
         str | None,
-        typer.Option(help="with --as-of-…: the log, by its id; not needed where one is", autocompletion=log_ids),
+        typer.Option(help="with --as-of-…: id of the log; not needed if there is only one", autocompletion=log_ids),
     ] = None,
-    as_of_offset: Annotated[int | None, typer.Option(min=0, help="one log as it was up to this offset")] = None,
+    as_of_offset: Annotated[int | None, typer.Option(min=0, help="show one log as it was up to this offset")] = None,
     as_of_time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="one log as its master had it then: ISO 8601, UTC if not said")
+        str | None,
+        typer.Option(metavar="TIME", help="show one log as its master had it then: ISO 8601, UTC unless it has a zone"),
     ] = None,
     serve: Annotated[
-        bool, typer.Option("--serve", help="answer -e, -f and standard input of others of yours, until Ctrl-C")
+        bool, typer.Option("--serve", help="serve your other processes' -e, -f and standard input until Ctrl-C")
     ] = False,
 ) -> None:
-    """Query the replica in Spark SQL: its tables, and views as messages and consumer_lag (logtwin tables all).
+    """Query the replica in Spark SQL: its tables, and views such as messages and consumer_lag (logtwin tables all).
 
-    Without -e and -f it asks: help says how. Only results go to standard output.
+    Without -e and -f it opens a prompt, where help lists the commands. Only results go to standard output.
 
-    It only reads: SELECT, WITH, SHOW, DESCRIBE, EXPLAIN, SET and CREATE TEMPORARY VIEW are run, anything else is
-    refused before the first statement runs. Times are ISO 8601, UTC; binary is base64; in csv and json all that is
-    nested is JSON; in parquet variants are JSON, too.
+    It only reads: SELECT, WITH, SHOW, DESCRIBE, EXPLAIN, SET and CREATE TEMPORARY VIEW are run; anything else is
+    refused before the first statement runs. Times are ISO 8601, UTC; binary is base64; in csv and json nested values
+    are JSON; in parquet variants are JSON, too.
     """
     is_past = (log, as_of_offset, as_of_time) != (None, None, None)
     if serve:
         if is_past or (statements, file, output) != (None, None, None):
-            raise typer.BadParameter("a server is asked for the present, by others", param_hint="--serve")
+            raise typer.BadParameter(
+                "takes no statements, no output and no point in time: the clients ask", param_hint="--serve"
+            )
         _serve(config)
         return
     text = _statements(statements, file)
     if text is None and output is not None:
-        raise typer.BadParameter("a file holds the results of -e or -f", param_hint="--output")
+        raise typer.BadParameter("needs -e or -f", param_hint="--output")
     from pipeline.sql.serve.client import answered
 
     width = out.width if output is None and sys.stdout.isatty() else None
@@ -118,7 +121,7 @@ def _serve(config: Path) -> None:
 
 
 def _statements(given: str | None, file: Path | None) -> str | None:
-    """What is to be run, None where somebody is to be asked."""
+    """The SQL to run; None for an interactive shell."""
     if given is not None and file is not None:
         raise typer.BadParameter("either statements or a file of them", param_hint="-e, -f")
     if given is not None:

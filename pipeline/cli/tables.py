@@ -1,4 +1,4 @@
-"""``logtwin tables``: what can be queried, and the typed tables that are made of messages."""
+"""``logtwin tables``: lists what can be queried, and manages typed tables."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from pipeline.system.console import err, out
 from sources.errors import ReplicaError
 
 app = typer.Typer(
-    cls=VerbGroups, help="List what can be queried; make and look after typed tables.", no_args_is_help=True
+    cls=VerbGroups, help="List what can be queried; create and manage typed tables.", no_args_is_help=True
 )
 
 TableName = Annotated[
     str, typer.Argument(metavar="NAME", help="a typed table of the configuration", autocompletion=typed_tables)
 ]
 AnyTable = Annotated[
-    str | None, typer.Argument(metavar="[NAME]", help="one of them; without it all", autocompletion=typed_tables)
+    str | None, typer.Argument(metavar="[NAME]", help="a typed table; by default all", autocompletion=typed_tables)
 ]
 
 
 @app.command("all")
 def list_all(as_json: AsJson = False) -> None:
-    """List the tables and views that every replica has, with what each is."""
+    """List the tables and views that every replica has, with their meaning."""
     from pipeline.inspect.tables import listed, relation_lines
 
     found = listed()
@@ -46,7 +46,7 @@ def show(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Show the columns of a table or view, with what each is."""
+    """Show the columns of a table or view, with their meaning."""
     from pipeline.inspect.tables import column_lines, described
 
     found = described(name)
@@ -74,17 +74,17 @@ def add(
     config: RequiredConfig,
     source: Annotated[
         list[str],
-        typer.Option("--from", help="a topic of RocketMQ, or kafka/<cluster>/<topic>; more than once for several"),
+        typer.Option("--from", help="a topic of RocketMQ, or kafka/<cluster>/<topic>; may be repeated"),
     ],
-    name: Annotated[str | None, typer.Option(help="what the table is called; by default as its first topic")] = None,
+    name: Annotated[str | None, typer.Option(help="name of the table; by default that of its first topic")] = None,
     infer: Annotated[
-        bool, typer.Option("--infer", help="look at the newest messages, and write down the columns that they have")
+        bool, typer.Option("--infer", help="look at the newest messages, and write the columns that they have")
     ] = False,
     form: Annotated[str | None, typer.Option("--format", help="text, avro or protobuf; by default JSON")] = None,
     schema: Annotated[
-        str | None, typer.Option(help="of avro and protobuf: a schema file, or the URL of a schema registry")
+        str | None, typer.Option(help="with avro and protobuf: a schema file, or the URL of a schema registry")
     ] = None,
-    message: Annotated[str | None, typer.Option(help="of a descriptor set: which message the bodies are")] = None,
+    message: Annotated[str | None, typer.Option(help="with a descriptor set: the message that the bodies are")] = None,
 ) -> None:
     """Write the [[tables]] of a typed table to standard output: append it to the configuration."""
     from pipeline.operate.typed_tables import proposed
@@ -93,7 +93,7 @@ def add(
     given = {"format": form, "schema": schema, "message": message}
     how = {key: value for key, value in given.items() if value is not None}
     if infer and how:
-        raise typer.BadParameter("the schema says the columns", param_hint="--infer")
+        raise typer.BadParameter("the schema gives the columns", param_hint="--infer")
     settings = configuration.load(config)
     spark = session_for(settings) if infer else None
     out.print(proposed(spark, settings, source, name, how), markup=False, highlight=False, soft_wrap=True)
@@ -101,9 +101,9 @@ def add(
 
 @app.command()
 def check(config: RequiredConfig, name: AnyTable = None, as_json: AsJson = False) -> None:
-    """Prove that each message of the log is a row, or in the table unfit; once.
+    """Prove that each message of the log is once a row, or in the table unfit.
 
-    Exits with 5 where one is not.
+    Exits with 5 if one is not.
     """
     from pipeline.operate.typed_tables import checked, verdict_lines
     from pipeline.spark.session import session_for
@@ -124,9 +124,9 @@ def check(config: RequiredConfig, name: AnyTable = None, as_json: AsJson = False
 
 @app.command()
 def rebuild(name: TableName, config: RequiredConfig) -> None:
-    """Make a typed table anew from the log, beside the old one, and exchange both in one commit.
+    """Rebuild a typed table from the log, beside the old one, and exchange both in one commit.
 
-    A job may go on meanwhile. This is also how a table takes another definition, or messages that did not fit.
+    A job may run meanwhile. This is also how a table takes a changed definition, or messages that did not fit.
     """
     from pipeline.operate.typed_tables import one_of, rebuilt_line
     from pipeline.spark.session import session_for
@@ -135,16 +135,16 @@ def rebuild(name: TableName, config: RequiredConfig) -> None:
     settings = configuration.load(config)
     wanted = one_of(settings, name)
     spark = session_for(settings)
-    with err.status(f"making {name} anew …"):
+    with err.status(f"rebuilding {name} …"):
         state = make_anew(spark, settings.warehouse, wanted)
     out.print(rebuilt_line(name, state), markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()
 def retry(name: TableName, config: RequiredConfig) -> None:
-    """Take the messages that did not fit once more: their schema is in the registry now.
+    """Try the messages that did not fit once more, now that their schema is in the registry.
 
-    Another definition needs tables rebuild. Of a table with a key only messages that made no row are taken.
+    A changed definition needs tables rebuild. For a table with a key, only messages that made no row are tried.
     """
     from pipeline.operate.typed_tables import one_of, retried, retried_line
     from pipeline.spark.session import session_for
@@ -152,7 +152,7 @@ def retry(name: TableName, config: RequiredConfig) -> None:
     settings = configuration.load(config)
     wanted = one_of(settings, name)
     spark = session_for(settings)
-    with err.status(f"taking what did not fit into {name} …"):
+    with err.status(f"trying the messages that did not fit into {name} …"):
         messages, left = retried(spark, settings, wanted)
     out.print(retried_line(name, messages, left), markup=False, highlight=False, soft_wrap=True)
 
@@ -165,7 +165,7 @@ def drop(
     config: RequiredConfig,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
 ) -> None:
-    """Delete a typed table and what it could not take. The log, which it was made of, stays."""
+    """Delete a typed table and its dead letters. The log that it was made from stays."""
     from pipeline.spark.session import session_for
     from sinks.typed.rebuild import drop as delete
     from sinks.views.registration import unregister

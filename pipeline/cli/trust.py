@@ -20,7 +20,7 @@ incidents = typer.Typer(
 )
 app.add_typer(incidents, name="incidents", rich_help_panel=PROVE)
 
-_AN_ID = "the incident's id, or how it begins"
+_AN_ID = "the incident's id, or its beginning"
 IncidentId = Annotated[str, typer.Argument(metavar="ID", help=_AN_ID, autocompletion=incident_ids)]
 OpenIncidentId = Annotated[str, typer.Argument(metavar="ID", help=_AN_ID, autocompletion=open_incident_ids)]
 
@@ -29,7 +29,7 @@ OpenIncidentId = Annotated[str, typer.Argument(metavar="ID", help=_AN_ID, autoco
 def list_incidents(
     config: RequiredConfig,
     log: OneLog = None,
-    include_ended: Annotated[bool, typer.Option("--all", help="the healed and closed ones too")] = False,
+    include_ended: Annotated[bool, typer.Option("--all", help="include healed and closed ones")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the open incidents."""
@@ -48,7 +48,7 @@ def list_incidents(
 
 @incidents.command("explain")
 def explain_incident(name: IncidentId, config: RequiredConfig, log: OneLog = None) -> None:
-    """Say of one incident what happened, what is missing and kept, and which command heals it."""
+    """Explain an incident: what happened, what is missing, what is kept, and which command heals it."""
     from pipeline.inspect.incidents import Incidents, explanation_block
     from pipeline.spark.session import without_session
 
@@ -63,7 +63,7 @@ def close_incident(
     note: Annotated[str, typer.Option(help="why the loss is accepted; kept with the incident")],
     log: OneLog = None,
 ) -> None:
-    """Accept a loss for good: the range stays missing, and is no open incident any more."""
+    """Accept a loss for good: the range stays missing, but the incident is closed."""
     from pipeline.inspect.incidents import Incidents
     from pipeline.spark.session import session_for
 
@@ -77,24 +77,24 @@ def close_incident(
 def rebuild(
     config: RequiredConfig,
     log: Annotated[
-        str, typer.Option("--log", help="the log of the configuration, by its id; or a topic", autocompletion=log_ids)
+        str, typer.Option("--log", help="id of a log or topic of the configuration", autocompletion=log_ids)
     ],
-    to: Annotated[Path, typer.Option("--to", help="directory for the segment files, empty or not there yet")],
+    to: Annotated[Path, typer.Option("--to", help="directory for the segment files, empty or new")],
     file_size_bytes: Annotated[
-        int | None, typer.Option(min=1, help="size of the files, where the log does not fill one; of a topic's at most")
+        int | None, typer.Option(min=1, help="file size if the log does not show it; for a topic the largest size")
     ] = None,
     zero_holes: Annotated[
         bool,
-        typer.Option("--zero-holes", help="write zeros where the replica has a hole; of a topic leave the offsets out"),
+        typer.Option("--zero-holes", help="write zeros for holes of the replica; for a topic leave their offsets out"),
     ] = False,
     with_epochs: Annotated[
         bool,
-        typer.Option("--with-epochs", help="of a topic: its leader epochs, too, for the very topic that they are of"),
+        typer.Option("--with-epochs", help="for a topic: write its leader epochs, too; only for the very same topic"),
     ] = False,
 ) -> None:
-    """Write the master's segment files out of the tables, each range proven by its checksum.
+    """Write the master's segment files from the tables, each range proven by its checksum.
 
-    Of RocketMQ byte for byte; of a topic every record, in batches made anew, a folder for each partition.
+    For RocketMQ byte for byte; for a topic every record, in new batches, with a folder for each partition.
     """
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
@@ -122,14 +122,14 @@ def repair(
         bool, typer.Option("--accept-master", help="the master is right even if it is empty, or has nothing in common")
     ] = False,
     take_over: Annotated[
-        bool, typer.Option("--take-over", help="start even if a job replicates the log; that one loses it")
+        bool, typer.Option("--take-over", help="start even if a job replicates the log; that job loses it")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be done, and change nothing")] = False,
 ) -> None:
     """Bring a replica that differs from its master back to the last point that both share.
 
-    Rows beyond it go to the table removed. What of the replica itself is damaged is taken out, and read from the master
-    again. Can be killed and run again at any time.
+    Rows beyond it go to the table removed. Damaged ranges of the replica itself are taken out, and read from the master
+    again. It can be killed and run again at any time.
     """
     from pipeline.operate.repair import repair_logs
 
@@ -144,17 +144,17 @@ def repair(
 def maintain(
     config: RequiredConfig,
     log: OneLog = None,
-    keep_days: Annotated[float | None, typer.Option(help="delete records that were stored earlier")] = None,
-    keep_gb: Annotated[float | None, typer.Option(help="of each log, delete what exceeds so many GB of it")] = None,
-    vacuum_hours: Annotated[float | None, typer.Option(help="leave younger files alone that no commit names")] = None,
-    no_job_runs: Annotated[bool, typer.Option("--no-job-runs", help="allow less than an hour for that")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="change nothing, say what would be done")] = False,
+    keep_days: Annotated[float | None, typer.Option(help="delete records stored more than so many days ago")] = None,
+    keep_gb: Annotated[float | None, typer.Option(help="delete each log's oldest records beyond so many GB")] = None,
+    vacuum_hours: Annotated[float | None, typer.Option(help="keep younger files that no commit names")] = None,
+    no_job_runs: Annotated[bool, typer.Option("--no-job-runs", help="allow --vacuum-hours below 1")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be done, and change nothing")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Keep the tables small and quick, while jobs run.
+    """Keep the tables small and fast, while jobs run.
 
-    Merges small files, deletes files that no commit names and old entries of the Delta logs, writes checkpoints; and
-    deletes the oldest records where it is told how much to keep.
+    It merges small files, deletes files that no commit names and old entries of the Delta logs, and writes checkpoints.
+    With --keep-days or --keep-gb it also deletes the oldest records.
     """
     from pipeline.operate.maintain import Maintenance, check_horizon, step_table
     from pipeline.spark.session import session_for
@@ -176,10 +176,10 @@ def coverage(
     log: OneLog = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what of each log the replica holds, by offset and by the master's time, and why the rest is missing.
+    """Show what the replica holds of each log, by offset and by the master's time, and why the rest is missing.
 
-    Then how far its typed tables are complete, without --log. Fails where ranges overlap, or are missing and nothing
-    says why.
+    Without --log it also shows how far the typed tables are complete. It fails if ranges overlap, or are missing
+    without an explanation.
     """
     from pipeline.inspect.coverage import coverage_blocks, coverages
     from pipeline.inspect.typed_status import status_lines, typed_statuses
@@ -203,22 +203,22 @@ def coverage(
 @app.command(rich_help_panel=PROVE)
 def backfill(
     config: RequiredConfig,
-    log: Annotated[str, typer.Option("--log", help="the log of the configuration, by its id", autocompletion=log_ids)],
+    log: Annotated[str, typer.Option("--log", help="id of a log of the configuration", autocompletion=log_ids)],
     start: Annotated[
         str | None,
-        typer.Option("--from", help="an offset, or a time; without it all that the replica's retention did not delete"),
+        typer.Option("--from", help="an offset, or a time; by default all that the replica's retention did not delete"),
     ] = None,
-    end: Annotated[str | None, typer.Option("--to", help="an offset, or a time; without it the position")] = None,
+    end: Annotated[str | None, typer.Option("--to", help="an offset, or a time; by default the position")] = None,
     path: Annotated[
         str | None, typer.Option(help="a directory to read instead of the master: segment files, or dister's folder")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="list the holes, and fill none")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Bring what the replica lacks: what lies before its beginning, what was lost or damaged.
+    """Fill what the replica lacks: what lies before its beginning, and what was lost or damaged.
 
-    What its own retention deleted comes back with --from. Safe to run twice, several times at once, and while the log
-    is replicated.
+    What its own retention deleted comes back only with --from. It is safe to run twice, several times at once, and
+    while the log is replicated.
     """
     from pipeline.inspect.selection import subjects
     from pipeline.operate.backfill import result_lines, run_backfill
@@ -244,25 +244,25 @@ def verify(
     config: RequiredConfig,
     log: OneLog = None,
     sample: Annotated[
-        float | None, typer.Option(help="compare at least this share of the bytes, 0.1 for a tenth, drawn by chance")
+        float | None, typer.Option(help="compare a random sample of at least this share of the bytes, 0.1 for a tenth")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="with --sample: the same seed chooses the same")] = None,
+    seed: Annotated[int | None, typer.Option(help="with --sample: the same seed chooses the same ranges")] = None,
     start: Annotated[int | None, typer.Option("--from", min=0, help="compare from this offset on")] = None,
     end: Annotated[int | None, typer.Option("--to", min=1, help="compare up to this offset")] = None,
     path: Annotated[
-        str | None, typer.Option(help="compare with the files in this directory, as the option path of a log")
+        str | None, typer.Option(help="compare with the files in this directory instead of the master")
     ] = None,
     restart: Annotated[bool, typer.Option("--restart", help="forget a run that was not finished")] = False,
     max_mb_per_s: Annotated[float | None, typer.Option(help="read no faster than this, from either side")] = None,
     queues: Annotated[
-        bool, typer.Option("--queues", help="look at the queue offsets, too, as whole runs always do")
+        bool, typer.Option("--queues", help="check the queue offsets, too, as whole runs always do")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare the replica with its master: the bytes rebuilt from the table, the master's own, the ledger's checksums.
 
-    Says which ranges and records differ and whose bytes are wrong, and records it as incidents. A run that was killed
-    goes on where it stopped.
+    It says which ranges and records differ and whose bytes are wrong, and records them as incidents. A run that was
+    killed goes on where it stopped.
     """
     from pipeline.verify.run import Scope, verify_logs
     from pipeline.verify.summary import lines

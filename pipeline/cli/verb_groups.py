@@ -1,4 +1,4 @@
-"""The verbs in `logtwin --help`: by what people want, each with all of its summary."""
+"""Groups the verbs in ``logtwin --help`` by purpose, each with its whole summary."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _WHOLE = 1000  # characters of a summary: none is as long
 
 
 class VerbGroups(TyperGroup):
-    """Verbs with a `rich_help_panel` stand under it; Typer itself does that only where Rich draws the help."""
+    """Lists verbs under their `rich_help_panel`. Typer itself does that only when Rich draws the help."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """In the order of the groups, and in them of the verbs; those of no group last."""
+        """Write the verbs group by group; those without a group come last."""
         groups: dict[str, list[tuple[str, str]]] = {name: [] for name in _ORDER}
         for name in self.list_commands(ctx):
             command = self.get_command(ctx, name)

@@ -1,1 +1,1 @@
-"""The configuration file, as values; and which logs and topics of it a verb is about."""
+"""The configuration file as typed values: the job, its Kafka topics and its typed tables."""

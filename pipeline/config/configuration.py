@@ -33,7 +33,7 @@ from sources.options import KIB, MIB, ReadOptions, SecurityOptions, invalid_valu
 from sources.rocketmq.producer.producer import DEFAULT_WINDOW
 
 Port = Annotated[int, Field(ge=0, le=65_535)]
-"""To listen at."""
+"""A TCP port to listen on."""
 
 
 class EmbeddedMasterConfig(BaseModel):
@@ -80,12 +80,12 @@ class WorkloadConfig(SecurityOptions):
     )
 
     def with_given(self, given: Mapping[str, object]) -> WorkloadConfig:
-        """Itself with keys that were given on the command line. Raises ConfigurationError."""
+        """A copy with the keys that were given on the command line. Raises ConfigurationError."""
         return parse_options(WorkloadConfig, dict(self) | dict(given), where="logtwin send")
 
 
 class MetadataConfig(BaseModel):
-    """``[metadata]``: topics, groups, consumer and delay offsets of each broker, to tables of their own."""
+    """``[metadata]``: whether and when to copy each broker's topics, groups, consumer and delay offsets to tables."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -104,7 +104,7 @@ class MetricsConfig(BaseModel):
 
 
 class CatalogConfig(BaseModel):
-    """``[catalog]``: the tables by name, for who asks the catalog of the session that ``[spark]`` sets up."""
+    """``[catalog]``: registers the tables by name in the catalog of the session that ``[spark]`` sets up."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -141,7 +141,7 @@ class MaintainConfig(BaseModel):
 
 
 PARTITION_SLASHES: Final = 3
-"""In the id of a partition of a topic: kafka/<cluster>/<topic>/<partition>."""
+"""The number of slashes in the id of a topic's partition: kafka/<cluster>/<topic>/<partition>."""
 
 
 class Config(BaseModel):
@@ -176,9 +176,9 @@ class Config(BaseModel):
     workload: WorkloadConfig = WorkloadConfig()
 
     def only(self, log_id: str | None, where: str) -> Config:
-        """Itself with one log or topic, or with all for None; a partition's id stands for its topic.
+        """A copy with only one log or topic, or with all of them if `log_id` is None.
 
-        Raises ConfigurationError where none has that id.
+        A partition's id stands for its topic. Raises ConfigurationError if nothing has that id.
         """
         if log_id is None:
             return self.with_logs(where)
@@ -193,31 +193,32 @@ class Config(BaseModel):
         return self.model_copy(update={"logs": logs, "topics": topics})
 
     def check_reachable(self) -> None:
-        """Before Spark is started: where one table of topics is all there is, make sure that somebody is there to ask.
+        """If one table of topics is all there is to replicate, check before Spark starts that its servers listen.
 
-        Raises NobodyListens. Among several a master that is away keeps none of the others from being replicated.
+        Raises NobodyListens. With several masters nothing is checked: one that is away must not keep the others from
+        being replicated.
         """
         if len(self.topics) == 1 and not self.logs:
             first_contact(self.topics[0])
 
     def asked_topics(self) -> tuple[ReplicatedTopicOptions, ...]:
-        """The topics to replicate; where a pattern names them, those that there are now by the brokers' word.
+        """The topics to replicate. For a pattern, asks the brokers which topics exist now.
 
         Raises ConfigurationError, MasterUnreachable, MasterSilent, MasterRefused.
         """
         return expanded(self.topics, existing_topics)
 
     def topics_among(self, existing: Collection[LogId]) -> tuple[ReplicatedTopicOptions, ...]:
-        """The topics, connecting to nothing: where a pattern names them, those of `existing`, log ids of topics."""
+        """The topics, without asking a broker: a pattern selects among `existing`, the log ids of topics."""
         return expanded(self.topics, lambda table: [one.name.partition("/")[2] for one in existing if table.is_of(one)])
 
     def maintained_with(self, given: Mapping[str, object], where: str) -> Config:
-        """Itself with keys of ``[maintain]`` that were given elsewhere, or None. Raises ConfigurationError."""
+        """A copy with the keys of ``[maintain]`` in `given` that are not None. Raises ConfigurationError."""
         values = self.maintain.model_dump() | {name: value for name, value in given.items() if value is not None}
         return self.model_copy(update={"maintain": parse_options(MaintainConfig, values, where=f"{where} [maintain]")})
 
     def with_logs(self, where: str) -> Config:
-        """Itself, once it is sure that there is something to replicate. Raises ConfigurationError."""
+        """Itself. Raises ConfigurationError if there is nothing to replicate."""
         if not self.logs and not self.topics:
             raise ConfigurationError(
                 f"{where}: there is nothing to replicate",
@@ -242,8 +243,8 @@ _SECTIONS: dict[str, type[BaseModel]] = {
 def load(path: Path) -> Config:
     """Read and check a configuration file.
 
-    Paths in it are relative to the folder logtwin is started in. Raises ConfigurationError naming the file, the key,
-    what was expected and found.
+    Relative paths in it start at the folder in which logtwin is started. Raises ConfigurationError, which names the
+    file, the key, and what was expected and found.
     """
     try:
         data = path.read_bytes()
@@ -259,7 +260,7 @@ def load(path: Path) -> Config:
 
 
 def parse(given: Mapping[str, Any], *, where: str) -> Config:
-    """A configuration from TOML's tables. Raises ConfigurationError."""
+    """Make a configuration from parsed TOML; `where` names it in errors. Raises ConfigurationError."""
     known = list(Config.model_fields)
     for key in given:
         if key not in known:
@@ -302,13 +303,13 @@ def _logs(given: object, where: str) -> list[ReadOptions]:
 
 def _tables(given: object, name: str, where: str) -> list[Mapping[str, Any]]:
     if not isinstance(given, list):
-        found = f"one table [{name}]" if isinstance(given, dict) else repr(given)  # which could have a secret
+        found = f"one table [{name}]" if isinstance(given, dict) else repr(given)  # a table could hold a secret
         raise ConfigurationError(f"{where}: {name} is not usable", expected=f"tables headed [[{name}]]", found=found)
     return [_table(one, name, where) for one in given]
 
 
 def _numbered(given: object, name: str, where: str) -> list[tuple[Mapping[str, Any], str]]:
-    """Each of several tables, and which one it is, for errors."""
+    """Each table, with the words that name it in errors."""
     tables = _tables(given, name, where)
     if len(tables) == 1:
         return [(tables[0], f"{where} [[{name}]]")]

@@ -4,8 +4,8 @@
     cluster = "<cluster>", topics = ["a", "b"]          several, by their names
     cluster = "<cluster>", pattern = "orders-.*"        those whose whole name matches, when the brokers are asked
 
-All other keys are those of `ReplicatedTopicOptions`, and hold for each topic of the table. Nothing here connects but
-`existing_topics`.
+All other keys are those of `ReplicatedTopicOptions`, and hold for each topic of the table. Only `existing_topics` and
+`first_contact` connect to brokers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 class TopicsConfig(BaseModel):
-    """One table. It has either `topics` or a `pattern`; `options` are of each topic, but for the id."""
+    """One ``[[topics]]`` table. It has either `topics` or a `pattern`; `options` hold for each topic, except the id."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -48,7 +48,7 @@ class TopicsConfig(BaseModel):
 
     @classmethod
     def parse(cls, given: Mapping[str, Any], *, where: str) -> Self:
-        """Raises ConfigurationError naming `where` and the key."""
+        """Make it from parsed TOML. Raises ConfigurationError, which names `where` and the key."""
         for key, why in NOT_IN_A_TABLE.items():
             if key in known_keys(given, (*TABLE_KEYS, *NOT_IN_A_TABLE), where=where):
                 raise ConfigurationError(f"{where}: {key} cannot be given", found=key, hint=f"Remove it: {why}.")
@@ -60,20 +60,23 @@ class TopicsConfig(BaseModel):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of its topics the log ids; of a pattern what stands for them."""
+        """The log ids of its topics; with a pattern, one id that has the pattern in place of the topic."""
         return tuple(f"kafka/{self.cluster}/{one}" for one in self.topics or (self.pattern,))
 
     def is_of(self, topic: LogId) -> bool:
-        """Whether `topic` is one of its cluster."""
+        """Whether `topic` is a topic of this table's cluster."""
         return topic.kind == "kafka" and topic.name.startswith(f"{self.cluster}/")
 
     def among(self, existing: Iterable[str]) -> tuple[ReplicatedTopicOptions, ...]:
-        """Its topics; of a pattern those of the cluster's `existing` ones that match. Raises ConfigurationError."""
+        """Its topics; with a pattern, the matching ones of the cluster's `existing` topics.
+
+        Raises ConfigurationError.
+        """
         names = self.topics if self.pattern is None else (name for name in existing if re.fullmatch(self.pattern, name))
         return tuple(self._of(name) for name in names)
 
     def only(self, log_id: str) -> Self | None:
-        """Itself with no other topic than `log_id`; None where it cannot have that one."""
+        """A copy with the topic `log_id` only; None if it does not have that topic."""
         cluster, _, name = log_id.removeprefix("kafka/").partition("/")
         chosen = self.among([name]) if cluster == self.cluster else ()
         if log_id not in [options.id for options in chosen]:
@@ -87,9 +90,9 @@ class TopicsConfig(BaseModel):
 def expanded(
     tables: Iterable[TopicsConfig], existing: Callable[[TopicsConfig], Iterable[str]]
 ) -> tuple[ReplicatedTopicOptions, ...]:
-    """The topics of all tables. `existing` is asked for the topics of the cluster of each table that has a pattern.
+    """The topics of all tables. For a table with a pattern, `existing` returns the topics of its cluster.
 
-    Raises ConfigurationError where two tables have one topic, and what `existing` raises.
+    Raises ConfigurationError if two tables have the same topic, and what `existing` raises.
     """
     found = [options for one in tables for options in one.among(existing(one) if one.pattern is not None else ())]
     ids = [options.id for options in found]
@@ -105,8 +108,8 @@ def expanded(
 
 
 def existing_topics(table: TopicsConfig) -> list[str]:
-    """Asks the brokers for the topics that match. Raises MasterUnreachable, MasterSilent, MasterRefused."""
-    # Here, so that a job without topics need not import what speaks to Kafka.
+    """Ask the brokers for the topics that match. Raises MasterUnreachable, MasterSilent, MasterRefused."""
+    # Imported here, so that only jobs with topics load the Kafka client.
     from sources.kafka.cluster.connection import connected
     from sources.kafka.cluster.topics import topics_matching
 
@@ -118,8 +121,11 @@ def existing_topics(table: TopicsConfig) -> list[str]:
 
 
 def first_contact(table: TopicsConfig) -> None:
-    """Raises NobodyListens where none of the table's servers is there. Whatever else is wrong is said by who asks."""
-    # Here, so that a job without topics need not import what speaks to Kafka.
+    """Connect once. Raises NobodyListens if none of the table's servers listens; other errors are only logged.
+
+    The first real request reports those.
+    """
+    # Imported here, so that only jobs with topics load the Kafka client.
     from sources.kafka.cluster.connection import connected
 
     try:
@@ -132,7 +138,7 @@ def first_contact(table: TopicsConfig) -> None:
 
 
 def _which(given: Mapping[str, Any], where: str) -> tuple[str, tuple[str, ...], str | None]:
-    """Cluster, topics, pattern."""
+    """The cluster, the topics and the pattern that `given` names."""
     match given:
         case {"id": str() as log_id, **others} if not others:
             cluster, _, topic = log_id.removeprefix("kafka/").partition("/")
@@ -176,7 +182,7 @@ def _check_pattern(pattern: str, where: str) -> None:
 
 
 def _check_start(given: object, where: str) -> None:
-    """Positions go on from another reader's: they are the replica's own to give."""
+    """Only the earliest and the latest offset are allowed: the replica itself keeps the positions after that."""
     if given not in (EARLIEST, LATEST):
         raise ConfigurationError(
             f"{where}: starting_offset is not usable", expected=f"{EARLIEST} or {LATEST}", found=repr(given)

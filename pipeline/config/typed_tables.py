@@ -1,4 +1,4 @@
-"""``[[tables]]``: the typed tables that a job makes of the messages that it replicates."""
+"""``[[tables]]``: the typed tables that a job makes from the messages that it replicates."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SEPARATOR: Final = re.compile(r'[^"\r\n]')
 
 
 class Computed(BaseModel):
-    """A column that is computed."""
+    """A column that SQL computes from the others."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -41,7 +41,7 @@ class Computed(BaseModel):
 
 
 class TypedTableConfig(BaseModel):
-    """One typed table."""
+    """One ``[[tables]]`` table: a typed table."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
@@ -100,9 +100,9 @@ class TypedTableConfig(BaseModel):
     def _without_keys(cls, given: object) -> object:
         if isinstance(given, str) and given.startswith(_URLS) and urlsplit(given).username is not None:
             raise ConfigurationError(  # without repeating it
-                "schema is a URL that says who asks",
+                "schema is a URL with credentials",
                 expected="http://HOST:PORT",
-                hint="registry_username and registry_password say where that is found.",
+                hint="Name their places in registry_username and registry_password.",
             )
         return given
 
@@ -111,7 +111,7 @@ class TypedTableConfig(BaseModel):
         if _NAME.fullmatch(self.name) is None:
             raise ValueError(f"name: small letters, digits and _, beginning with a letter, and not {self.name!r}")
         if self.name in _TAKEN:
-            raise ValueError(f"name: another than {self.name}, which every replica has")
+            raise ValueError(f"name: one other than {self.name}, which every replica has")
         of_kafka = {one.startswith(_KAFKA) for one in self.from_}
         if len(of_kafka) > 1:
             raise ValueError("from: topics of RocketMQ, or of Kafka, not both in one table")
@@ -119,13 +119,13 @@ class TypedTableConfig(BaseModel):
         if wrong:
             raise ValueError(f"from: kafka/<cluster>/<topic>, and not {wrong[0]!r}")
         if of_kafka == {True} and (self.logs or self.tags):
-            raise ValueError("logs and tags are of RocketMQ")
+            raise ValueError("logs and tags only with topics of RocketMQ")
         if (self.mode == "upsert") != bool(self.key):
             raise ValueError('key with mode = "upsert", and only with that')
         if (self.deletes or self.tombstones) and self.mode != "upsert":
             raise ValueError('deletes and tombstones with mode = "upsert", and only with that')
         if self.tombstones and of_kafka == {False}:
-            raise ValueError("tombstones are of Kafka; messages of RocketMQ have a body")
+            raise ValueError("tombstones only with topics of Kafka; messages of RocketMQ have a body")
         self._check_format()
         self._check_fields()
         return self
@@ -134,7 +134,7 @@ class TypedTableConfig(BaseModel):
         fields = self.schema_ if isinstance(self.schema_, dict) else None
         is_found = self.schema_ == "infer"
         if self.format == "text" and not is_found:
-            raise ValueError("schema with another format; of text there is one column, text")
+            raise ValueError('no schema with format = "text", which has one column, text')
         if self.format == "json" and fields is None and not (is_found or self._has_registry):
             raise ValueError('schema = "infer", a table of fields, or a registry\'s URL, with format = "json"')
         if self.format == "csv" and (fields is None or "json" in fields.values()):
@@ -168,7 +168,7 @@ class TypedTableConfig(BaseModel):
         declared = ("text",) if self.format == "text" else self.schema_ if isinstance(self.schema_, dict) else ()
         twice = _taken(self._column_names(declared))
         if twice:
-            raise ValueError(f"two columns cannot be called {twice[0]!r}, in whatever case: rename one")
+            raise ValueError(f"two columns cannot be called {twice[0]!r}, ignoring case: rename one")
         hidden = [one for one in self.key if one in self.drop or self.mask.get(one) == "null"]
         if hidden:
             raise ValueError(f"{hidden[0]} is a key, and cannot be left out")
@@ -182,7 +182,7 @@ class TypedTableConfig(BaseModel):
     def _check_computed(self) -> None:
         is_found = self._has_registry or (self.schema_ == "infer" and self.format != "text")
         if self.compute and is_found:
-            raise ValueError("compute with a schema that is declared: what is found may be missing, or change")
+            raise ValueError("compute with a declared schema: inferred columns may be missing, or change")
         for name, one in self.compute.items():
             arrow_type(one.type)
             if one.type in ("json", "timestamp_ms"):
@@ -191,7 +191,7 @@ class TypedTableConfig(BaseModel):
                 raise ValueError(f"a computed column cannot be called {name!r}")
 
     def definition(self) -> Definition:
-        """What it comes to. Reads a schema file. Raises ConfigurationError."""
+        """The definition of the table. Reads its schema file, if it has one. Raises ConfigurationError."""
         reading = self._reading()
         schema = dict(self.schema_) if isinstance(self.schema_, dict) else None
         if reading.registry is None and self.format in _SCHEMATIC:
@@ -211,7 +211,7 @@ class TypedTableConfig(BaseModel):
             tombstones=self.tombstones,
             renamed=self.rename,
             masks=dict(self.mask),
-            # what a field that is hidden is written as by another schema must not turn up
+            # a hidden field that another schema encodes differently must not turn up among the unknown fields
             dropped=(*self.drop, UNKNOWN) if self.format == "protobuf" and (self.mask or self.drop) else self.drop,
             computed={name: (one.type, one.sql) for name, one in self.compute.items()},
             max_columns=self.max_columns,
@@ -232,7 +232,7 @@ class TypedTableConfig(BaseModel):
         return Reading(format=self.format, schema_text=text, message=self.message, separator=self.separator)
 
     def _of_file(self, reading: Reading) -> dict[str, str]:
-        """The fields of a schema file with their kinds, once it is sure that all keys fit to them."""
+        """The fields of a schema file with their kinds. Raises ConfigurationError if the table's keys do not fit."""
         where = f"{self.name}: {self.schema_}"
         try:
             found = dict(kinds(reading))
@@ -250,7 +250,7 @@ class TypedTableConfig(BaseModel):
         twice = _taken(self._column_names(found))
         if twice:
             raise ConfigurationError(
-                f"{where}: a column cannot be called so",
+                f"{where}: two columns cannot have the same name",
                 expected="names that differ in more than upper and lower case",
                 found=", ".join(twice),
                 hint="Give one of the fields another name with rename.",
@@ -259,13 +259,13 @@ class TypedTableConfig(BaseModel):
 
 
 def _taken(names: Sequence[str]) -> list[str]:
-    """Those that another column has, too, but for upper and lower case."""
+    """The names that another column has, too, ignoring case."""
     folded = [one.casefold() for one in (*names, *(one.name for one in (*PLACE, REST)))]
     return sorted({one for one in folded if folded.count(one) > 1})
 
 
 def _file_text(path: str, form: str) -> str:
-    """Of a schema file; of a descriptor set, which is no text, in base64."""
+    """The text of a schema file; a descriptor set, which is binary, in base64."""
     try:
         data = Path(path).read_bytes()
         return data.decode() if form == "avro" else base64.b64encode(data).decode()
@@ -274,7 +274,7 @@ def _file_text(path: str, form: str) -> str:
 
 
 def check_names(tables: tuple[TypedTableConfig, ...], where: str) -> None:
-    """Raises ConfigurationError where two have one name."""
+    """Check that no two typed tables have the same name. Raises ConfigurationError."""
     names = [one.name for one in tables]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

@@ -1,8 +1,8 @@
-"""The demo of dister, ``make run MASTER=dister``: a leader writes, a live replica, a lost election, state and proof.
+"""The dister demo, ``make run MASTER=dister``: a leader writes, a live replica, a lost election, state and proof.
 
-The leader is a process of its own that writes the files of a real one. Once all of it is replicated, it loses an
-election: its newest writes are gone, and others stand in their place. The job finds that, goes back to the last entry
-that both have, and on.
+The leader is a process of its own that writes the files of a real one. Once everything is replicated, it loses an
+election: its newest writes are gone, and others take their place. The job detects that, goes back to the last entry
+that both have, and goes on from there.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from sources.registry import open_log
 GROUP: Final = "demo"
 LOG_ID: Final = f"dister/{GROUP}"
 LOST: Final = 50
-"""Writes that the leader loses with its election."""
+"""How many writes the leader loses with its election."""
 OTHERS: Final = 80
-"""Writes that the next leader has instead."""
+"""How many writes the next leader has instead."""
 
 QUERIES: Final = {
     "the newest keys of the leader, as logtwin get KEY answers": """
@@ -61,7 +61,7 @@ QUERIES: Final = {
 
 
 def run_dister_demo(settings: Config, console: Console, *, keep: bool) -> None:
-    """Run it; ends by itself once everything is replicated, with `keep` at Ctrl-C. Raises LogtwinError."""
+    """Run the demo until everything is replicated, or with `keep` until Ctrl-C. Raises LogtwinError."""
     folder = Path(settings.embedded_master.store).absolute() / "dister"
     _prepare(folder)
     console.print(f"leader: group {GROUP}, entry log and services in {folder}", soft_wrap=True)
@@ -89,14 +89,14 @@ def _prepare(folder: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How long it took, and whether it came as far as the lost election."""
+    """How long it took, and whether it reached the lost election."""
 
     seconds: float
     is_overruled: bool
 
 
 def _replicate(job: Job, log: ReadOptions, folder: Path, workload: WorkloadConfig, keep: bool) -> Outcome:
-    """Write and replicate until both are done, the lost election among it."""
+    """Write and replicate until both are done, including the lost election."""
     interrupted = threading.Event()
     is_lost = False
     started_s = time.monotonic()
@@ -125,7 +125,7 @@ def _replicate(job: Job, log: ReadOptions, folder: Path, workload: WorkloadConfi
 
 
 def _lose_election(folder: Path, seed: int) -> None:
-    """What a node does that is overruled: the writes that nobody else has go, those of the next leader come."""
+    """Do what an overruled node does: drop the writes that no other node has, and take those of the next leader."""
     with EmbeddedLeader(folder) as leader:
         newest = [entry.id for entry in leader.entries()][-LOST - 1 :]
         leader.truncate_to(newest[0])

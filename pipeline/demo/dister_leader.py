@@ -1,4 +1,4 @@
-"""``logtwin leader``: a dister leader's folder, looked at and written to."""
+"""``logtwin leader``: shows a dister leader's folder, and writes to it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROLES = {0: "follower", 1: "candidate", 2: "leader"}
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """What a workload has written."""
+    """How much a workload has written."""
 
     entries: int
     last_id: int
@@ -34,7 +34,7 @@ class Filled:
 
 
 def leader_lines(folder: Path) -> Iterator[str]:
-    """What is in the folder of a leader, of ours or a real one; nothing is written there.
+    """Lines about the content of a leader's folder, ours or a real one's. Writes nothing.
 
     Raises ConfigurationError (no such folder), CorruptRecord (a line that is no entry), MasterSilent, ….
     """
@@ -66,7 +66,7 @@ def fill(leader: EmbeddedLeader, *, count: int, seed: int, rate_per_s: float | N
 
 
 def parse_pairs(pairs: Sequence[str]) -> dict[str, str]:
-    """``KEY=VALUE`` …. Raises ConfigurationError for what has no ``=``."""
+    """Parse pairs ``KEY=VALUE``. Raises ConfigurationError for one without ``=``."""
     parted = [pair.partition("=") for pair in pairs]
     for key, separator, _ in parted:
         if not separator:
@@ -75,7 +75,7 @@ def parse_pairs(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def parse_node(text: str) -> Node:
-    """A node's values as JSON. Raises ConfigurationError for what is no JSON object."""
+    """Parse a node's values. Raises ConfigurationError for text that is no JSON object."""
     try:
         found = json.loads(text)
     except ValueError:

@@ -15,7 +15,7 @@ from sources.rocketmq.producer.workload import Summary, send_workload, workload
 from sources.rocketmq.wire.remoting import ResponseCode
 
 READY = r"remoting (?P<remoting>\S+), HA (?P<ha>\S+),"
-"""What is said once the master takes requests; ports may have been free ones."""
+"""Matches the line that the master prints once it takes requests, with the ports that it chose."""
 
 
 def serve(settings: EmbeddedMasterConfig, *, on_ready: Callable[[str], None]) -> None:
@@ -59,7 +59,7 @@ def send_to(settings: WorkloadConfig) -> Summary:
 
 
 def answers(sent: Summary) -> str:
-    """What producers were told of their messages: ``1,990 SEND_OK, 10 FLUSH_SLAVE_TIMEOUT``."""
+    """The broker's answers in words, such as ``1,990 SEND_OK, 10 FLUSH_SLAVE_TIMEOUT``."""
     without = sent.messages - sum(sent.warned.values())
     told = [f"{without:,} SEND_OK"] + [
         f"{count:,} {ResponseCode(code).name}" for code, count in sorted(sent.warned.items())

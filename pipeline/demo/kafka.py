@@ -1,8 +1,7 @@
-"""The demo of Kafka, ``make run MASTER=kafka``: a real broker, orders and transactions, a live replica, the proof.
+"""The Kafka demo, ``make run MASTER=kafka``: a real broker, orders and transactions, a live replica, the proof.
 
-The broker runs as long as the demo; its store is kept. Midway the topic gets more partitions. In the end a consumer
-that knows nothing of logtwin counts the records, and the offsets that the group has committed stand beside the
-positions.
+The broker runs as long as the demo; its store is kept. Midway the topic gets more partitions. At the end a consumer
+that is independent of logtwin counts the records, and the group's committed offsets are shown beside the positions.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ TOPIC: Final = "orders"
 LOG_ID: Final = f"kafka/demo/{TOPIC}"
 PARTITIONS: Final = 6
 GROWN: Final = 8
-"""So many partitions from the middle of the first run on."""
+"""How many partitions the topic has from the middle of the first run on."""
 
 QUERIES: Final = {
     "the partitions: the last two came midway": """
@@ -65,7 +64,7 @@ QUERIES: Final = {
 
 
 def run_kafka_demo(settings: Config, console: Console, *, keep: bool) -> None:
-    """Run it; ends by itself once everything is replicated, with `keep` at Ctrl-C. Raises LogtwinError."""
+    """Run the demo until everything is replicated, or with `keep` until Ctrl-C. Raises LogtwinError."""
     home = Path(settings.embedded_master.store) / "kafka"
     console.print(f"starting Kafka {VERSION} …")
     with running_broker(home) as server:
@@ -90,7 +89,7 @@ def run_kafka_demo(settings: Config, console: Console, *, keep: bool) -> None:
 def _make_topic(server: str) -> None:
     with closing(KafkaAdminClient(bootstrap_servers=server)) as admin:
         if TOPIC not in admin.list_topics():
-            # What the replica has is compared with the topic in the end, however long ago a run began it.
+            # No retention: the replica is compared with the whole topic at the end, however old the topic is.
             wanted = {"num_partitions": PARTITIONS, "replication_factor": 1, "configs": {"retention.ms": "-1"}}
             admin.create_topics({TOPIC: wanted}, wait_for_metadata=True)
 
@@ -107,7 +106,7 @@ def _grow(server: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How long it took, and what the producer said; None where it was cut short."""
+    """How long it took, and what the producer printed; None if it was cut short."""
 
     seconds: float
     producer: str | None
@@ -141,7 +140,7 @@ def _replicate(job: Job, options: ReplicatedTopicOptions, workload: WorkloadConf
 
 
 def _is_everything_told(progress: Progress, options: ReplicatedTopicOptions) -> bool:
-    """Whether all that the topic holds is committed, and the group told."""
+    """Whether everything in the topic is committed, both in the table and for the group."""
     reached = {number: (one.position or 0, one.acknowledged or 0) for number, one in progress.partitions.items()}
     ends = open_topic(options).bounds().latest.next
     return all(reached.get(number, (0, 0)) == (end, end) for number, end in ends.items())
@@ -171,7 +170,7 @@ def _summary(console: Console, progress: Progress, outcome: Outcome) -> None:
 
 
 def _show_proof(console: Console, spark: SparkSession, config: Config, options: ReplicatedTopicOptions) -> None:
-    """While the broker still serves: is anything missing or double?"""
+    """Show, while the broker still runs, that nothing is missing or doubled."""
     console.print("\n[bold]is anything missing? logtwin coverage[/]", highlight=False)
     found = coverages(config)
     console.print(coverage_blocks(found))

@@ -1,6 +1,6 @@
-"""A real Kafka broker (KRaft) from its jars, on loopback: how one is set up, and one that runs as long as we do.
+"""Sets up and runs a real Kafka broker (KRaft) from its jars, on loopback.
 
-What must hold: a store is formatted once, and goes on at whatever ports it is started later.
+What must hold: a store is formatted once, and can be used again on other ports.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Settings: TypeAlias = Mapping[str, str | int]
 VERSION: Final = "4.3.1"
 CONTROLLER_ID: Final = 1
 STARTED: Final = "Kafka Server started"
-"""What a broker says when it takes requests."""
+"""What a broker logs once it takes requests."""
 
 _START_TIMEOUT_S: Final = 90.0
 _LOOK_EVERY_S: Final = 0.1
 _MEMORY: Final = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC")
-_LOGGING: Final = (  # Kafka brings the interface of a logger, and none
+_LOGGING: Final = (  # Kafka ships slf4j without a logger behind it
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
     "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info",
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
@@ -45,7 +45,7 @@ _SMALL: Final[Settings] = {
     "transaction.state.log.replication.factor": 1,
     "transaction.state.log.min.isr": 1,
     "group.initial.rebalance.delay.ms": 0,
-    "broker.session.timeout.ms": 6000,  # one that was killed is not let in again before
+    "broker.session.timeout.ms": 6000,  # a killed broker can register again only after this
     "broker.heartbeat.interval.ms": 500,
     "num.network.threads": 2,
     "num.io.threads": 2,
@@ -56,9 +56,9 @@ _SMALL: Final[Settings] = {
 
 @contextmanager
 def running_broker(home: Path) -> Iterator[str]:
-    """A lone broker on free ports, everything it writes below `home`; where it is, for ``bootstrap.servers``.
+    """Run a single broker on free ports; it writes only below `home`. Yields its address for ``bootstrap.servers``.
 
-    Raises ConfigurationError where Kafka or Java cannot be had, MasterError where it does not start.
+    Raises ConfigurationError if Kafka or Java is missing, MasterError if the broker does not start.
     """
     home = home.absolute()
     port = free_port(1)
@@ -74,7 +74,7 @@ def running_broker(home: Path) -> Iterator[str]:
 
 
 def lone_settings(data: Path, port: int) -> dict[str, str | int]:
-    """Of a broker that is its own controller, at the next port. `data` is the folder of its store."""
+    """The settings of a broker that is its own controller, on the next port. `data` is the folder of its store."""
     broker, controller = f"127.0.0.1:{port}", f"127.0.0.1:{port + 1}"
     return {
         "node.id": CONTROLLER_ID,
@@ -92,10 +92,10 @@ def lone_settings(data: Path, port: int) -> dict[str, str | int]:
 def prepared(
     version: str, home: Path, settings: Settings, *, cluster_id: str | None = None, scram_users: Sequence[str] = ()
 ) -> list[str]:
-    """Write server.properties to `home`, and format the store if it is new; the command line that starts it.
+    """Write server.properties to `home`, and format the store if it is new. Returns the command that starts the broker.
 
-    A new store is of the cluster `cluster_id`, or of a new one; `scram_users` are as ``--add-scram`` takes them. Raises
-    ConfigurationError where Kafka or Java cannot be had, MasterError where the store cannot be formatted.
+    A new store belongs to the cluster `cluster_id`, or to a new one; `scram_users` are in the format of
+    ``--add-scram``. Raises ConfigurationError if Kafka or Java is missing, MasterError if formatting fails.
     """
     program = _program(version)
     home.mkdir(parents=True, exist_ok=True)
@@ -127,7 +127,7 @@ def _program(version: str) -> list[str]:
 
 
 def _format(program: list[str], properties: Path, cluster_id: str, scram_users: Sequence[str]) -> None:
-    # An id may begin with a dash, so it is not an argument of its own.
+    # An id may begin with a dash, so it must not be a separate argument.
     command = [*program, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}"]
     for user in scram_users:
         command += ["--add-scram", user]

@@ -1,7 +1,4 @@
-"""How many records of a topic its replica has, and how many a consumer is given that knows nothing of the replica.
-
-The consumer is kafka-python's own.
-"""
+"""Counts the records of a topic in its replica, and those that an independent consumer of kafka-python receives."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ _POLL_MS: Final = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionCounts:
-    """One partition: its records below `position`, which is the replica's, counted three times."""
+    """Three counts of a partition's records below `position`, the replica's: in ledger, table and topic."""
 
     log_id: LogId
     position: int
@@ -41,7 +38,7 @@ class PartitionCounts:
         if self.in_ledger == self.in_table == self.consumed:
             return None
         return Divergent(
-            "the replica has not as many records as the topic",
+            "the replica and the topic differ in their numbers of records",
             log=self.log_id,
             offset=self.position,
             expected=f"{self.consumed:,} records below the offset, as a consumer counts them",
@@ -52,7 +49,7 @@ class PartitionCounts:
 def partition_counts(
     spark: SparkSession, warehouse: str, server: str, topic: LogId, positions: Mapping[int, int], *, group: str
 ) -> list[PartitionCounts]:
-    """One a partition, in order. `positions` are the replica's, and no job moves them meanwhile."""
+    """The counts of each partition, in order. `positions` are the replica's; no job may move them meanwhile."""
     name = topic.name.rpartition("/")[2]
     consumed = _consumed(server, name, positions)
     committed = _group_offsets(server, name, group)
@@ -72,14 +69,14 @@ def partition_counts(
 
 
 def _sums(spark: SparkSession, warehouse: str, table: TableSpec, topic: LogId, what: str) -> dict[str, int]:
-    """Of each log of the topic the sum of `what` over its rows."""
+    """The sum of `what` over the rows of each log of the topic."""
     rows = spark.read.format("delta").load(table.path(absolute(warehouse)))
     of_topic = rows.where(f.col("log_id").startswith(f"{topic}/"))
     return dict(map(tuple, of_topic.groupBy("log_id").agg(f.expr(f"sum({what})")).collect()))
 
 
 def _consumed(server: str, topic: str, positions: Mapping[int, int]) -> Counter[int]:
-    """How many records of committed transactions, or of none, a consumer is given below the positions."""
+    """How many records below the positions a consumer receives: of committed transactions, or of none."""
     found: Counter[int] = Counter()
     tps = {TopicPartition(topic, number): position for number, position in positions.items()}
     options = {"isolation_level": "read_committed", "enable_auto_commit": False, "group_id": None}

@@ -1,8 +1,8 @@
-"""A workload for a Kafka topic: a shop's orders, made from a seed, the same ones for the same seed.
+"""A workload for a Kafka topic: a shop's orders, the same ones for the same seed.
 
-An order is placed, paid, packed and shipped, each time by a record with its key; some are cancelled, which leaves a
-tombstone. Now and then several are sent in a transaction, and some of those are aborted: their records are nobody's.
-``python -m pipeline.demo.kafka_workload SERVER TOPIC …`` sends them until SIGTERM, at the longest.
+An order is placed, paid, packed and shipped, each time by a record with its key; some are cancelled, by a tombstone.
+Now and then several records are sent in a transaction; some transactions are aborted, so that no consumer gets their
+records. ``python -m pipeline.demo.kafka_workload SERVER TOPIC …`` sends them; SIGTERM ends it early.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from sources.errors import LogtwinError, MasterError
 _SHARE_OF_NEW: Final = 0.3
 _SHARE_OF_CANCELLED: Final = 0.03
 _TRANSACTION_EVERY: Final = 300
-"""Records, on average: each keeps a producer waiting for some hundredths of a second."""
+"""The average number of records between transactions, each of which costs a producer some hundredths of a second."""
 _SHARE_OF_ABORTED: Final = 0.25
 _STATUSES: Final = ("placed", "paid", "packed", "shipped")
 _PRODUCTS: Final = ("teapot", "Fahrradkette", "毛笔", "книга", "café crème", 'lamp "Søren"', "<boots> & laces")
@@ -40,7 +40,7 @@ _SENT_WITHIN_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is sent of an order. A tombstone has no value."""
+    """A record about an order. A tombstone has no value."""
 
     key: bytes
     value: bytes | None
@@ -49,14 +49,14 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """Records that are there together, or not at all."""
+    """Records that a consumer gets together or not at all."""
 
     records: tuple[Record, ...]
     is_committed: bool
 
 
 def orders(seed: int) -> Iterator[Record | Transaction]:
-    """The endless sequence of `seed`."""
+    """The endless sequence of records and transactions for `seed`."""
     shop = _Shop(seed)
     while True:
         yield shop.next_item()
@@ -105,7 +105,7 @@ class _Shop:
         return self._record_of(order)
 
     def _closed(self, at: int) -> dict[str, Any]:
-        """The order at this place, which the last one takes."""
+        """Remove and return the order at this place, which the last order takes."""
         self._open[at], self._open[-1] = self._open[-1], self._open[at]
         return self._open.pop()
 
@@ -121,13 +121,13 @@ def _key(order: dict[str, Any]) -> bytes:
 
 @dataclass
 class Sent:
-    """What was sent, in how many seconds: `records` are those that a consumer of committed ones is given."""
+    """How much was sent, in how many seconds. `records` counts those that a read_committed consumer gets."""
 
     records: int = 0
     tombstones: int = 0
     committed: int = 0  # transactions
     aborted: int = 0
-    withdrawn: int = 0  # records of those
+    withdrawn: int = 0  # records of aborted transactions
     seconds: float = 0.0
 
     def count(self, item: Record | Transaction) -> None:
@@ -150,7 +150,7 @@ class Sent:
 
 @dataclass
 class Sender:
-    """Sends to `topic` at `server` through two producers, of which one makes the transactions."""
+    """Sends to `topic` at `server` through two producers, one of them for transactions."""
 
     server: str
     topic: str
@@ -160,7 +160,7 @@ class Sender:
     def send(self, seed: int, *, rate_per_s: float = 0.0, duration_s: float, count: int | None = None) -> Sent:
         """Send the orders of `seed` until `duration_s` is over, `count` records are sent, or `stop` is set.
 
-        Without `rate_per_s` as fast as it goes. Raises MasterError where the broker does not take a record.
+        With `rate_per_s` 0 it sends as fast as it can. Raises MasterError if the broker refuses a record.
         """
         sent, started_s = Sent(), time.monotonic()
         try:
@@ -181,7 +181,7 @@ class Sender:
         return sent
 
     def _producer(self, **options: Any) -> KafkaProducer:
-        # Partitions that are added get their share a second later.
+        # The metadata's age limit lets new partitions get records after a second.
         return KafkaProducer(
             bootstrap_servers=self.server, compression_type="lz4", linger_ms=20, metadata_max_age_ms=1000, **options
         )
@@ -196,7 +196,7 @@ class Sender:
         if item.is_committed:
             careful.commit_transaction()
         else:
-            self._flush(careful)  # or they would not even be in the log
+            self._flush(careful)  # otherwise the records would not even reach the log
             careful.abort_transaction()
 
     def _hand_over(self, record: Record, to: KafkaProducer) -> None:
@@ -214,7 +214,7 @@ class Sender:
 
 
 def main() -> None:
-    """Send, and say what was sent."""
+    """Send the workload, and print how much was sent."""
     parser = argparse.ArgumentParser(prog="python -m pipeline.demo.kafka_workload")
     parser.add_argument("server")
     parser.add_argument("topic")

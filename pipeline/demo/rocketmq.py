@@ -1,7 +1,4 @@
-"""The demo, what ``make run`` does: a master, messages, a live replica, an analyst's queries, and the proof.
-
-That of dister is `pipeline.demo.dister`.
-"""
+"""The RocketMQ demo, ``make run``: a master, messages, a live replica, an analyst's queries, and the proof."""
 
 from __future__ import annotations
 
@@ -43,9 +40,9 @@ from sources.registry import open_log
 
 LOG_ID = "rocketmq/embedded"
 SLAVE_TIMEOUT_S = 30.0
-"""Spark needs some seconds for its first batch, and producers of the demo are to see the replica's answer."""
+"""Long enough for Spark's first batch, which takes seconds, so that the demo's producers get the replica's answer."""
 WINDOW = 8192
-"""Producers wait for a commit, about a second: as many requests as come in that time are on their way."""
+"""How many requests may be in flight: producers wait about a second for a commit, and send these meanwhile."""
 
 ORDERS = {"name": "orders", "from": ["orders"], "mode": "upsert", "key": ["order_id"], "drop": ["note"]}
 """The demo's typed table."""
@@ -68,14 +65,14 @@ QUERIES = {
 
 @dataclass(frozen=True, slots=True)
 class MasterProcess:
-    """The embedded master, running as a process of its own."""
+    """The addresses of the embedded master, which runs as a process of its own."""
 
     remoting: str
     ha: str
 
 
 def run_demo(settings: Config, console: Console, *, keep: bool) -> None:
-    """Run it; ends by itself once everything sent is committed, with `keep` at Ctrl-C. Raises LogtwinError."""
+    """Run the demo until everything sent is committed, or with `keep` until Ctrl-C. Raises LogtwinError."""
     with _master_process(settings.embedded_master) as master:
         console.print(f"master: HA {master.ha}, remoting {master.remoting}, store {settings.embedded_master.store}")
         config = demo_job(
@@ -100,7 +97,7 @@ def run_demo(settings: Config, console: Console, *, keep: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How long it took, what the master counts as acknowledged, what the producer said; None where it was cut short."""
+    """How long it took, what the master counts as acknowledged, and what the producer printed; None if cut short."""
 
     seconds: float
     acknowledged: int | None
@@ -143,7 +140,7 @@ def _say_start(console: Console, progress: Progress, workload: WorkloadConfig, k
 
 
 def pace(workload: WorkloadConfig, what: str, keep: bool) -> str:
-    """How much of `what` a workload makes, and for how long."""
+    """How fast and how long a workload sends `what`, in words."""
     rate = f"{workload.rate_per_s:,.0f} {what}/s" if workload.rate_per_s else f"{what} as fast as it can"
     until = "until Ctrl-C" if keep else f"for {workload.duration_s:,.0f} s"
     return f"{rate} {until} (seed {workload.seed})"
@@ -165,7 +162,7 @@ def _summary(console: Console, progress: Progress, outcome: Outcome) -> None:
 
 
 def show_queries(console: Console, spark: SparkSession, warehouse: str, queries: Mapping[str, str]) -> None:
-    """The answers to `queries`, by title, over the tables and views of the warehouse."""
+    """Run `queries`, by title, over the tables and views of the warehouse, and print the results."""
     register(spark, warehouse, views=named_in(*queries.values()))
     for title, query in queries.items():
         rows = spark.sql(query).collect()
@@ -179,7 +176,7 @@ def show_queries(console: Console, spark: SparkSession, warehouse: str, queries:
 
 
 def show_proof(console: Console, spark: SparkSession, config: Config) -> None:
-    """While the master still serves: is anything missing or double, and is every byte its own?"""
+    """Show, while the master still runs, that nothing is missing or doubled, and that every byte is the master's."""
     console.print("\n[bold]is anything missing? logtwin coverage[/]", highlight=False)
     console.print(coverage_blocks(coverages(config)))
     console.print("[bold]is it what the master holds, byte for byte? logtwin verify[/]", highlight=False)

@@ -1,14 +1,15 @@
 """An S3 server on loopback, for the demo and for tests: moto's S3, as a program beside ours.
 
-``python -m pipeline.demo.s3_server --bucket lake`` says where it listens in one line of JSON, and serves until it is
-ended. What it holds ends with it.
+``python -m pipeline.demo.s3_server --bucket lake`` prints where it listens as one line of JSON, and serves until it is
+stopped. Its content ends with it.
 
 What must hold:
 
-* **A condition is kept.** moto looks whether a key is there, then puts it, and threads come in between: of writers that
-  put the same new key with ``If-None-Match: *`` several are told that they were the first, and some that the server
-  failed. So it is asked one request at a time; bodies are received before, and answers sent after, side by side.
-* **Connections are kept.** The server that moto brings ends each after one answer.
+* **Conditional writes are atomic.** moto checks whether a key exists, and then puts it, without a lock. So if several
+  clients put the same new key with ``If-None-Match: *``, several may be told that they were first, and some that the
+  server failed. Therefore moto gets one request at a time; bodies are received before, and answers sent after, in
+  parallel.
+* **Connections are kept open.** moto's own server closes each after one answer.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from pipeline.system.open_file_limit import allow_many_files
 from sources.errors import ConfigurationError
 
 Application: TypeAlias = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
-"""As WSGI has it."""
+"""A WSGI application."""
 
 REGION: Final = "us-east-1"
 
@@ -49,7 +50,7 @@ _NO_BODY: Final = frozenset({204, 304})
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What a client signs with."""
+    """The keys with which a client signs."""
 
     access_key: str
     secret_key: str
@@ -57,14 +58,14 @@ class Keys:
 
 OWNER: Final = Keys("AKIALOGTWINOWNER0000", "the-secret-of-the-owner-of-the-buckets00")
 READER: Final = Keys("AKIALOGTWINREADER000", "the-secret-of-one-who-may-only-read00000")
-"""Where access is checked: one may do everything, the other only get and list. Else any keys will do."""
+"""If access is checked, OWNER may do everything, and READER only get and list. Otherwise any keys are accepted."""
 
 _MAY: Final = {OWNER: ["s3:*"], READER: ["s3:Get*", "s3:List*", "s3:Head*"]}
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One that runs."""
+    """A running server."""
 
     port: int
     bucket: str
@@ -85,10 +86,10 @@ class Server:
 def running_server(
     bucket: str = "lake", *, folder: Path | None = None, checks_access: bool = False
 ) -> Iterator[Server]:
-    """A server with an empty bucket, on a free port, while the `with` lasts. It ends with us, however we end.
+    """Run a server with an empty bucket, on a free port, during the `with` block. It ends with us, however we end.
 
-    Objects of more than 64 KiB lie in files without a name in `folder` (default: the system's for such files). With
-    `checks_access` only OWNER and READER are let in. Raises ConfigurationError where moto is not installed.
+    Objects of more than 64 KiB are unnamed temporary files in `folder`, by default the system's. With `checks_access`
+    only the keys OWNER and READER are accepted. Raises ConfigurationError if moto is not installed.
     """
     _require_moto()
     command = [sys.executable, "-m", "pipeline.demo.s3_server", "--bucket", bucket]
@@ -120,7 +121,7 @@ def _require_moto() -> None:
 
 
 class OneAtATime:
-    """A WSGI application that has answered a request before it is given the next one."""
+    """Wraps a WSGI application so that it handles one request after the other."""
 
     def __init__(self, application: Application) -> None:
         self._application = application
@@ -137,7 +138,7 @@ class OneAtATime:
 
 
 class S3HttpServer(ThreadingHTTPServer):
-    """Serves `application`, a thread a connection."""
+    """Serves `application`, with a thread for each connection."""
 
     request_queue_size = 128
 
@@ -146,13 +147,13 @@ class S3HttpServer(ThreadingHTTPServer):
         self.application = application
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away is no error of ours; anything else is shown."""
+        """Ignore a client that goes away; show anything else."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """A connection: request after request, each received whole before it is answered."""
+    """Handles a connection: request after request, each received whole before it is answered."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -171,21 +172,21 @@ class _Handler(BaseHTTPRequestHandler):
         answer = b"".join(self.server.application(self._environ(body), start_response))
         self._answer(status, headers, answer)
         if len(body) > _LARGE_BODY_BYTES:
-            gc.collect(1)  # what moto leaves of a request holds itself, and the body
+            gc.collect(1)  # moto leaves reference cycles that keep the body alive
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = do_OPTIONS = _serve
 
     def handle_expect_100(self) -> bool:
-        """It waits for our word before it sends a body: now, not with the answer."""
+        """Tell the client at once, not with the answer, to send its body."""
         goes_on = super().handle_expect_100()
         self.wfile.flush()
         return goes_on
 
     def log_request(self, code: Any = "-", size: Any = "-") -> None:
-        """Said nowhere: a proxy in between counts better."""
+        """Log nothing: a proxy in between can count better."""
 
     def _received(self) -> bytes:
-        """The body. What S3 itself puts into it beside the object (aws-chunked) is moto's to take out."""
+        """The body of the request. moto decodes S3's own framing in it (aws-chunked)."""
         if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
             return self._exactly(int(self.headers.get("Content-Length", 0)))
         pieces = []
@@ -193,7 +194,7 @@ class _Handler(BaseHTTPRequestHandler):
             pieces.append(self._exactly(size))
             self.rfile.readline()
         while self.rfile.readline() not in (b"\r\n", b"\n", b""):
-            """Headers that follow a body."""
+            """Skip headers that follow the body."""
         return b"".join(pieces)
 
     def _exactly(self, length: int) -> bytes:
@@ -244,7 +245,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _application(bucket: str, *, folder: Path | None, checks_access: bool) -> Application:
-    """moto's S3 with that bucket."""
+    """moto's S3 with that bucket, as a WSGI application."""
     os.environ.setdefault("MOTO_S3_DEFAULT_KEY_BUFFER_SIZE", str(_OBJECT_IN_MEMORY_BYTES))
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -259,7 +260,7 @@ def _application(bucket: str, *, folder: Path | None, checks_access: bool) -> Ap
         for keys, actions in _MAY.items():
             _let_in(keys, actions)
         settings.INITIAL_NO_AUTH_ACTION_COUNT = 0
-    return OneAtATime(create_backend_app("s3"))  # to find out which of all services is meant takes as long as to serve
+    return OneAtATime(create_backend_app("s3"))  # S3 alone: finding the service takes moto as long as serving
 
 
 def _let_in(keys: Keys, actions: list[str]) -> None:
@@ -276,7 +277,7 @@ def _let_in(keys: Keys, actions: list[str]) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Serves until SIGTERM or Ctrl-C."""
+    """Serve until SIGTERM or Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m pipeline.demo.s3_server", description=__doc__.partition("\n")[0])
     parser.add_argument("--port", type=int, default=0, help="0: a free one")
     parser.add_argument("--bucket", default="lake", help="made at the start")
@@ -293,7 +294,7 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"configuration error: {error}", file=sys.stderr)  # noqa: T201
         sys.exit(error.exit_code)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    allow_many_files()  # each object that is not small is one
+    allow_many_files()  # each object beyond 64 KiB is an open file
     application = _application(given.bucket, folder=given.folder, checks_access=given.check_access)
     with S3HttpServer(given.port, application) as server:
         print(json.dumps({"port": server.server_port, "bucket": given.bucket, "pid": os.getpid()}), flush=True)  # noqa: T201

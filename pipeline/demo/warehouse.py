@@ -1,4 +1,4 @@
-"""Where a demo's tables are: in a folder, or, for ``make run WAREHOUSE=s3``, on an S3 server that ends with it."""
+"""The warehouse of a demo: a folder, or, for ``make run WAREHOUSE=s3``, an S3 server that ends with the demo."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pipeline.monitoring.display import size
 from sinks.storage.place import open_folder, placed
 
 S3: Final = "s3"
-"""The name, in the place of a folder's, of a server that the demo starts. A folder of that name is ``./s3``."""
+"""Stands for an S3 server that the demo starts, in place of a folder. A folder of that name is ``./s3``."""
 
 _JOB: Final = """\
 # The warehouse of the demo that runs, as any job says it. The server takes any keys.
@@ -37,15 +37,15 @@ _LEFT: Final = "demo.toml"
 
 
 def demo_job(settings: Config, **job: Any) -> Config:
-    """A job into the demo's warehouse. Raises ConfigurationError."""
+    """The configuration of a job into the demo's warehouse. Raises ConfigurationError."""
     given = {"warehouse": settings.warehouse, "storage": settings.storage.as_said(), "spark": dict(settings.spark)}
     return parse({**given, **job}, where="demo")
 
 
 def leave_job(warehouse: str, **job: Sequence[Mapping[str, Any]]) -> None:
-    """Write a job that other programs can use once the demo has ended, beside the tables in a folder.
+    """Write a configuration beside the tables in a folder, for use after the demo has ended.
 
-    `job` are arrays of tables, by their names: values are strings, numbers, or lists of these.
+    `job` has arrays of TOML tables by name; their values are strings, numbers, or lists of these.
     """
     left = _left(warehouse)
     if left is None:
@@ -62,13 +62,13 @@ def leave_job(warehouse: str, **job: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _left(warehouse: str) -> Path | None:
-    """Where `leave_job` writes; None of a warehouse that is no folder."""
+    """The file that `leave_job` writes; None if the warehouse is no local folder."""
     folder = placed(warehouse).local
     return None if folder is None else folder / _LEFT
 
 
 def _ways_in(job: Path) -> Iterator[str]:
-    """What can be pasted to look at it: of a topic's broker, which has ended, nothing asks for the records."""
+    """Commands to look at the warehouse. For a topic without ``verify``, because its broker has ended."""
     here = Path(sys.executable).with_name("logtwin")
     program = "logtwin" if not here.exists() else os.path.relpath(here)
     for verb in ("sql", "status", "coverage", *(["verify"] if load(job).logs else [])):
@@ -77,14 +77,14 @@ def _ways_in(job: Path) -> Iterator[str]:
 
 @contextmanager
 def demo_warehouse(settings: Config, console: Console) -> Iterator[Config]:
-    """`settings` with a warehouse that is there while the `with` lasts; in the end says what remains of it.
+    """`settings` with a warehouse that exists during the `with` block. At the end prints what remains of it.
 
-    Raises ConfigurationError where there is to be an S3 server and cannot be.
+    Raises ConfigurationError if the S3 server cannot be started.
     """
     if settings.warehouse != S3:
         yield settings
-        console.print(f"\ntables: {settings.warehouse}; run it again and they grow from where they end", soft_wrap=True)
-        console.print("look at them, docs/sql.md says what to ask:", soft_wrap=True)
+        console.print(f"\ntables: {settings.warehouse}; run it again and it goes on from there", soft_wrap=True)
+        console.print("look at them (docs/sql.md has queries):", soft_wrap=True)
         left = _left(settings.warehouse)
         for line in () if left is None else _ways_in(left):
             console.print(line, soft_wrap=True, highlight=False)
@@ -105,7 +105,7 @@ def demo_warehouse(settings: Config, console: Console) -> Iterator[Config]:
 
 @contextmanager
 def _job_file(server: Server, folder: Path) -> Iterator[Path]:
-    """A configuration of the warehouse on `server`, for other programs, gone with the `with`."""
+    """A configuration file of the warehouse on `server` for other programs, removed at the end of the `with` block."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         (folder / "access_key").write_text(OWNER.access_key)

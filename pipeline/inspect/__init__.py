@@ -1,1 +1,1 @@
-"""Questions about a replica, answered without a JVM: status, coverage, incidents, tables, keys."""
+"""Answers questions about a replica, mostly without a JVM: status, coverage, incidents, tables, keys."""

@@ -1,8 +1,8 @@
-"""What ``logtwin coverage`` does: say of each replica what is whole, and why the rest is missing.
+"""``logtwin coverage``: shows for each replica which ranges are complete, and why the rest is missing.
 
-Asked are the log table, for position and holes, the ledger and the incidents. They are three tables, written one after
-the other; what a killed commit still owes to the others stands in the log table and counts as being there. Of a Kafka
-topic each partition is a log, and the table is ``kafka_log``.
+It reads the position and the holes from the log table, and the ledger and the incidents. These three tables are written
+one after the other. What a killed commit still owes to the other two is in the log table, and counts as written. Each
+partition of a Kafka topic is a log of its own, in the table ``kafka_log``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LOOKS: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogCoverage:
-    """One log; docs/json.md documents every field of the JSON. `complete` is None before the first record."""
+    """The coverage of one log; docs/json.md documents the JSON. `complete` is None before the first record."""
 
     log_id: LogId
     epoch: int
@@ -52,7 +52,7 @@ class LogCoverage:
         return None if self.complete is None else self.complete.problem(self.log_id)
 
     def as_json(self) -> dict[str, Any]:
-        """Times are ISO 8601, UTC."""
+        """The values of the JSON output. Times are ISO 8601, UTC."""
         found, problem = self.complete, self.problem
         return {
             "log": str(self.log_id),
@@ -67,8 +67,10 @@ class LogCoverage:
 
 
 def coverages(config: Config) -> list[LogCoverage]:
-    """One a log, or partition of a topic; a topic that was not begun has one. Raises ReplicaError where a table cannot
-    be read."""
+    """The coverage of each log and each partition of a topic; a topic that has not started has one entry.
+
+    Raises ReplicaError if a table cannot be read.
+    """
     topics = held_topics(config)
     logs, partitions = [one.log_id for one in config.logs], [one for topic in topics for one, _ in topic.partitions()]
     found = _all_accounts(config.warehouse, [*logs, *partitions])
@@ -91,21 +93,21 @@ def _topic_coverages(topic: HeldTopic, accounts: Mapping[LogId, Accounts | None]
             log=topic.log_id,
             expected="a state of each partition",
             found="one of the topic as a whole",
-            hint="Start logtwin replicate once: it takes the state apart.",
+            hint="Start logtwin replicate once: it converts the state.",
         )
     return found or [LogCoverage(log_id=topic.log_id, epoch=0, complete=None)]
 
 
 def read_accounts(warehouse: str, log_id: LogId) -> Accounts | None:
-    """What the tables say of the log at one moment; None before its first record. Raises ReplicaError."""
+    """Read what the tables say about the log at one moment; None before its first record. Raises ReplicaError."""
     return _all_accounts(warehouse, [log_id])[log_id]
 
 
 def _all_accounts(warehouse: str, log_ids: Iterable[LogId]) -> dict[LogId, Accounts | None]:
-    """The same of several logs; each table is read once for all.
+    """The same for several logs, reading each table once for all of them.
 
-    They are read until the holes were the same before and after: what the stream adds meanwhile lies above the position
-    that was read first.
+    Reads again until the holes are the same before and after. What the stream adds meanwhile lies above the position
+    that was read first, and does no harm.
     """
     found: dict[LogId, Accounts | None] = dict.fromkeys(log_ids)
     versions: dict[str, LoggedVersion | None] = {}
@@ -128,33 +130,35 @@ def _all_accounts(warehouse: str, log_ids: Iterable[LogId]) -> dict[LogId, Accou
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """Where a log stands, and what it lacks."""
+    """The position of a log, and its holes."""
 
     state: LogState
     offset: Offset
     holes: Holes
 
     def is_as(self, before: _Held) -> bool:
-        """Whether nothing but the stream has changed it."""
+        """Whether the epoch and the holes are still the same, so that only the stream can have changed the log."""
         return (self.state.epoch, self.holes) == (before.state.epoch, before.holes)
 
     def owed(self, log_id: LogId) -> list[Owed]:
-        """What the newest commits still have to write into the ledger."""
+        """What the newest commits may still owe to the ledger."""
         return [
             Owed(app_id(Position(log_id, self.state.epoch, self.offset)), self.offset, self.state.ledger),
             Owed(fill_app_id(log_id), self.holes.fills, self.holes.ledger),
         ]
 
     def incidents(self, log_id: LogId, listed: Sequence[IncidentRow]) -> list[IncidentRow]:
-        """Those of the table, and what the newest commit still owes it."""
+        """The incidents in the table, and those that the newest commit still owes to it."""
         epoch = self.state.epoch
         passed = [IncidentRow(id=one.id_in(log_id, epoch), epoch=epoch, found=one) for one in self.state.incidents]
         return list({row.id: row for row in (*passed, *listed)}.values())
 
 
 def _held(warehouse: str, log_ids: Iterable[LogId], versions: dict[str, LoggedVersion | None]) -> dict[LogId, _Held]:
-    """Of these logs those that have a first record. `versions` are those that were found before, and then the newest:
-    to read one of many files takes longer than all the rest.
+    """The logs among `log_ids` that have a first record.
+
+    `versions` holds the table versions of the last look, and is updated to the newest: reading a version with many
+    files takes longer than everything else.
     """
     of_table = {log_id: log_table(log_id).path(absolute(warehouse)) for log_id in log_ids}
     versions |= {path: newest(path, versions.get(path)) for path in set(of_table.values())}
@@ -216,7 +220,7 @@ def _iso(at_us: int | None) -> str | None:
 
 
 def coverage_blocks(logs: Sequence[LogCoverage]) -> Group:
-    """For a person: a block a log."""
+    """The coverage as text for a person: one block for each log."""
     return Group(*(part for one in logs for part in (Text(str(one.log_id), style="bold"), _block(one), Text())))
 
 
@@ -259,7 +263,7 @@ def _why(missing: Missing) -> str:
 
 
 def _between(start_us: int | None, end_us: int | None) -> str:
-    """Two of the master's times, in words; nothing where neither is known."""
+    """Two of the master's times, in words; empty if neither is known."""
     if start_us is None and end_us is None:
         return ""
     return f"; stored {_moment(start_us)} – {_moment(end_us)}"

@@ -1,4 +1,4 @@
-"""What ``logtwin incidents`` does: list what was lost, explain one, accept one."""
+"""``logtwin incidents``: lists incidents, explains one, or accepts one."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Listed:
     row: IncidentRow
 
     def as_json(self) -> dict[str, Any]:
-        """Times are ISO 8601, UTC. Where offsets are ids nobody knows how many `bytes` a range has."""
+        """The values of the JSON output. Times are ISO 8601, UTC. `bytes` is None if offsets do not count bytes."""
         times = {"detected_at": _iso(self.row.found.detected_at), "ended_at": _iso(self.row.ended_at)}
         size_bytes = self.row.found.range.size if self.log_id.counts_bytes else None
         return {"log": str(self.log_id), **self.row.as_dict(), "bytes": size_bytes, **times}
@@ -71,13 +71,13 @@ class Incidents:
         self._warehouse = absolute(config.warehouse)
 
     def all(self) -> list[Listed]:
-        """Log by log, each in the order of its offsets. Raises ReplicaError."""
+        """All incidents, log by log, each in the order of its offsets. Raises ReplicaError."""
         log_ids = [*(one.log_id for one in self._config.logs), *self._partitions()]
         found = incidents_of(self._warehouse, log_ids)
         return [Listed(log_id, row) for log_id, rows in found.items() for row in rows]
 
     def _partitions(self) -> list[LogId]:
-        """Those of the configuration's topics that have an incident."""
+        """The partitions of the configuration's topics that have an incident."""
         if not self._config.topics:
             return []
         logs = logs_with_incidents(self._warehouse)
@@ -89,18 +89,21 @@ class Incidents:
         return [one for one in self.all() if one.row.state is State.OPEN]
 
     def one(self, name: str) -> Listed:
-        """The incident whose id is `name`, or alone begins with it. Raises ConfigurationError."""
+        """The incident whose id is `name`, or the only one whose id begins with it. Raises ConfigurationError."""
         return named(self.all(), name, self._where)
 
     def explain(self, name: str) -> Explanation:
-        """Raises ConfigurationError, ReplicaError."""
+        """What happened in the incident `name`, and what is kept. Raises ConfigurationError, ReplicaError."""
         incident = self.one(name)
         place = incident.row.found.range
         kept = quarantined(self._warehouse, incident.log_id, place, _HEAD_BYTES)
         return Explanation(incident, self._missing(incident.log_id, place), tuple(kept))
 
     def close(self, spark: SparkSession, name: str, note: str) -> Listed:
-        """Accept an open incident for good, and say who did; an ended one is left as it is. Returns what it is now."""
+        """Accept an open incident for good, and record who did so. An ended one stays as it is.
+
+        Returns the incident as it is now.
+        """
         incident = self.one(name)
         now_us = time.time_ns() // 1000
         IncidentsTable(spark, self._warehouse, incident.log_id).end(
@@ -116,7 +119,10 @@ class Incidents:
 
 
 def named(incidents: Sequence[Listed], name: str, where: str) -> Listed:
-    """Of `incidents` the one that `name` means, an id or the beginning of only one. Raises ConfigurationError."""
+    """The one of `incidents` that `name` means: its id, or a beginning that no other id has.
+
+    Raises ConfigurationError.
+    """
     found = [one for one in incidents if one.row.id.startswith(name.lower())]
     if len(found) == 1:
         return found[0]
@@ -133,7 +139,7 @@ def named(incidents: Sequence[Listed], name: str, where: str) -> Listed:
 
 
 def way_out(explained: Explanation, where: str) -> str:
-    """What is to be done about an incident: a command, with DIR for whatever copy of the log there is."""
+    """What to do about an incident: a command, in which DIR stands for a copy of the log."""
     incident = explained.incident
     command = f"--config {where} --log {incident.log_id}"
     if incident.row.state is not State.OPEN:
@@ -154,7 +160,7 @@ def way_out(explained: Explanation, where: str) -> str:
 
 
 def incident_lines(incidents: Sequence[Listed]) -> list[str]:
-    """Incidents for a person: a line each under a heading, never folded, so that a line can be searched for."""
+    """Incidents as text for a person: one line each under a heading, never wrapped, so that grep finds whole lines."""
     rows = [_COLUMNS, *map(_cells, incidents)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
@@ -173,7 +179,7 @@ def _size(one: Listed) -> str:
 
 
 def explanation_block(explained: Explanation, where: str) -> Table:
-    """One incident for a person: a line a fact."""
+    """One incident as text for a person: one fact on each line."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")

@@ -1,6 +1,6 @@
-"""Which logs a verb is about, and how each of them is opened: those of ``[[logs]]``, and the partitions of topics.
+"""Selects the logs that a verb works on, and opens each: those of ``[[logs]]``, and the partitions of topics.
 
-Of a topic these are the partitions that the replica has; a broker is asked when a log is opened and read, not before.
+For a topic these are the partitions that the replica has. A broker is asked only when a log is opened and read.
 """
 
 from __future__ import annotations
@@ -22,31 +22,34 @@ if TYPE_CHECKING:
 
 
 class Subject(Protocol):
-    """One log of a configuration."""
+    """One log that a verb works on."""
 
     @property
     def log_id(self) -> LogId: ...
 
     @property
     def run_id(self) -> str:
-        """By what its job is known: its own id, or its topic's."""
+        """The id by which its job is known: its own, or its topic's."""
 
     @property
     def batch_bytes(self) -> int:
-        """What is read of it at once, at most."""
+        """The most bytes that are read from it at once."""
 
     @property
     def reads_in_parallel(self) -> bool:
-        """Whether the operator says that nobody minds several connections."""
+        """Whether the operator allows several connections to its master."""
 
     def open(self, on_loss: OnLoss | None = None) -> MasterLog:
-        """Its master; with another policy than the configured one, if given. Raises ConfigurationError."""
+        """Open its master's log, with `on_loss` in place of the configured policy if given.
+
+        Raises ConfigurationError.
+        """
 
     def open_any(self) -> MasterLog:
-        """Whatever log has its name by now, also where it is another one than was replicated."""
+        """Open the log that has its name now, even if it is not the one that was replicated."""
 
     def by_path(self, path: str) -> Subject:
-        """The same log from a directory of its master's files. Raises ConfigurationError where it has none."""
+        """The same log, read from a directory of its master's files. Raises ConfigurationError if it cannot be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,7 @@ class OneLog:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition of a topic; `identity` is the topic's id, as the replica has it."""
+    """A partition of a topic; `identity` is the topic's id in the replica."""
 
     options: ReplicatedTopicOptions
     log_id: LogId
@@ -119,9 +122,9 @@ class Partition:
 
 
 def subjects(config: Config, log: str | None = None) -> Iterator[Subject]:
-    """All logs of a configuration; those of `log` alone, the id of one, or of a topic.
+    """The logs of a configuration, or only those of `log`, the id of a log or of a topic.
 
-    Raises ReplicaError where the table of topics cannot be read.
+    Raises ReplicaError if the table of topics cannot be read.
     """
     return (one for one in _all(config) if log in (None, str(one.log_id), one.run_id))
 

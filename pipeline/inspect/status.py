@@ -1,7 +1,7 @@
-"""How each replica stands, and its master: what ``logtwin status`` says.
+"""``logtwin status``: the state of each replica and of its master.
 
-Three are asked, and none of them needs the others: the table for the position, the file of the running job for what
-only a job can know (`pipeline/monitoring/run_state.py`), the master for the rest.
+It asks three sources, none of which needs the others: the table for the position, the file of the running job for what
+only a job knows (`pipeline/monitoring/run_state.py`), and the master for the rest.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _OF_SESSION: Final = ("connected_since", "reconnects")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStatus:
-    """One partition of a topic; offsets as `LogStatus` has them."""
+    """The status of one partition of a topic; offsets mean the same as in `LogStatus`."""
 
     partition: int
     epoch: int | None
@@ -55,11 +55,11 @@ class PartitionStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogStatus:
-    """One log, or one topic; docs/json.md documents every field as the JSON has it.
+    """The status of one log or one topic; docs/json.md documents every field.
 
-    Offsets and times are None where nobody could be asked or nothing is there yet. Times are ISO 8601, UTC. The lag is
-    in what offsets count: bytes, ids, or Kafka's offsets, and None in the two others. Offsets of a topic are sums over
-    its `partitions`, of which a log has none.
+    Offsets and times are None if nobody could be asked or nothing is there yet. Times are ISO 8601, UTC. The lag is
+    in what offsets count: bytes, ids, or Kafka's offsets, and None in the two other fields. A topic's offsets are sums
+    over its `partitions`; a log has none.
     """
 
     id: str
@@ -98,7 +98,7 @@ class LogStatus:
 
     @property
     def lag(self) -> str:
-        """For people, in what offsets count."""
+        """The lag as text for a person, in what offsets count."""
         counts = (self.lag_bytes, self.lag_ids, self.lag_offsets)
         found = (in_unit(count, unit) for count, unit in zip(counts, UNITS, strict=True) if count is not None)
         return next(found, "–")
@@ -108,17 +108,17 @@ class LogStatus:
 
 
 def log_statuses(config: Config) -> list[LogStatus]:
-    """One status a log. A master that cannot be asked is an entry in its log's status, not an error."""
-    # The jobs' words before the table's: so what they have promised by then is at most the position.
+    """The status of each log. A master that cannot be asked is an entry in its log's status, not an error."""
+    # The jobs' files are read before the table: so what a job had acknowledged by then is at most the position.
     runs = {options.id: last_run(config.warehouse, options.id) for options in config.logs}
     version = newest(LOG.path(absolute(config.warehouse)))
     return [_status(options, runs[options.id], version) for options in config.logs]
 
 
 def troubles(one: LogStatus, now: datetime) -> list[LogtwinError]:
-    """What somebody has to look at: no job is there, or one that failed or waits, or a master that does not answer.
+    """What needs attention: no job runs, the job failed or waits, or the master does not answer.
 
-    A job that has come to the end of its log, as one with --available-now does, is none.
+    A job that has reached the end of its log, as one with --available-now does, is no trouble.
     """
     found: list[LogtwinError] = []
     if one.running and one.phase == Phase.WAITING.value:
@@ -139,7 +139,7 @@ def troubles(one: LogStatus, now: datetime) -> list[LogtwinError]:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a master said, or why it did not."""
+    """What a master answered, or why it did not."""
 
     view: MasterView | None = None
     acknowledged: Offset | None = None
@@ -155,7 +155,7 @@ def _status(options: ReadOptions, run: RunState | None, version: Version | None)
 def status_of(
     master: MasterLog, run: RunState | None, state: LogState | None, answer: Answer, now: datetime
 ) -> LogStatus:
-    """What the three say, as one."""
+    """Combine what the job, the table and the master say."""
     is_running = run is not None and run.is_live(now)
     facts: Mapping[str, Any] = run.facts if run is not None and is_running else {}
     position = None if state is None else state.offset
@@ -186,7 +186,7 @@ def status_of(
 
 
 def _election(facts: Mapping[str, Any], view: MasterView | None) -> dict[str, Any]:
-    """The fields for what the master is: as it says itself, or else as the job has found it."""
+    """The fields for the master's role and election: as it says itself, or else as the job last saw them."""
     if view is None:
         return {name: facts.get(name) for name in ("master_role", "master_epoch", "confirmed")}
     epoch = None if view.epoch is None else view.epoch.number
@@ -194,7 +194,7 @@ def _election(facts: Mapping[str, Any], view: MasterView | None) -> dict[str, An
 
 
 def told_by(run: RunState | None, now: datetime) -> dict[str, Any]:
-    """The fields of a `LogStatus` that the last run has the only word on."""
+    """The fields of a `LogStatus` that only the last run knows."""
     if run is None:
         return dict.fromkeys(("phase", "run", "host", "pid", "since", "updated_at", *_OF_SESSION, "last_error")) | {
             "running": False
@@ -216,7 +216,7 @@ def lags(lag: int | None, log_id: LogId) -> dict[str, Any]:
 
 
 def last_run(warehouse: str, log_id: str) -> RunState | None:
-    """What the last run of a log or topic said, if that can be read."""
+    """The state that the last run of a log or topic published; None if there is none or it cannot be read."""
     try:
         return RunFile(warehouse, log_id).read()
     except OSError as error:
@@ -232,7 +232,7 @@ def _ask(master: MasterLog) -> Answer:
 
 
 def lag_s(lag: int | None, running: RunState | None, now: datetime) -> float | None:
-    """What the job said and what has passed since: at the most, for it may have committed since."""
+    """An upper bound of the lag: what the job said, plus the time since then, in which it may have committed."""
     if lag == 0:
         return 0.0
     if running is None:
@@ -244,7 +244,7 @@ def lag_s(lag: int | None, running: RunState | None, now: datetime) -> float | N
 def _until_loss(
     facts: Mapping[str, Any], view: MasterView | None, state: LogState | None
 ) -> tuple[int | None, float | None]:
-    """A running job has seen how fast the master grows; without one age and room alone say it."""
+    """What is left until loss. A running job knows how fast the master grows; otherwise only age and room count."""
     if facts.get("until_loss_bytes") is not None:
         return facts["until_loss_bytes"], facts.get("until_loss_s")
     if view is None:
@@ -255,12 +255,12 @@ def _until_loss(
 
 
 def status_blocks(statuses: list[LogStatus], now: datetime) -> Group:
-    """The statuses for a person: a block a log."""
+    """The statuses as text for a person: one block for each log."""
     return Group(*(part for one in statuses for part in (Text(one.id, style="bold"), _block(one, now), Text())))
 
 
 def _elected(one: LogStatus) -> dict[str, str]:
-    """The line of a master that was elected."""
+    """The line about an elected master; empty for any other."""
     if one.master_epoch is None:
         return {}
     return {"elected": f"epoch {one.master_epoch}, confirmed up to {number(one.confirmed)}"}

@@ -1,7 +1,7 @@
-"""What ``logtwin tables all`` and ``show`` say: the tables and views of a replica, their columns, and what each is.
+"""``logtwin tables all`` and ``show``: the tables and views of a replica, their columns, and what each means.
 
-Every replica has the same ones. Of a table all is written down; the types of a view's columns are what Spark makes of
-its query, which needs no rows and no replica.
+Every replica has the same ones. The schemas of tables are known in advance. The types of a view's columns come from
+Spark, which analyses the view's query over empty tables.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sources.errors import QueryError
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`type` as Spark's SQL writes it."""
+    """A column of a table or view; `type` is written as in Spark SQL."""
 
     name: str
     type: str
@@ -35,7 +35,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """`columns` are None in a list."""
+    """A table or view; `columns` is None if only the relations are listed."""
 
     name: str
     kind: Literal["view", "table"]
@@ -47,13 +47,13 @@ class Relation:
 
 
 def listed() -> list[Relation]:
-    """All there are, in the order in which people want to see them."""
+    """All tables and views, without their columns: the views first."""
     views = [Relation(name, "view", view(name).comment) for name in VIEWS]
     return views + [Relation(spec.name, "table", spec.comment) for spec in TABLES]
 
 
 def described(name: str) -> Relation:
-    """One with its columns. Raises QueryError where there is none of that name."""
+    """The table or view `name` with its columns. Raises QueryError if there is none."""
     relations = {one.name: one for one in listed()}
     found = relations.get(name)
     if found is None:
@@ -80,7 +80,7 @@ def _view_columns(name: str) -> tuple[Column, ...]:
 
 
 def relation_lines(found: list[Relation]) -> Iterator[str]:
-    """A list for a person."""
+    """The tables and views as lines of text for a person."""
     margin = max(len(one.name) for one in found) + 2
     for kind in ("view", "table"):
         yield f"{kind}s"
@@ -88,7 +88,7 @@ def relation_lines(found: list[Relation]) -> Iterator[str]:
 
 
 def relation_table(found: list[Relation], known: Iterable[str]) -> Table:
-    """As a table; what a replica has beside these, its typed tables, is `known` there alone."""
+    """The tables and views as a table of text. Names in `known` that are not in `found` are typed tables."""
     table = Table("name", "kind", "what it is", box=None, pad_edge=False)
     for one in found:
         table.add_row(one.name, one.kind, Text(one.comment))
@@ -99,7 +99,7 @@ def relation_table(found: list[Relation], known: Iterable[str]) -> Table:
 
 
 def column_lines(one: Relation) -> Iterator[str]:
-    """One of them for a person."""
+    """The columns of a table or view as lines of text for a person."""
     yield f"{one.name}: {one.comment}"
     columns = one.columns or ()
     names, types = (max(map(len, words)) + 2 for words in zip(*((c.name, c.type) for c in columns), strict=True))

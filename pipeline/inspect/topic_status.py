@@ -1,6 +1,6 @@
-"""How the replica of each Kafka topic stands, and its brokers: what ``logtwin status`` says of a topic.
+"""``logtwin status`` for Kafka topics: the state of each topic's replica and of its brokers.
 
-As of a log three are asked, the job first: so what it has acknowledged by then is at most the position.
+As for a log, it asks the job first, then the table: so what the job had acknowledged by then is at most the position.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PATIENCE_MS: Final = 2000  # somebody waits for the answer
 
 @dataclass(frozen=True, slots=True)
 class TopicAnswer:
-    """What the brokers said of each partition, or why they did not. `committed` are the group's offsets."""
+    """What the brokers answered about each partition, or why they did not. `committed` are the group's offsets."""
 
     topic_id: str | None = None
     held: Mapping[int, OffsetRange] = field(default_factory=dict)
@@ -40,9 +40,9 @@ class TopicAnswer:
 
 
 def topic_statuses(config: Config) -> list[LogStatus]:
-    """One status a topic. Brokers that cannot be asked are an entry in it, not an error.
+    """The status of each topic. Brokers that cannot be asked are an entry in it, not an error.
 
-    Raises ConfigurationError where a topic is in two tables, ReplicaError where the table contradicts itself.
+    Raises ConfigurationError if a topic is in two tables, ReplicaError if the table contradicts itself.
     """
     if not config.topics:
         return []
@@ -53,12 +53,12 @@ def topic_statuses(config: Config) -> list[LogStatus]:
 
 
 def _topics(config: Config, held: Collection[LogId]) -> Iterable[ReplicatedTopicOptions]:
-    """Those that there are, and those that the replica has."""
+    """The topics that exist now, and those that the replica has."""
     replicated = config.topics_among(held)
     try:
         existing = config.asked_topics()
     except MasterError as error:
-        log.warning("which topics there are is not known, only those that were replicated are shown: %s", error)
+        log.warning("cannot list the topics, only replicated ones are shown: %s", error)
         existing = ()
     return {options.id: options for options in (*replicated, *existing)}.values()
 
@@ -82,7 +82,7 @@ def _ask(topic: KafkaTopic) -> TopicAnswer:
 
 
 def topic_status_of(held: HeldTopic, run: RunState | None, answer: TopicAnswer, now: datetime) -> LogStatus:
-    """What the three say, as one."""
+    """Combine what the job, the table and the brokers say."""
     answer = _of_same_topic(held, answer)
     is_running = run is not None and run.is_live(now)
     facts: Mapping[str, Any] = run.facts if run is not None and is_running else {}
@@ -116,7 +116,7 @@ def topic_status_of(held: HeldTopic, run: RunState | None, answer: TopicAnswer, 
 
 
 def _of_same_topic(held: HeldTopic, answer: TopicAnswer) -> TopicAnswer:
-    """Offsets of a topic that was created again say nothing of the one that is replicated."""
+    """`answer`, or an error if the topic was created again: its offsets say nothing about the replicated one."""
     if held.identity is None or answer.topic_id in (None, held.identity):
         return answer
     return TopicAnswer(
@@ -147,6 +147,6 @@ def _partition(number: int, own: LogState | None, told: Mapping[str, Any], answe
 
 
 def _sum(values: Iterable[int | None]) -> int | None:
-    """None where one of them is not known, and where there are none."""
+    """The sum of `values`; None if one of them is None, or there are none."""
     known = list(values)
     return sum(one for one in known if one is not None) if known and None not in known else None

@@ -1,6 +1,6 @@
-"""Which Kafka topics a replica has, and where each of their partitions stands: what table ``kafka_log`` says.
+"""The Kafka topics of a replica, and the position of each partition, read from the table ``kafka_log``.
 
-Here nobody is asked but the table, so that the verbs that read a replica need no broker.
+Nothing here asks a broker, so the verbs that only read a replica need none.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class HeldTopic:
 
     @property
     def identity(self) -> str | None:
-        """The id of the topic that is replicated; None before it was begun."""
+        """The id of the replicated topic; None before its replication begins."""
         return next((one.identity for one in self.states.values() if one.identity is not None), None)
 
     @property
     def positions(self) -> dict[int, Offset]:
-        """Of each partition that has one."""
+        """The position of each partition that has one, by number."""
         return {number: one.offset for number, one in sorted(self.states.items()) if one.offset is not None}
 
     def partitions(self) -> Iterator[tuple[LogId, LogState]]:
@@ -44,7 +44,7 @@ class HeldTopic:
 
 
 def held_topics(config: Config) -> list[HeldTopic]:
-    """The topics of a configuration; where a pattern names them, those that the replica has. Raises ReplicaError."""
+    """The topics of a configuration; for a pattern, those that the replica has. Raises ReplicaError."""
     if not config.topics:
         return []
     held = topics_held(config.warehouse)

@@ -1,6 +1,6 @@
-"""How typed tables stand: what ``logtwin tables list``, ``status``, ``coverage`` and the report say of them.
+"""The state of typed tables, as ``logtwin tables list``, ``status``, ``coverage`` and the report show it.
 
-Asked are the tables' own state, the positions of their logs, and the ledger for the master's times; without a JVM.
+It reads the tables' own state, the positions of their logs, and the ledger for the master's times, without a JVM.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from sources.offsets import LogId, Offset
 class LogPlace:
     """How far a typed table has come in one log. `behind` is in the log's own unit.
 
-    Of what the log holds nothing is missing from its first record up to `complete_to`; `complete_through` is the newest
-    time at which the master stored any of that, as far as the ledger tells.
+    Nothing that the log holds is missing from its first record up to `complete_to`. `complete_through` is the newest
+    time at which the master stored any of it, according to the ledger.
     """
 
     log: str
@@ -52,7 +52,10 @@ class LogPlace:
 
 @dataclass(frozen=True, slots=True)
 class TypedStatus:
-    """A typed table; docs/json.md documents every key. `rows` and `unfit` are None where there is no table yet."""
+    """The state of a typed table; docs/json.md documents every key.
+
+    `rows` and `unfit` are None if the table does not exist yet.
+    """
 
     name: str
     source: tuple[str, ...]
@@ -64,7 +67,7 @@ class TypedStatus:
 
     @property
     def complete_through(self) -> datetime | None:
-        """Of all its logs; None where one of them has not been begun, or nobody knows."""
+        """The earliest `complete_through` of its logs; None if it is unknown for one of them."""
         times = [one.complete_through for one in self.logs]
         known = [one for one in times if one is not None]
         return min(known) if known and len(known) == len(times) else None
@@ -86,20 +89,20 @@ def _column_json(one: Column) -> dict[str, str | None]:
 
 
 def typed_statuses(config: Config) -> list[TypedStatus]:
-    """Of every typed table of the configuration. Raises ReplicaError."""
-    # The tables before their logs, which they are never ahead of
+    """The state of every typed table of the configuration. Raises ReplicaError."""
+    # Read before their logs, so that no table seems to be ahead of its log
     found = [_Standing.of(config, one) for one in config.tables]
     sources = {one.wanted.source.name: one.wanted.source.path(absolute(config.warehouse)) for one in found}
     logs = {name: newest(path) for name, path in sources.items()}
     begun = {log_id for one in found for log_id, followed in one.logs.items() if not followed.whole.is_empty}
-    # What a killed commit still owes to the ledger lacks its time for a moment, nothing else
+    # Rows that a killed commit still owes to the ledger lack only their time, until the next start writes them
     ledgers = read_ledgers(config.warehouse, dict.fromkeys(begun, ())) if begun else {}
     return [one.status(config, logs[one.wanted.source.name], ledgers) for one in found]
 
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """A typed table of the configuration, and its newest version if it is made."""
+    """A typed table of the configuration, and its newest version if it exists."""
 
     of_config: TypedTableConfig
     wanted: Definition
@@ -117,7 +120,7 @@ class _Standing:
         return {} if self.state is None else self.state.logs
 
     def status(self, config: Config, on: LoggedVersion | None, ledgers: Mapping[LogId, pa.Table]) -> TypedStatus:
-        """`on` is the table of records that it is made of."""
+        """The state of the table; `on` is the table of records that it is made from."""
         held = {} if on is None else positions_at(on, self.wanted)
         places = tuple(self._place(log_id, at, ledgers.get(log_id)) for log_id, at in sorted(held.items()))
         name, source, mode = self.of_config.name, self.of_config.from_, self.of_config.mode
@@ -135,13 +138,13 @@ class _Standing:
 
 
 def status_lines(found: Sequence[TypedStatus]) -> Iterator[str]:
-    """For a person."""
+    """The state of typed tables as lines of text for a person."""
     if not found:
         yield "no [[tables]] in the configuration; logtwin tables add --from TOPIC writes one"
     for one in found:
         yield f"{one.name}: {one.mode}, from {', '.join(one.source)}"
         if one.rows is None:
-            yield "  not made yet: logtwin replicate makes it"
+            yield "  not created yet: logtwin replicate creates it"
             continue
         yield f"  {number(one.rows)} rows, {len(one.columns)} columns, {number(one.unfit or 0)} unfit"
         for place in one.logs:

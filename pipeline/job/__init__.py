@@ -1,1 +1,1 @@
-"""Replication: one query for all logs of a table, the life of each of them, and what ends it."""
+"""The replication job: one query for all logs of a table, and the life cycle of each log."""

@@ -1,8 +1,7 @@
-"""What a job does by itself where its master overrules the replica (`MasterLog.overrules`, or a fail-over): check and
-fix.
+"""Automatic repair: what a job does if its master overrules the replica (`MasterLog.overrules`, or a fail-over).
 
-It is the repair of `logtwin repair`, with the job's own writer, so that the log stays the job's; the same marks and
-steps, so that whoever comes after a kill takes it to its end.
+It runs the same repair as ``logtwin repair``, but as the job's own writer, so that the job keeps the log. It uses the
+same marks and steps, so that after a kill any of the two can finish it.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ log = logging.getLogger(__name__)
 def mend(spark: SparkSession, warehouse: str, master: MasterLog, writer: Writer, *, is_owner: bool) -> None:
     """Take the replica back to the last point that it shares with `master`, or a pending repair to its end.
 
-    `is_owner`: the log is the writer's, and must be still. Says in one line what was done. Raises what `Repair.run`
-    does; MasterSilent where nothing differs, though something did a moment ago: it may differ again in the next one.
+    `is_owner`: the log belongs to `writer`, and must still do so. Logs what was done. Raises what `Repair.run` raises,
+    and MasterSilent if nothing differs any more, though something did a moment ago: the next try may differ again.
     """
     done = Repair(spark, warehouse, master, writer).run(is_owner=is_owner)
     if done.back is not None:
@@ -33,7 +32,7 @@ def mend(spark: SparkSession, warehouse: str, master: MasterLog, writer: Writer,
             master.log_id, back.found.cause, back.since, back.found.common, back.records,
         )  # fmt: skip
     elif done.resumed is not None:
-        log.warning("%s: a repair that had been begun was brought to its end, at %s", master.log_id, done.position)
+        log.warning("%s: an unfinished repair was finished, at %s", master.log_id, done.position)
     elif not (done.taken_out or done.others):
         raise _unstable(master, done)
     for one in done.others:
@@ -47,10 +46,10 @@ def mend(spark: SparkSession, warehouse: str, master: MasterLog, writer: Writer,
 
 def _unstable(master: MasterLog, done: Repaired) -> MasterSilent:
     return MasterSilent(
-        "what differed from the replica a moment ago does not any more",
+        "the master differed from the replica a moment ago, and does not any more",
         log=master.log_id,
         offset=done.position,
-        expected="a log that stays as it is, but for what is appended",
+        expected="a log that only grows",
         found="the same records as in the replica",
-        hint="The master may be writing its log anew: it is asked again. If it goes on: logtwin verify.",
+        hint="The master may be rewriting its log: it is asked again. If this goes on, run logtwin verify.",
     )

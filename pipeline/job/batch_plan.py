@@ -1,6 +1,6 @@
-"""What the planner of a stream has put into a batch: read from the batch's own plan, where Spark has it.
+"""Reads what the planner of a stream put into a batch, from the batch's own plan in Spark.
 
-A Spark job that brings the same rows takes 40 ms and a Python worker, a third of what a small batch may take in all.
+Collecting the same rows with a Spark job would take 40 ms and a Python worker: a third of the time of a small batch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sources.master import Planned
 
 
 def planned_in(batch: DataFrame) -> list[Planned]:
-    """In order; `batch` is one that `foreachBatch` was given, of the data source ``logtwin``."""
+    """The planned parts of `batch` in order. `batch` comes from `foreachBatch` on the data source ``logtwin``."""
     return [one for partition in _partitions(batch) for one in partition.planned]
 
 

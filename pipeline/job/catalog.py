@@ -1,7 +1,7 @@
-"""A job's tables in the catalog of its Spark session, by name, as ``[catalog]`` asks.
+"""Registers a job's tables by name in the catalog of its Spark session, as ``[catalog]`` asks.
 
-They are registered again whenever there is a table more. What fails there keeps no log and no typed table: it is tried
-again, later each time.
+They are registered again whenever there is a new table. A failure here stops no log and no typed table: registration is
+tried again, after a longer wait each time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ _TABLES: Final = frozenset(spec.name for spec in TABLES)
 
 
 class Catalogued:
-    """Driver only. Either `start` and `stop`, or `bring`; nothing is done without ``[catalog]``."""
+    """Keeps a job's tables registered. Driver only.
+
+    Call either `start` and `stop`, or `bring`. Does nothing without ``[catalog]``.
+    """
 
     def __init__(self, spark: SparkSession, config: Config) -> None:
         self._spark = spark
@@ -40,19 +43,19 @@ class Catalogued:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Look every few seconds from now on, in a thread of its own."""
+        """Look for new tables every few seconds from now on, in a thread of its own."""
         if self._schema is not None:
             self._thread = threading.Thread(target=self._run, name="catalog", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """Between two registrations. Idempotent."""
+        """Stop between two registrations. Idempotent."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(_JOIN_S)
 
     def bring(self) -> LogtwinError | None:
-        """Register what there is, unless that is known already. What kept it from being registered."""
+        """Register the tables that exist, unless that was done before. Returns the error that prevented it, if any."""
         try:
             self._bring()
         except Exception as failure:  # noqa: BLE001 - whatever it is, the replica is sound
@@ -67,7 +70,7 @@ class Catalogued:
             return  # nothing has been replicated yet
         folders = folders & _TABLES | set(typed_names(self._spark, self._place))
         if folders == self._registered:
-            return  # which two lists of folders say; a table that has a folder may not be one yet
+            return  # two listings are enough to see this; a folder alone does not prove that there is a table
         found = table_names(self._spark, self._place)
         if found != self._registered:
             register(self._spark, self._place, self._schema)
@@ -81,5 +84,5 @@ class Catalogued:
                 tries, wait_s = 0, _LOOK_S
                 continue
             if str(before) != str(error):
-                log.error("%s; replication goes on, and it is tried again", error)
+                log.error("%s; replication goes on, and the catalog will be tried again", error)
             tries, wait_s = tries + 1, doubled_s(1.0, tries, self._retry_wait_max_s)

@@ -1,8 +1,8 @@
 """The logs of a job that share a table: one query, one batch and one commit for all of them.
 
-The query reads those that are running. Which they are, and where the table is, the job tells the process that plans the
-batches in a file (`sources/group/standing.py`), anew after each commit: a log that fails is left out of the next batch,
-and planned from its position when it is back, while the query goes on for the others. So Spark's checkpoint decides
+The query reads the logs that are running. The job writes their names and positions to a file for the process that plans
+the batches (`sources/group/standing.py`), again after each commit. So a log that fails is left out of the next batch,
+and planned from its position when it is back, while the query goes on for the others. Spark's checkpoint decides
 nothing. It lives as long as its query, in a folder of this process.
 """
 
@@ -40,9 +40,10 @@ PATIENCE_S = 1.0
 
 
 class LogGroup:
-    """Driver only. `poll` now and then, then `stop`. Its members are started, polled and stopped by the job.
+    """The logs of one table, read by one query. Driver only.
 
-    They are logs, or topics, whose partitions are logs; all are in `table`.
+    Call `poll` now and then, then `stop`. The job itself starts, polls and stops the members: logs, or topics, whose
+    partitions are logs. All are in `table`.
     """
 
     def __init__(
@@ -69,18 +70,18 @@ class LogGroup:
         self._stream = Stream(spark, table.name, options, self._apply)
         self._has_begun = False
         self._said: Standing | None = None
-        self._saying = threading.Lock()  # the job says it, and each batch
+        self._saying = threading.Lock()  # the job and each batch write the file
         self._is_stopping = False
         self._look_at_s = 0.0
-        self._in_query: dict[str, int] = {}  # of a run to the end: the turn of each log that the query sees to
+        self._in_query: dict[str, int] = {}  # with available_now: the turn of each log that the query reads to its end
 
     def begin(self) -> None:
-        """Begin with what a query needs, while its logs are being started."""
+        """Prepare the query while its logs are being started."""
         self._tell()
         self._stream.load()
 
     def poll(self, now_s: float) -> None:
-        """Start the query where there is something to read, see to its end, and tell it which logs are to be read."""
+        """Start the query if there is something to read, handle its end, and tell it which logs to read."""
         if self._stream.has_ended:
             self._ended(self._stream.end())
         if self._stream.is_started or not self._is_wanted():
@@ -103,9 +104,10 @@ class LogGroup:
         return [one for one in self._members.values() if one.is_read]
 
     def _is_wanted(self) -> bool:
-        """A query begins beside its logs, each of which it reads as soon as that has begun.
+        """Whether a query should run.
 
-        One to the end of the logs waits until each has begun or failed: it sees to all of them.
+        A query starts beside its logs, and reads each as soon as that has started. With available_now it waits until
+        each log has started or failed, because it must read all of them to their ends.
         """
         is_beginning = any(one.phase is Phase.STARTING for one in self._members.values())
         if self._available_now:
@@ -129,19 +131,19 @@ class LogGroup:
             self._note(failure)
             return
         for one in self._read():
-            # One that was away meanwhile may be back since the query has looked: another query sees to its end.
+            # A log that was away may have come back after the query looked: the next query reads it to its end.
             if not self._available_now or self._in_query.get(one.id) == one.turn:
                 one.end()
 
     def _note(self, error: LogtwinError) -> None:
-        """Something that kept all of them from being read."""
+        """Note `error`, which kept all members from being read, for each of them."""
         for one in self._read():
             one.note(error.of(one.id))
 
     def _tell(self) -> dict[str, int]:
-        """Say which logs are to be read, and from where, unless that has been said; from any thread.
+        """Write which logs to read, and from where, unless the file already says so. From any thread.
 
-        Returns the turn of each member that it has said it of.
+        Returns the turn of each member that is to be read.
         """
         with self._saying:
             read = self._read()
@@ -167,9 +169,9 @@ class LogGroup:
         self._tell()
 
     def _check_owners(self) -> None:
-        """A job that lost a log must not go on as its replica, also where no batch would tell it."""
+        """Check whether another job took over a log: this one must stop acting as its replica even without batches."""
         if not self._stream.in_batch.acquire(blocking=False):
-            return  # the batch that is under way finds out by itself
+            return  # the current batch finds out by itself
         try:
             with _all_held(self._read()) as members:
                 replicas = [replica for one in members for replica in one.replicas.values()]
@@ -185,7 +187,7 @@ class LogGroup:
 
 @contextmanager
 def _all_held(members: Iterable[Replication]) -> Iterator[list[Replication]]:
-    """Those of `members` that nobody else is at just now, for as long as it lasts."""
+    """The `members` that no other thread is using now, held while the context lasts."""
     held = [one for one in members if one.in_use.acquire(blocking=False)]
     try:
         yield [one for one in held if one.is_read]

@@ -1,8 +1,8 @@
-"""One log being replicated: its replica, and its session with the master. What reads it is `pipeline/job/log_group.py`.
+"""Replicates one log: holds its replica and its session with the master. `pipeline/job/log_group.py` reads it.
 
-Its life is that of every `Replication`. What is proven before anything is promised: that the master is the one that was
-replicated, before the first acknowledgement of a run and by the session before the first one of each connection. What
-is lost, and what is done about it, `pipeline/job/loss_policy.py` decides.
+Its life cycle is that of every `Replication`. Before anything is acknowledged, the master is proven to be the one that
+was replicated: before the first acknowledgement of a run, and by the session before the first one of each connection.
+`pipeline/job/loss_policy.py` decides what happens on a loss.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from sources.starting import resolved
 
 
 class LogReplication(Replication):
-    """See `Replication`."""
+    """The replication of one log; see `Replication`."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class LogReplication(Replication):
         self._session: Session = self._log.open_session(self._prove_master)
         self._replica = Replica(spark, config.warehouse, self._log, self._session, self._writer)
         self._losses = LossRecord(options.on_loss, self._mend, overrules=self._log.overrules)
-        self._other_master: LogtwinError | None = None  # what a connection of the session has found
+        self._other_master: LogtwinError | None = None  # a connection of the session met another master
 
     @property
     def replicas(self) -> Mapping[str, Replica]:
@@ -70,8 +70,8 @@ class LogReplication(Replication):
         return self._options.max_bytes_per_trigger
 
     def progress(self) -> Progress:
-        """How it stands, from any thread."""
-        # In this order: a batch moves them in the other, so that each is at most the next at every moment.
+        """The progress now. From any thread."""
+        # Read in this order, because a batch moves them in the reverse one: so each is at most the next at all times.
         session = self._session.state
         position = self._position()
         received = self._replica.received() if self._is_open else None
@@ -106,14 +106,14 @@ class LogReplication(Replication):
     def _resume(self) -> None:
         position = self._replica.position()
         if position is not None:
-            # What the table holds may be promised at once: the master need not wait for new data to hear of it.
+            # What the table holds may be acknowledged at once: the master need not wait for new data.
             self._replica.prove_master()
             self._session.acknowledge(position)
         if self._replica.is_too_slow:
             self._bring_alone()
 
     def _bring_alone(self) -> None:
-        """As much as comes while only this log waits: in the group it would hold up the others."""
+        """Read what one batch may take outside of the group, where a slow log would hold up the others."""
         bounds = self._log.bounds()
         start = self._replica.position()
         if start is None:
@@ -130,7 +130,10 @@ class LogReplication(Replication):
         return self._other_master
 
     def _prove_master(self) -> None:
-        """For the session, in its thread, which tries again: a master that is another one must end the log instead."""
+        """Prove the master, for the session in its thread.
+
+        The session tries again after an error. A different master must end the log instead, so it is kept for `poll`.
+        """
         try:
             self._replica.prove_in_turn()
         except LogtwinError as error:
@@ -142,7 +145,7 @@ class LogReplication(Replication):
         return self._losses.meet(self._by_epochs(error), LostLog(self._replica, self._watch, self._position()))
 
     def _by_epochs(self, error: LogtwinError) -> LogtwinError:
-        """`error`, or the fail-over that is behind it. Raises what keeps the master from answering."""
+        """`error`, or the fail-over that caused it. Raises what keeps the master from answering."""
         condition, state = condition_of(error), self._replica.state
         if condition is None or condition.way is not Way.REPAIR or isinstance(error, FailedOver) or state is None:
             return error
@@ -153,7 +156,7 @@ class LogReplication(Replication):
         return explained(error, self._options.on_loss, self._position())
 
     def _mend(self) -> None:
-        """In a session promises never fall, so it ends before that, and another one begins."""
+        """Repair the replica between two sessions: within one, acknowledged offsets never go back."""
         self._session.close()
         try:
             mend(self._spark, self._config.warehouse, self._log, self._writer, is_owner=self._is_open)
@@ -169,5 +172,5 @@ class LogReplication(Replication):
         self._session.close()
 
     def _position(self) -> Offset | None:
-        """Up to where it is committed; None before it is open, and before the first commit."""
+        """The committed position; None before the replica is open, and before the first commit."""
         return self._replica.position() if self._is_open else None

@@ -1,4 +1,4 @@
-"""What becomes of a log that an error has ended: the one place that decides. Pure; `sources/loss.py` names the cases.
+"""Decides what happens to a log that an error has ended. Pure; `sources/loss.py` names the conditions.
 
 ::
 
@@ -10,9 +10,9 @@
     either      Way.REPAIR, of a master that         goes back to what both share, and on from there; but an empty
                 overrules; failed_over               master (recreated) has to be accepted by a person
 
-A repair that was begun and not done is taken to its end, too, where the master overrules.
+If the master overrules, a repair that was begun but not finished is finished, too.
 
-What is no loss, as a master that is away, is `Stop` too: whether it is tried again is not decided here.
+An error that is no loss, such as a master that is away, is `Stop`, too. Whether to try again is not decided here.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from sources.errors import LogtwinError, RepairPending, ReplicaError, WayBackPen
 from sources.loss import Condition, OnLoss, Way, condition_of
 from sources.offsets import Offset, OffsetRange
 
-_OTHER_WAY = 'With on_loss = "record" the log goes on behind it, and what is lost is on record.'
+_OTHER_WAY = 'With on_loss = "record" the log goes on after it, and the loss is on record.'
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The error ends the log, and that is all."""
+    """The error ends the log; nothing is recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """`range` is lost; the log goes on behind it."""
+    """`range` is lost; the log goes on after it."""
 
     condition: Condition
     range: OffsetRange
@@ -62,7 +62,8 @@ def decide(
 ) -> Stop | Skip | StopAndReport | Mend:
     """What to do about `error`, which ended a log at `position`; `bounds` is what its master holds now, if known.
 
-    `overrules` is the master's (`MasterLog.overrules`). One that was elected does, by the rule of its group.
+    `overrules` is the master's (`MasterLog.overrules`). After a fail-over an elected master always overrules, by the
+    rule of its group.
     """
     condition = condition_of(error)
     overrules = overrules or condition is Condition.FAILED_OVER or isinstance(error, WayBackPending)
@@ -82,14 +83,14 @@ def _is_mended(condition: Condition | None) -> bool:
 
 
 def _doubtful_from(condition: Condition, error: LogtwinError, position: Offset, bounds: OffsetRange | None) -> Offset:
-    """Where what is known of the difference begins: at the record that differs, or where the master's log ends."""
+    """Where the known difference begins: at the record that differs, or where the master's log ends."""
     if condition is Condition.REWRITTEN and error.offset is not None:
         return Offset(min(error.offset, position))
     return Offset(min(bounds.end, position)) if bounds is not None else position
 
 
 def explained(error: LogtwinError, on_loss: OnLoss, position: Offset | None) -> LogtwinError:
-    """`error`, which ended a log at `position`, with what an operator can do about its condition, if it has a name."""
+    """`error`, which ended a log at `position`, with a hint what to do if it is a known condition."""
     condition = condition_of(error)
     if condition is None or isinstance(error, ReplicaError):
         return error

@@ -1,4 +1,4 @@
-"""What a job does when a loss ends one of its logs: it asks `loss_policy.py`, and counts."""
+"""Handles a loss that ends one of a job's logs, as `loss_policy.py` decides, and counts incidents."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ log = logging.getLogger(__name__)
 
 
 class Lost(Protocol):
-    """The log that was ended: one, or a partition of a topic."""
+    """The log that a loss ended: a log of its own, or a partition of a topic."""
 
     @property
     def position(self) -> Offset | None: ...
 
     def bounds(self) -> OffsetRange | None:
-        """What its master holds, asked anew if it answers: its retention goes on meanwhile."""
+        """What its master holds. It is asked again if it answers, because its retention goes on meanwhile."""
 
     def skip(self, incident: Incident) -> None:
         """Pass over the range of `incident`. Raises TakenOver, ReplicaError."""
 
     def report(self, incident: Incident) -> None:
-        """Put on record what is not passed. Raises ReplicaError."""
+        """Record `incident` without passing its range. Raises ReplicaError."""
 
 
 class LostLog:
-    """A log by itself."""
+    """A log of its own that a loss ended."""
 
     def __init__(self, replica: Replica, watch: MasterWatch, position: Offset | None) -> None:
         self.position = position
@@ -53,10 +53,10 @@ class LostLog:
 
 
 class LossRecord:
-    """Of one log or topic, in one run.
+    """The losses of one log or topic in one run.
 
-    `counts`: condition -> how many incidents this run recorded, mended or stopped at.
-    `mend` takes the replica back to its master, where this `overrules` or an election does; None where none can.
+    `counts`: condition -> how many incidents this run recorded, repaired or stopped at.
+    `mend` takes the replica back to its master if the master `overrules` or was elected; None if nothing can.
     """
 
     def __init__(self, on_loss: OnLoss, mend: Callable[[], None] | None = None, *, overrules: bool = False) -> None:
@@ -66,14 +66,14 @@ class LossRecord:
         self.counts: Mapping[str, int] = {}
 
     def count(self, conditions: Iterable[Condition]) -> None:
-        """Of what a batch has passed."""
+        """Count the incidents that a batch has passed."""
         self.counts = dict(Counter(self.counts) + Counter(condition.value for condition in conditions))
 
     def meet(self, error: LogtwinError, lost: Lost) -> bool:
-        """Do what is to be done about `error`, which ended the log; whether it may go on.
+        """Handle `error`, which ended the log. Returns whether the log may go on.
 
-        Never while a batch is under way. Raises TakenOver, ReplicaError where a loss cannot be passed; and what keeps
-        the replica from being mended.
+        Do not call it during a batch. Raises TakenOver and ReplicaError if a loss cannot be passed, and what keeps the
+        replica from being repaired.
         """
         condition = condition_of(error)
         bounds = lost.bounds() if condition is not None and self._on_loss == "record" else None
@@ -82,7 +82,7 @@ class LossRecord:
             self._mend()
         elif isinstance(decision, Skip):
             lost.skip(_incident(decision, error, Action.SKIPPED))
-            log.warning("%s; %s is on record, and the log goes on behind it", error, decision.range)
+            log.warning("%s; %s is on record, and the log goes on after it", error, decision.range)
         elif isinstance(decision, StopAndReport):
             _report(lost, _incident(decision, error, Action.REPORTED))
         self.count([] if condition is None else [condition])
@@ -92,7 +92,7 @@ class LossRecord:
 def _report(lost: Lost, incident: Incident) -> None:
     try:
         lost.report(incident)
-    except LogtwinError as error:  # what stops the log is said all the same
+    except LogtwinError as error:  # the error that stops the log is reported all the same
         log.warning("%s of %s cannot be put on record: %s", incident.condition.value, incident.range, error)
 
 

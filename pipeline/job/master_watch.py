@@ -1,8 +1,8 @@
-"""What a job knows of a master it replicates: asked for its bounds every second, for the rest every half minute.
+"""Watches a master that a job replicates: asks for its bounds every second, for the rest every half minute.
 
-In a job of very many logs less often: of 1,000 quiet ones most of the work would be these questions.
+A job of very many logs asks less often: with 1,000 quiet logs, most of its work would be these requests.
 
-Spark knows only what the master was when the last batch was planned, and a query that has stopped asks no more.
+Spark knows only the state of the master when it planned the last batch, and a query that has stopped does not ask.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from sources.retention import UntilLoss
 
 BOUNDS_EVERY_S = 1.0
 ASKED_A_SECOND = 64
-"""For their bounds, of all masters of a job together, at most."""
+"""How many masters of a job are asked for their bounds each second, at most."""
 VIEW_EVERY_S = 30.0
 AFTER_ERROR_S = 30.0
 
 
 class Watched(Protocol):
-    """What is asked, as a `MasterLog` answers."""
+    """The part of a `MasterLog` that is asked."""
 
     def bounds(self, known: Offset | None = None) -> OffsetRange: ...
 
@@ -32,9 +32,9 @@ class Watched(Protocol):
 
 
 class MasterWatch:
-    """One thread asks; what it knows may be read from any. Times `now_s` are those of `time.monotonic`.
+    """What a job knows about one master. One thread asks; any thread may read.
 
-    `among` is how many masters the job asks.
+    Times `now_s` come from `time.monotonic`. `among` is how many masters the job asks.
     """
 
     def __init__(self, log: Watched, *, among: int = 1) -> None:
@@ -48,22 +48,22 @@ class MasterWatch:
 
     @property
     def bounds(self) -> OffsetRange | None:
-        """None before the first answer."""
+        """What the master holds; None before the first answer."""
         return self._bounds
 
     @property
     def role(self) -> str | None:
-        """What the master calls itself; None before it was asked, and of files."""
+        """What the master calls itself; None before it was asked, and for files."""
         return None if self._view is None else self._view.role
 
     @property
     def epoch(self) -> int | None:
-        """The number of its election; None before it was asked, and of one that is not elected."""
+        """The number of its election; None before it was asked, and for a master that is not elected."""
         return None if self._view is None or self._view.epoch is None else self._view.epoch.number
 
     @property
     def confirmed(self) -> Offset | None:
-        """Below which offset no fail-over takes anything back, as of the last look; None as `epoch`."""
+        """The offset below which no fail-over takes anything back, as of the last look; None as for `epoch`."""
         return None if self._view is None else self._view.confirmed
 
     def ask(self, position: Offset | None, now_s: float) -> None:
@@ -74,7 +74,7 @@ class MasterWatch:
         self._bounds_due_s = now_s + self._every_s
 
     def poll(self, position: Offset | None, now_s: float) -> None:
-        """Ask for what is due. Who cannot answer is left alone for a while: the query meets the same, and says so."""
+        """Ask for what is due. After an error, pause for a while: the query meets the same error, and reports it."""
         if now_s < self._bounds_due_s:
             return
         try:
@@ -92,9 +92,9 @@ class MasterWatch:
         return self._history.lag_s(reached(position, self._bounds), now_s)
 
     def until_loss(self, position: Offset | None, newest_stored_us: int | None) -> UntilLoss | None:
-        """What is left until the master deletes what is not committed; None where nothing is at risk or nobody knows.
+        """What is left until the master deletes uncommitted data; None if nothing is at risk or nothing is known.
 
-        `newest_stored_us`: when the master stored the last thing that is committed, µs since 1970.
+        `newest_stored_us`: when the master stored the newest committed record, µs since 1970.
         """
         view, bounds = self._view, self._bounds
         if view is None or bounds is None:
@@ -113,7 +113,7 @@ def until_loss(
 ) -> UntilLoss | None:
     """`Retention.until_loss` of a master that holds `bounds`, now.
 
-    The age of what is not committed yet compares the master's clock, which stored it and will delete it, with ours.
+    The age of what is not committed yet compares the master's clock, by which it was stored, with ours.
     """
     if view.retention is None:
         return None

@@ -1,11 +1,12 @@
-"""A log's metadata, fetched by a rhythm of its own, beside the replication of its data.
+"""Fetches a log's metadata at fixed intervals, beside the replication of its data.
 
-One daemon thread a log. Data waits for nothing here: fetching has its own connections, and writing is no Spark job.
-The rhythm is fixed: a fetch that takes long does not shift the next one, it only makes ticks fall out. Nothing is
-fetched at once at a start, because the log comes first. Where a job ends well it is fetched once more, so that what
-stays says how the master was when the replica stood where it stands, also after a run shorter than the rhythm.
+There is one daemon thread for each log. Data never waits for it: fetching has its own connections, and writing is no
+Spark job. The schedule is fixed: a slow fetch does not shift the next one, it only makes the ticks in between drop out.
+The first fetch comes a while after the start, because the log comes first. When a job ends well, metadata is fetched
+once more, so that the tables show the master as it was when the replica reached its position, even after a run shorter
+than the interval.
 
-Each tick also says in the log how far master and replica are apart.
+Each tick also logs how far master and replica are apart.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ STOP_TIMEOUT_S = 5.0
 
 
 class MetadataSync:
-    """Driver only. `start`, then `stop`; it also ends by itself once its log has ended, for whatever reason."""
+    """The thread that fetches one log's metadata. Driver only.
+
+    Call `start`, then `stop` or `finish`. It also ends by itself once its log has ended, for whatever reason.
+    """
 
     def __init__(
         self,
@@ -41,7 +45,7 @@ class MetadataSync:
         fetch: Callable[[], Iterable[Fetched]],
         progress: Callable[[], Progress],
     ) -> None:
-        """`fetch` asks the master for every kind, one after the other, as the results are taken."""
+        """`fetch` asks the master for every kind of metadata, one after the other, as its results are consumed."""
         self._log_id = log_id
         self._first_after_s = config.metadata.first_after_s
         self._every_s = config.metadata.every_s
@@ -52,16 +56,16 @@ class MetadataSync:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"metadata of {log_id}", daemon=True)
         self._last = threading.Thread(target=self._tick, name=f"last metadata of {log_id}", daemon=True)
-        self._is_open = False  # for the last fetch, though the log is over
+        self._is_open = False  # True during the last fetch, though the log has ended
 
     def start(self) -> None:
-        """Once."""
+        """Start the thread. Call it once."""
         self._thread.start()
 
     def stop(self) -> None:
-        """No fetch begins and nothing is committed after the commit that may be under way. Bounded, idempotent.
+        """Begin no more fetches, and commit nothing after a commit that is under way. Bounded, idempotent.
 
-        A master that does not answer may keep the thread a little longer; what it answers then is dropped.
+        The thread may outlive this call if a master does not answer; a late answer is dropped.
         """
         self._stop.set()
         for thread in (self._thread, self._last):
@@ -69,12 +73,12 @@ class MetadataSync:
                 thread.join(STOP_TIMEOUT_S)
 
     def finish(self, deadline_s: float) -> None:
-        """`stop` the rhythm, and fetch once more until `deadline_s` of `time.monotonic`; once, after a start.
+        """`stop`, and fetch once more until `deadline_s` of `time.monotonic`. Call it once, after `start`.
 
-        Its log has ended well: what fails now is a warning, and what comes later is dropped.
+        It is for a log that has ended well: a failure is only a warning, and a late answer is dropped.
         """
         self.stop()
-        if self._thread.is_alive():  # the fetch that it waits for would be two at once
+        if self._thread.is_alive():  # its fetch is still running, and two must not run at once
             return
         self._is_open = True
         self._last.start()
@@ -111,7 +115,7 @@ class MetadataSync:
         )  # fmt: skip
 
     def _take(self, fetched: Fetched, at: datetime) -> LogtwinError | None:
-        """Record what was fetched; what went wrong, there or before."""
+        """Record what was fetched. Returns the error of the fetch or of the commit, if any."""
         if fetched.items is None or isinstance(fetched.items, LogtwinError):
             return fetched.items
         try:
@@ -121,7 +125,7 @@ class MetadataSync:
         return None
 
     def _tell(self, failed: Mapping[str, str]) -> None:
-        """What has just begun to fail, and what works again: once, not at each tick for as long as it lasts."""
+        """Log what has begun to fail and what works again: once each, not at every tick."""
         fresh = {name: error for name, error in failed.items() if name not in self._failing}
         for error in dict.fromkeys(fresh.values()):
             names = ", ".join(name for name in fresh if fresh[name] == error)
@@ -133,7 +137,7 @@ class MetadataSync:
 
 
 def next_due(due: float, now: float, every_s: float) -> float:
-    """The first beat of the rhythm after `now`, for a tick that was due at `due`. Missed beats fall out."""
+    """The next tick after `now`, for a tick that was due at `due`. Missed ticks drop out."""
     return due + every_s * max(1, int((now - due) // every_s) + 1)
 
 

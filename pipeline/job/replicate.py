@@ -1,4 +1,4 @@
-"""Replicate every log and topic of a configuration side by side. What happens to one the others do not notice."""
+"""Replicates every log and topic of a configuration side by side. What happens to one does not affect the others."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from sources.errors import ConfigurationError, LogtwinError, NotAlone, of_log
 log = logging.getLogger(__name__)
 
 AT_ONCE = 64
-"""Logs that are looked after at the same time, at most: each may wait for its master."""
+"""How many logs are started or polled at the same time, at most: each may wait for its master."""
 
 LOOK_S = 0.2
 """How long a look at all logs waits for those whose masters do not answer at once."""
 
 LAST_FETCH_S = 5.0
-"""How long an end waits for the masters' metadata, of all logs together."""
+"""How long the end of a job waits for the masters' metadata, for all logs together."""
 
 CLOSE_S = 10.0
-"""How long an end waits for a log that is just being started, or asked."""
+"""How long the end of a job waits for logs that are being started or polled."""
 
 OnPoll = Callable[[list[Progress]], bool]
-"""Is shown how every log stands, and says whether to go on."""
+"""Receives the progress of every log, and returns whether to go on."""
 
 
 class _Ways(TypedDict):
-    """How each of them is to run."""
+    """The arguments that all replications of a job share."""
 
     available_now: bool
     take_over: bool
@@ -51,10 +51,10 @@ class _Ways(TypedDict):
 
 
 class Job:
-    """Every log and topic of a configuration, replicated side by side: those of a table are one group.
+    """Replicates every log and topic of a configuration; those of a table form one group.
 
-    With `take_over` also those that another job replicates just now: that one loses them.
-    Raises ConfigurationError, MasterError where a pattern of topics has to be asked for.
+    With `take_over` it also replicates logs that another job replicates now; that job loses them. Raises
+    ConfigurationError, and MasterError if brokers that a topic pattern depends on cannot be asked.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Job:
             LOG: [LogReplication(spark, config, options, **ways) for options in config.logs]
         }
         if config.topics:
-            # Here, so that a job without topics need not import what speaks to Kafka.
+            # Imported here, so that only jobs with topics load the Kafka client.
             from pipeline.job.topic_replication import TopicReplication
 
             members[KAFKA_LOG] = [TopicReplication(spark, config, one, **ways) for one in config.asked_topics()]
@@ -100,10 +100,10 @@ class Job:
         self._on_step(step)
 
     def start(self, on_poll: OnPoll | None = None, *, poll_interval_s: float = 0.05) -> None:
-        """Start every log, side by side, and its group, until `request_stop` or `on_poll` says False, as in `run`.
+        """Start every log and its group, side by side, until `request_stop` or `on_poll` returns False, as in `run`.
 
-        Those that run already are looked after meanwhile. One that cannot start does not keep the others; raises its
-        LogtwinError if none can.
+        Logs that already run are polled meanwhile. One that cannot start does not hold up the others. Raises the first
+        log's LogtwinError if none can start.
         """
         for group in self._groups:
             group.begin()
@@ -127,17 +127,17 @@ class Job:
             one.start()
         except Exception as failure:  # noqa: BLE001 - whatever it is, it is this log's
             error = of_log(failure, one.id)
-            # A job of one log has nothing to wait for: whoever started it should know at once. But what is in its
-            # way for a while, by its own replica's doing, it waits for.
+            # A job of one log fails at once, so that whoever started it knows. But it waits for NotAlone: another
+            # reader of the same replica, which goes away after a while.
             is_alone = len(self.logs) == 1 and not isinstance(error, NotAlone)
             one.fail(error, for_good=self.available_now or is_alone)
             self._announce(one)
 
     def run(self, on_poll: OnPoll | None = None, *, poll_interval_s: float = 0.25) -> None:
-        """Until every log has ended, `on_poll` says False, or `request_stop`. Raises the first log's error, if any.
+        """Run until every log has ended, `on_poll` returns False, or `request_stop`. Raises the first log's error.
 
-        A run to the end of the logs brings the typed tables there, too, and all tables into the catalog. Raises the
-        first error of that after those.
+        With `available_now` it then brings the typed tables up to date, and registers all tables in the catalog. If no
+        log failed, it raises the first error of that.
         """
         unmade: LogtwinError | None = None
         try:
@@ -154,16 +154,15 @@ class Job:
             raise unmade
 
     def _look(self, on_poll: OnPoll | None) -> bool:
-        """Look at every log and show them; whether there is a reason to go on."""
+        """Poll every log and show the progress. Returns whether to go on."""
         all_ended = self.poll()
         is_wanted = on_poll is None or on_poll(self.progress())
         return is_wanted and not all_ended
 
     def poll(self) -> bool:
-        """Look at every log; whether all of them have ended.
+        """Poll every log. Returns whether all of them have ended.
 
-        Each is looked at in a thread of its own, and not while it still is: a master that keeps one waiting keeps
-        no other log.
+        Each is polled in a thread of its own, and not again while that still runs: a slow master holds up no other log.
         """
         for one in self.logs:
             before = self._busy.get(one)
@@ -179,7 +178,7 @@ class Job:
             group.poll(time.monotonic())
 
     def _poll_one(self, one: Replication) -> None:
-        """Says at once what ended one while others go on. What is no LogtwinError is a defect, and ends the log."""
+        """Poll one log, and report at once what ended it. Any exception but a LogtwinError is a defect, and ends it."""
         try:
             one.poll(time.monotonic())
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this log's
@@ -187,7 +186,7 @@ class Job:
         self._announce(one)
 
     def _raise_of(self, done: Future[None] | None) -> None:
-        """A log that could not even be ended ends the job."""
+        """Raise the exception of a finished poll: a log that could not even be ended ends the job."""
         if done is not None:
             done.result()
 

@@ -1,20 +1,20 @@
-"""Something being replicated, a log or all partitions of a topic: its life, whatever its master is.
+"""The life cycle of something that is replicated, a log or all partitions of a topic, whatever its master is.
 
-It goes through `Phase`::
+It goes through the phases of `Phase`::
 
     starting ──▶ running ──▶ done          (--available-now: everything was there)
                   │   ▲
        transient  ▼   │ started again
-                 waiting                   the master or the tables' storage went away; asked again for ever, and it
-                  │                        says so. Or the master no longer holds what comes next: that was put on
-                  │                        record, and the log goes on behind it;
-                  │                        or a master that overrules has another past: the replica went back to it
-    any ──────────▶ failed | stopped       an error nobody but an operator can end, among them that another job has
-                                           the log; a stop that was asked for
+                 waiting                   the master or the tables' storage went away: tried again for ever, with a
+                  │                        warning. Or the master no longer holds what comes next: that was recorded,
+                  │                        and the log goes on after it. Or a master that overrules has a different
+                  │                        history: the replica went back to it.
+    any ──────────▶ failed | stopped       an error that only an operator can resolve, such as another job having
+                                           the log; or a requested stop
 
-A log that is owned by another run is found out by the next commit, or, while there is none, by looking: its session
-must not go on reporting. Nor must it to a master that is not the one that was replicated, which ends the log. Every
-phase is published at once (`pipeline/monitoring/run_state.py`), before the log is claimed.
+The next commit finds out that another run owns the log; while there are no commits, a look at the table does. From
+then on the session must not report to the master. Nor may it report to a master other than the one that was replicated:
+that ends the log. Every phase is published at once (`pipeline/monitoring/run_state.py`), before the log is claimed.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from sources.offsets import LogId, Offset
 
 log = logging.getLogger(__name__)
 
-LOST_WORKERS = 5  # in a row, which a run to the end of the log waits out: many logs that start at once can be too much
+LOST_WORKERS = 5  # lost in a row before available_now gives up: many logs that start at once can overload the machine
 
 
 @dataclass(frozen=True, slots=True)
 class _Totals:
-    """What the batches of this run add up to. A value, so that whoever reads it finds it whole."""
+    """The totals of this run's batches. Immutable, so that other threads read consistent totals."""
 
     records: int = 0
     bytes: int = 0
@@ -74,9 +74,10 @@ class _Totals:
 
 
 class Replication(ABC):
-    """Driver only. `start`, then `poll` now and then until the phase is one of ENDED, then `stop`.
+    """Replicates one log or topic. Driver only.
 
-    A subclass knows the replica, the session with its master, what its master is asked, and what it has lost.
+    Call `start`, then `poll` now and then until the phase is one of ENDED, then `stop`. A subclass knows the replica,
+    the session with the master, what to ask the master, and what was lost.
     """
 
     _losses: LossRecord
@@ -101,11 +102,11 @@ class Replication(ABC):
         self._publisher = Publisher(RunFile(config.warehouse, str(log_id)), str(log_id), self._writer, self.progress)
         self._metadata: MetadataSync | None = None
         self._is_open = False
-        self.in_use = threading.Lock()  # held by whoever uses the replica's tables
+        self.in_use = threading.Lock()  # held while a thread uses the replica's tables
         self.turn = 0  # how often it was started
-        self._noted: LogtwinError | None = None  # by a batch, in Spark's thread
+        self._noted: LogtwinError | None = None  # set by a batch, in Spark's thread
         self._phase = Phase.STARTING
-        self._going = threading.Lock()  # the job's thread ends it, also while another one still starts it
+        self._going = threading.Lock()  # the job's thread may end it while another thread still starts it
         self._error: LogtwinError | None = None
         self._last_failure: LogtwinError | None = None
         self._first: Offset | None = None
@@ -116,27 +117,27 @@ class Replication(ABC):
 
     @property
     def id(self) -> str:
-        """The log's, or the topic's."""
+        """The id of the log or topic."""
         return str(self._log_id)
 
     @property
     @abstractmethod
     def replicas(self) -> Mapping[str, Replica]:
-        """Of the logs that live and end with it, by log id: one, or a topic's partitions as far as they are known."""
+        """Its replicas by log id: one, or those of a topic's partitions that are known so far."""
 
     @property
     @abstractmethod
     def options(self) -> BaseModel:
-        """What its configuration says."""
+        """Its configuration."""
 
     @property
     @abstractmethod
     def batch_bytes(self) -> int:
-        """What a batch takes of it at most."""
+        """The most bytes that a batch takes from it."""
 
     @property
     def places(self) -> dict[str, Place]:
-        """Where its logs stand, for the planner. Nothing before they are open."""
+        """The positions of its logs, for the planner. Empty before they are open."""
         states = {log_id: one.state for log_id, one in self.replicas.items()}
         return {
             log_id: Place(state.offset, self.turn, state.identity)
@@ -146,45 +147,45 @@ class Replication(ABC):
 
     @abstractmethod
     def progress(self) -> Progress:
-        """How it stands, from any thread."""
+        """The progress now. From any thread."""
 
     @abstractmethod
     def _claim(self) -> Offset | None:
-        """Make sure that the master can be replicated, and take the log; the position. Raises LogtwinError."""
+        """Check that the master can be replicated, and claim the log. Returns the position. Raises LogtwinError."""
 
     @abstractmethod
     def _resume(self) -> None:
-        """Once it is claimed: prove the master, acknowledge what is committed, have it read from now on."""
+        """After the claim: prove the master, and acknowledge what is committed."""
 
     @abstractmethod
     def _ask_master(self, now_s: float) -> None:
-        """What a running log asks its master now and then. Raises nothing."""
+        """Ask the master what a running log asks now and then. Raises nothing."""
 
     @abstractmethod
     def _disproof(self) -> LogtwinError | None:
-        """What the session has found that must end the log."""
+        """An error that the session has found and that must end the log."""
 
     @abstractmethod
     def _meet(self, error: LogtwinError) -> bool:
-        """What is done about a loss that has ended the query; whether the log may go on. Raises LogtwinError."""
+        """Handle a loss that has ended the log. Returns whether the log may go on. Raises LogtwinError."""
 
     @abstractmethod
     def _explained(self, error: LogtwinError) -> LogtwinError:
-        """`error` with what an operator can do about it."""
+        """`error` with a hint what an operator can do about it."""
 
     @abstractmethod
     def _fetch(self) -> Iterable[Fetched]:
-        """What the master knows beside its log, as it is taken."""
+        """Fetch the master's metadata, one kind each time the iterator advances."""
 
     @abstractmethod
     def _close_session(self) -> None:
         """End the session. Idempotent."""
 
     def start(self) -> None:
-        """Claim the log and have it read. Raises LogtwinError; nothing was started then."""
+        """Claim the log and have it read from now on. Raises LogtwinError; then nothing was started."""
         if not self._is_open:
             self._publisher.enter(take_over=self._take_over)
-            self._take_over = False  # once: whoever takes it back has the last word
+            self._take_over = False  # only once: a job that takes the log back keeps it
         with self.in_use:
             position = self._claim()
             self._is_open = True
@@ -196,12 +197,12 @@ class Replication(ABC):
         if self._go_to(Phase.RUNNING):
             self._start_metadata()
         else:
-            self._close_session()  # a stop did not wait for it: nobody acknowledges for a log that is not read
+            self._close_session()  # stopped meanwhile: a log that is not read must not acknowledge anything
 
     def _start_metadata(self) -> None:
-        """Once a run, when the log is this run's; it stops by itself when the log has ended.
+        """Start fetching metadata, once in a run, when this run owns the log. It stops by itself when the log ends.
 
-        Where metadata is not wanted it only says, in the same rhythm, how far master and replica are apart.
+        If metadata is disabled, it only logs, at the same interval, how far master and replica are apart.
         """
         if self._metadata is None:
             fetch = self._fetch if self._config.metadata.enabled else _nothing
@@ -209,9 +210,9 @@ class Replication(ABC):
             self._metadata.start()
 
     def poll(self, now_s: float) -> Phase:
-        """Look at what has happened and at the master, start again where that is due; the phase after that.
+        """Handle errors, ask the master, and start again if that is due. Returns the phase after that.
 
-        `now_s` is of `time.monotonic`.
+        `now_s` comes from `time.monotonic`.
         """
         disproof, noted = self._disproof(), self._noted
         if self._phase in ENDED:
@@ -221,7 +222,7 @@ class Replication(ABC):
         elif noted is not None:
             with self.in_use:
                 self.fail(noted, for_good=self._available_now and not self._is_passing(noted))
-                self._noted = None  # only here: until it has left its phase, this keeps it from being read
+                self._noted = None  # not earlier: until the phase changes, this keeps the log from being read
         elif self._phase is Phase.WAITING and now_s >= self._retry_at_s:
             self._restart()
         elif self._phase is Phase.RUNNING:
@@ -230,23 +231,23 @@ class Replication(ABC):
 
     def _end_disproven(self, error: LogtwinError) -> None:
         if not self.in_use.acquire(blocking=False):
-            return  # what is being read proves itself; the next poll looks again
+            return  # a batch is under way, and checks the master itself; the next poll looks again
         try:
             self.fail(error, for_good=True)
         finally:
             self.in_use.release()
 
     def note(self, error: LogtwinError) -> None:
-        """From any thread: `error` keeps it from being read; the next poll decides what comes of it."""
+        """Note `error`, which stops reading; the next poll decides what to do about it. From any thread."""
         self._noted = error
 
     @property
     def is_read(self) -> bool:
-        """Whether the next batch may have some of it."""
+        """Whether the next batch may contain some of it."""
         return self._phase is Phase.RUNNING and self._noted is None
 
     def took(self, results: Sequence[BatchResult]) -> None:
-        """A batch has brought its logs on, or had nothing new; one result of each of them that it was about."""
+        """Count a batch: `results` has one for each of its logs that was in the batch, with or without new records."""
         if not results:
             return
         result = in_all(results)
@@ -257,15 +258,15 @@ class Replication(ABC):
             self._first = result.range.start
 
     def end(self) -> None:
-        """It is not read any more, and nothing is wrong: who does not replicate must not count as a replica."""
+        """End it without an error. The session ends, too: a log that is not read must not count as a replica."""
         self._close_session()
         self._go_to(Phase.DONE if self._available_now else Phase.STOPPED)
 
     def stop(self, last_fetch_by_s: float) -> None:
-        """Once nothing reads it any more: end the session. Idempotent.
+        """End the session, once nothing reads the log any more. Idempotent.
 
-        Where all is well its metadata is fetched once more, until `last_fetch_by_s` of `time.monotonic`: after the
-        session's end, which tells the master the last of what is committed.
+        If all is well, metadata is fetched once more, until `last_fetch_by_s` of `time.monotonic`. That comes after the
+        end of the session, which sends the last acknowledgement.
         """
         has_ended_well = self._phase in (Phase.RUNNING, Phase.DONE)
         self._close_session()
@@ -282,7 +283,10 @@ class Replication(ABC):
         return self._phase
 
     def _go_to(self, phase: Phase) -> bool:
-        """Whether it went there: nothing leads away from an end. Raises RuntimeError, a defect, where no way leads."""
+        """Change the phase, unless it has ended. Returns whether it changed.
+
+        Raises RuntimeError, a defect, if LEADS_TO does not allow the change.
+        """
         with self._going:
             if self._phase in ENDED:
                 return False
@@ -294,11 +298,11 @@ class Replication(ABC):
 
     @property
     def error(self) -> LogtwinError | None:
-        """What ended it, or what it waits out."""
+        """The error that ended it, or that it waits out."""
         return self._error
 
     def _progress(self, **place: Any) -> Progress:
-        """What is the same of every kind, and `place`: the other fields."""
+        """The progress: the fields that all kinds share, and those in `place`."""
         totals = self._totals
         return Progress(
             log_id=str(self._log_id),
@@ -316,13 +320,14 @@ class Replication(ABC):
         )
 
     def _is_passing(self, error: LogtwinError) -> bool:
-        """Whether also a run that does not wait for its master should try again: Spark lost a worker, for once."""
+        """Whether even a run with available_now should try again: Spark lost a worker, and not too often."""
         return isinstance(error, WorkerLost) and self._retries < LOST_WORKERS
 
     def fail(self, error: LogtwinError, *, for_good: bool) -> None:
-        """`error` ended the query, or kept it from starting: for good; until the master can be asked again; or no
-        longer than it takes to put a loss on record and pass it, or to mend the replica. Of one that has ended nothing
-        comes any more.
+        """Handle `error`, which ended the log or kept it from starting.
+
+        It ends the log for good; or makes it wait until the master can be asked again; or only until a loss was
+        recorded and passed, or the replica repaired. Does nothing if the log has already ended.
         """
         if self._phase in ENDED:
             return
@@ -359,5 +364,5 @@ class Replication(ABC):
 
 
 def _nothing() -> Iterable[Fetched]:
-    """No metadata is wanted."""
+    """Fetches nothing, for a configuration without metadata."""
     return ()

@@ -1,4 +1,4 @@
-"""A streaming query of the data source ``logtwin`` that gives its batches to one function, one after the other."""
+"""A streaming query on the data source ``logtwin`` that passes its batches to one function, one after the other."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from sources.errors import LogtwinError, StorageUnreachable, find_error
 from sources.master import Planned
 
 CHECK_OWNERSHIP_EVERY_S = 5.0
-"""How often a job looks whether what it reads is still its own, where no batch tells it."""
+"""How often a job checks that it still owns its logs, in case no batch tells it."""
 
 
 class Stream:
-    """Driver only. Started again after it has ended, it is another query. `name` is for errors and Spark's own words.
+    """A streaming query that can be started again after it has ended. Driver only.
 
-    `apply` brings what is planned of a batch into the tables; `in_batch` is held meanwhile, and may be by whoever else
-    uses them.
+    `name` appears in errors and in Spark. `apply` writes a batch to the tables; `in_batch` is held meanwhile, and other
+    users of the tables may hold it, too.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Stream:
         options: Mapping[str, str],
         apply: Callable[[Sequence[Planned]], None],
     ) -> None:
-        """Reads by `options` of the data source."""
+        """`options` are those of the data source."""
         self._spark = spark
         self._name = name
         self._options = options
@@ -47,27 +47,27 @@ class Stream:
         self.in_batch = threading.Lock()
 
     def load(self) -> Future[DataFrame]:
-        """Begin to load the data source, beside whoever calls: Spark starts processes for it, which takes seconds."""
+        """Begin to load the data source in a thread: Spark starts processes for it, which takes seconds."""
         loading: Future[DataFrame] = Future()
         self._loading = loading
 
         def run() -> None:
             try:
                 loading.set_result(self._spark.readStream.format("logtwin").options(**self._options).load())
-            except BaseException as error:  # noqa: BLE001 - whoever starts the query is told
+            except BaseException as error:  # noqa: BLE001 - `start` raises it
                 loading.set_exception(error)
 
-        # a daemon: a process that is to end does not wait for it
+        # a daemon, so that the process can exit without waiting for it
         threading.Thread(target=run, name=f"loads {self._name}", daemon=True).start()
         return loading
 
     def start(self, checkpoint_uri: str, trigger: Mapping[str, object]) -> None:
-        """Begin to read. Raises LogtwinError where the data source cannot be loaded, or the checkpoint not be begun."""
+        """Start the query. Raises LogtwinError if the data source cannot be loaded or the checkpoint not be created."""
         self._stopping = False
-        # A name must be unique in a session, also while an older query of the same log is still ending.
+        # A name must be unique in a session, even while an older query of the same log is still ending.
         name = f"{self._name} {uuid.uuid4().hex[:8]}"
         loading = self._loading or self.load()
-        self._loading = None  # the next query has one of its own: this one may have failed
+        self._loading = None  # the next query loads again: this load may have failed
         try:
             writer = loading.result().writeStream.foreachBatch(self._process).queryName(name)
             self._query = (
@@ -78,7 +78,7 @@ class Stream:
 
     @property
     def is_started(self) -> bool:
-        """Whether there is a query, or one that has ended and was not asked about."""
+        """Whether there is a query: one that runs, or one that has ended and was not passed to `end` yet."""
         return self._query is not None
 
     @property
@@ -86,7 +86,7 @@ class Stream:
         return self._query is not None and not self._query.isActive
 
     def end(self) -> LogtwinError | None:
-        """Of a query that has ended, what ended it; None where it was stopped, or everything was there."""
+        """Take leave of a query that has ended. Returns its error; None if it was stopped or read everything."""
         query, self._query = self._query, None
         failure = None if query is None else query.exception()
         return None if failure is None else error_of(failure, self._name)
@@ -95,12 +95,12 @@ class Stream:
         """End the query between two batches. Idempotent."""
         self._stopping = True
         with self.in_batch:
-            pass  # the batch under way may end; the next one finds that a stop was asked for
+            pass  # lets the current batch finish; the next one sees that a stop was requested
         if self._query is not None:
             self._query.stop()
 
     def _process(self, batch: DataFrame, batch_id: int) -> None:
-        """Raises LogtwinError with the token in its notes: through py4j only the text of the traceback arrives."""
+        """Apply one batch. Raises LogtwinError with its token as a note: only the traceback's text passes py4j."""
         with self.in_batch:
             try:
                 if self._stopping:
@@ -113,7 +113,7 @@ class Stream:
 
 
 def error_of(failure: Exception, name: str) -> LogtwinError:
-    """What ended a query, as the error that was raised in whichever process it was; `name` is the log's or topic's."""
+    """The error that ended a query, as it was raised in whichever process; `name` is that of the log or topic."""
     text = str(failure)
     found = find_error(text) or lost_worker(text, log=name)
     if found is None and passes(failure):
@@ -123,7 +123,7 @@ def error_of(failure: Exception, name: str) -> LogtwinError:
             found=reason(failure),
             hint="A running job tries again. Nothing is lost: what was not committed is read from the master again.",
         )
-    said = text.partition("=== Streaming Query ===")[0].strip()  # what comes behind it is the plan, and the offsets
+    said = text.partition("=== Streaming Query ===")[0].strip()  # the plan and the offsets follow
     return found or LogtwinError(
         "the streaming query failed", log=name, found=said[-2000:], hint="This is a defect: please report it."
     )

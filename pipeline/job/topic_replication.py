@@ -1,8 +1,8 @@
-"""A Kafka topic being replicated: its partitions, each a log with a replica of its own, and the group that is told.
+"""Replicates a Kafka topic: each partition is a log with its own replica; offsets are committed to a consumer group.
 
-Its life is that of every `Replication`; what reads it is `pipeline/job/log_group.py`. What is proven before anything is
-promised: that the topic is the one that was replicated, by its id, and that its leaders still have that history, by
-their epochs. A loss belongs to a partition: that one is passed or reported; the topic goes on, or stops, as a whole.
+Its life cycle is that of every `Replication`; `pipeline/job/log_group.py` reads it. Before anything is acknowledged,
+the topic's id proves that it is the replicated topic, and the leaders' epochs prove that they have the same history.
+A loss belongs to a partition, and is passed or reported there; the topic goes on, or stops, as a whole.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 
 class TopicReplication(Replication):
-    """See `Replication`."""
+    """The replication of one Kafka topic; see `Replication`."""
 
     def __init__(
         self,
@@ -76,8 +76,8 @@ class TopicReplication(Replication):
         return self._options.max_offsets_per_trigger * RECORD_BYTES
 
     def progress(self) -> Progress:
-        """How it stands, from any thread."""
-        # In this order: a batch moves them in the other, so that each is at most the next at every moment.
+        """The progress now. From any thread."""
+        # Read in this order, because a batch moves them in the reverse one: so each is at most the next at all times.
         session, acknowledged = self._session.state, self._session.acknowledged
         offsets = self._offsets()
         position = _sum(offsets)
@@ -105,16 +105,16 @@ class TopicReplication(Replication):
             self._opening.open(*self._replicas.values())
         else:
             held = topics_held(self._config.warehouse).get(self._log_id, {})
-            # One that was claimed and has not begun is as good as one that nobody knows: `_add` lets it begin.
+            # A partition that was claimed but has no position counts as new: `_add` starts it.
             self._replicas = self._opened(number for number, one in held.items() if one.offset is not None)
         self._watched.topic_id = self._identity()
         return _sum(self._offsets())
 
     def _identity(self) -> uuid.UUID | None:
-        """Of the topic that is replicated. Raises RepairPending where its partitions are of several."""
+        """The id of the replicated topic. Raises RepairPending if its partitions belong to different topics."""
         states = (one.state for one in self._replicas.values())
         found = sorted({one.identity for one in states if one is not None and one.identity is not None})
-        if len(found) > 1:  # the session has one topic: it would promise of the new what is held of the old
+        if len(found) > 1:  # the session has one topic: it would acknowledge offsets of the old one to the new one
             raise RepairPending(
                 "a repair has come to some of the topic's partitions, and not to all",
                 log=self._log_id,
@@ -131,11 +131,11 @@ class TopicReplication(Replication):
         positions = self._positions()
         if self._watched.topic_id is not None:
             self._topic.check_history(self._watched.topic_id, positions)
-        # What the table holds may be promised at once: who looks at the group's lag need not wait for new records.
+        # What the table holds may be acknowledged at once: the group's lag is right before any new record comes.
         self._session.acknowledge(positions)
 
     def _opened(self, numbers: Iterable[int]) -> dict[int, Replica]:
-        """Replicas of the partitions `numbers`, claimed in one commit."""
+        """Open replicas of the partitions `numbers`, claimed in one commit."""
         found = {number: self._replica(number) for number in sorted(numbers)}
         if found:
             self._opening.open(*found.values())
@@ -148,10 +148,10 @@ class TopicReplication(Replication):
         )
 
     def _add(self, bounds: TopicBounds) -> None:
-        """The partitions that there are and the replica has not.
+        """Add the partitions that the topic has and the replica has not.
 
-        A replica begins with a commit of all its partitions: where each starts must not depend on when a crash happens.
-        So one that comes later was added to the topic, and begins at 0.
+        A replica begins with one commit of all its partitions, so that a crash cannot change where each starts. A
+        partition that comes later was therefore added to the topic, and begins at 0.
         """
         added = self._opened(bounds.held.keys() - self._replicas.keys())
         is_fresh = not self._replicas
@@ -192,14 +192,14 @@ class TopicReplication(Replication):
         return bool(passed) and all(passed)
 
     def _losses_of(self, error: LogtwinError) -> dict[int, LogtwinError]:
-        """The partitions that `error` concerns, and what each has lost.
+        """The partitions that `error` concerns, each with its own error.
 
-        Retention seldom stops at one of them: each is looked at. What names none concerns all that hold
-        something.
+        Retention seldom affects only one partition, so all are checked. An error that names no partition concerns all
+        that hold something.
         """
         if isinstance(error, OffsetOutOfRange):
             with suppress(LogtwinError):
-                self._watched.ask()  # its retention goes on meanwhile
+                self._watched.ask()  # the topic's retention goes on meanwhile
             if found := self._not_held():
                 return found
         number_of = {str(one.log_id): number for number, one in self._replicas.items()}
@@ -214,7 +214,7 @@ class TopicReplication(Replication):
         return {number: error for number, error in found.items() if number in self._replicas}
 
     def _holding(self) -> list[int]:
-        """The partitions that the replica has something of."""
+        """The partitions of which the replica holds at least one offset."""
         states = {number: one.state for number, one in self._replicas.items()}
         return [number for number, one in states.items() if one is not None and (one.offset or 0) > (one.first or 0)]
 
@@ -241,7 +241,7 @@ class TopicReplication(Replication):
 
 
 class LostPartition:
-    """A partition whose log has ended the topic by `error`."""
+    """A partition whose `error` has ended the topic."""
 
     def __init__(self, replica: Replica, watched: WatchedTopic, number: int, error: LogtwinError) -> None:
         self._replica = replica
@@ -256,7 +256,7 @@ class LostPartition:
         return self._replica.position()
 
     def bounds(self) -> OffsetRange | None:
-        """What the partition held when it was asked last; nothing of what was replicated where the topic is another."""
+        """What the partition held at the last look; nothing if the topic was created again."""
         if self._is_another:
             return OffsetRange(Offset(0), Offset(0))
         held = self._watched.newest
@@ -264,14 +264,14 @@ class LostPartition:
 
 
 def _sum(offsets: Mapping[int, Offset]) -> Offset | None:
-    """None before there are any."""
+    """The sum of the offsets; None if there are none."""
     return Offset(sum(offsets.values())) if offsets else None
 
 
 def _partitions(
     held: TopicBounds | None, offsets: Mapping[int, Offset], acknowledged: Mapping[int, Offset]
 ) -> dict[int, PartitionProgress]:
-    """Of each that the topic has, or the replica."""
+    """The progress of each partition that the topic or the replica has."""
     known = {} if held is None else held.held
     return {
         number: PartitionProgress(

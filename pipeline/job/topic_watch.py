@@ -1,7 +1,7 @@
-"""A topic as a job watches it: what all its partitions hold, as the bounds of one log.
+"""Watches a topic as if it were one log: its bounds are the sums over all partitions.
 
-Offsets of partitions are added up: how far the sum of all positions is behind the sum of all ends is how many offsets
-are not replicated yet. A partition that comes later begins at 0 and changes no sum.
+The sum of all ends less the sum of all positions is the number of offsets that are not replicated yet. A partition that
+is added later begins at 0 and changes no sum.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from sources.offsets import Offset, OffsetRange
 
 
 class AskedTopic(Protocol):
-    """As `sources.kafka.topic.KafkaTopic` answers."""
+    """The part of `sources.kafka.topic.KafkaTopic` that is asked."""
 
     def bounds(self, known: uuid.UUID | None = None) -> TopicBounds: ...
 
 
 class WatchedTopic:
-    """`topic`, for a `MasterWatch`. `topic_id` is the one that is meant, None before anybody knows."""
+    """Adapts `topic` to a `MasterWatch`. `topic_id` is that of the replicated topic, None before it is known."""
 
     def __init__(self, topic: AskedTopic) -> None:
         self._topic = topic
@@ -29,18 +29,18 @@ class WatchedTopic:
         self.newest: TopicBounds | None = None
 
     def ask(self) -> TopicBounds:
-        """What the topic holds now. Raises Recreated where another one has its name, and as `KafkaTopic.bounds`."""
+        """What the topic holds now. Raises Recreated if another topic has its name, and as `KafkaTopic.bounds`."""
         self.newest = self._topic.bounds(self.topic_id)
         return self.newest
 
     def bounds(self, known: Offset | None = None) -> OffsetRange:
-        """The sums over the partitions. Raises as `ask` does."""
+        """The sums over the partitions. Raises what `ask` raises."""
         return _sums(self.ask())
 
     def look(self) -> MasterView:
-        """Nothing that a broker says of itself is of use here: retention is the topic's, and of each partition.
+        """A view without role and retention: retention is configured for the topic, and applies to each partition.
 
-        So nobody is asked again who was asked before.
+        Uses the newest answer, and asks only if there is none.
         """
         return MasterView(role=None, bounds=_sums(self.newest or self.ask()), retention=None)
 

@@ -1,11 +1,11 @@
-"""The typed tables of a job: brought on beside the replication of the logs, whichever table it is that fails.
+"""Updates the typed tables of a job, beside the replication of the logs.
 
-One thread for all of them, which looks at the log tables after each batch of the job, and now and then for those of
-another one; where several tables have much to do it takes a step of each in turn. No producer waits for it, and a table
-that cannot be brought on keeps neither a log nor another table: it is tried again, later each time. A run to the end of
-the logs brings them on once the logs are there.
+One thread updates all of them. It looks at the log tables after each batch of the job, and now and then in case another
+job writes them. If several tables have much to do, it takes a step of each in turn. No producer waits for it. A table
+that fails holds up neither a log nor another table: it is tried again, after a longer wait each time. With
+available_now the tables are updated after the logs have reached their ends.
 
-A table with a key of which a log went back is made anew beside the one that there is, step by step, too.
+If a log goes back, a table with a key is rebuilt beside the existing one, step by step, too.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from sources.errors import LogtwinError, ReplicaError, RowsReplaced, of_log
 log = logging.getLogger(__name__)
 
 _JOIN_S = 30.0
-"""A step that is under way at the end is waited for so long; it is no loss if it does not come to its end."""
+"""How long the end of a job waits for a step that is under way; nothing is lost if it does not finish."""
 
 
 @dataclass
 class _Table:
-    """One of them, and how it goes. `there_at_s`: when it last stood where its logs stood, or the run began."""
+    """One typed table and its progress. `there_at_s`: when it was last up to date with its logs, or the run began."""
 
     wanted: Definition
     follower: TypedFollower
@@ -51,7 +51,7 @@ class _Table:
 
 
 class TypedTables:
-    """Driver only. Either `start` and `stop`, or `bring`."""
+    """The typed tables of a job. Driver only. Call either `start` and `stop`, or `bring`."""
 
     def __init__(self, spark: SparkSession, config: Config) -> None:
         self._spark = spark
@@ -71,11 +71,11 @@ class TypedTables:
             self._thread.start()
 
     def look_soon(self) -> None:
-        """A log table has a commit more. From any thread."""
+        """Tell it that a log table has a new commit. From any thread."""
         self._news.set()
 
     def bring(self, is_wanted: Callable[[], bool]) -> LogtwinError | None:
-        """Bring every table to where its logs stand. What kept the first that is not there."""
+        """Bring every table up to date with its logs. Returns the error of the first that failed, if any."""
         for one in self._tables:
             while is_wanted() and self._try(one, self._step):
                 pass
@@ -84,7 +84,7 @@ class TypedTables:
         return next((one.error for one in self._tables if one.error is not None), None)
 
     def stop(self) -> None:
-        """Between two steps. Idempotent."""
+        """Stop between two steps. Idempotent."""
         self._stop.set()
         self._news.set()
         if self._thread is not None:
@@ -111,41 +111,41 @@ class TypedTables:
             self._told(one, self._settle)
 
     def _told(self, one: _Table, work: Callable[[_Table], bool]) -> bool:
-        """As `_try`. Says what keeps the table once, and that nothing does any more."""
+        """As `_try`, and logs once what keeps the table from being updated, and once that it is updated again."""
         before = one.error
         has_more = self._try(one, work)
         if one.error is not None and (before is None or str(before) != str(one.error)):
-            log.error("%s; the logs go on, and the table is tried again", one.error)
+            log.error("%s; the logs go on, and the table will be tried again", one.error)
         elif one.error is None and before is not None:
-            log.warning("the typed table %s is brought on again", one.wanted.name)
+            log.warning("the typed table %s is updated again", one.wanted.name)
         return has_more
 
     def _try(self, one: _Table, work: Callable[[_Table], bool]) -> bool:
-        """What `work` returns; False where it fails."""
+        """What `work` returns; False if it fails."""
         try:
             has_more = work(one)
         except Exception as failure:  # noqa: BLE001 - whatever it is, it is this table's
             wait_s = doubled_s(1.0, one.tries, self._retry_wait_max_s)
             one.error, one.tries = of_log(failure, f"typed table {one.wanted.name}"), one.tries + 1
             if isinstance(one.error, ReplicaError) and not one.error.is_transient:
-                one.anew = None  # what it was made into may be broken, as by two who made it at once: it is begun again
+                one.anew = None  # the unfinished table may be broken, for example by two jobs at once: start again
             one.again_at_s = time.monotonic() + wait_s
             return False
         one.error, one.tries = None, 0
         return has_more
 
     def _step(self, one: _Table) -> bool:
-        """Whether it has more to do at once; where a log always has more, the other tables have their turn, too."""
+        """Take one step. Returns whether there is more to do at once."""
         looked_at_s = time.monotonic()
         try:
             step = (one.anew or one).follower.step()
         except RowsReplaced as error:
             log.warning("%s", error)
-            one.anew = None  # where that was being made: the log went back once more
+            one.anew = None  # if one was being built, the log went back again
             one.anew = Rebuild.begun(self._spark, self._warehouse, one.wanted)
             return True
         if step is not None:
-            one.rows += max(0, step.rows)  # what a log has no more is not taken back from what was made
+            one.rows += max(0, step.rows)  # the total of a run never falls, even if a log lost rows
             one.unfit += step.unfit
         if step is not None and not step.is_last:
             return True
@@ -159,7 +159,7 @@ class TypedTables:
         one.anew = None
         anew.exchange()
         one.follower = self._follower(one.wanted)
-        log.warning("the typed table %s was made anew", one.wanted.name)
+        log.warning("the typed table %s was rebuilt", one.wanted.name)
 
     def _prepare(self, one: _Table) -> bool:
         one.follower.prepare()

@@ -1,1 +1,1 @@
-"""What a running job tells others: its progress, metrics, probes, and the file that says it lives."""
+"""What a running job reports: progress, metrics, probes, and the file that shows that it is alive."""

@@ -1,4 +1,4 @@
-"""What a person sees while logs are replicated: a live table on a terminal, a line now and then elsewhere."""
+"""Shows a person how logs are replicated: a live table on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Rate:
     samples: deque[tuple[float, int, int]] = field(default_factory=deque)
 
     def add(self, at_s: float, records: int, size_bytes: int) -> tuple[float, float]:
-        """Take a sample of the totals; records/s and bytes/s."""
+        """Take a sample of the totals. Returns records/s and bytes/s."""
         self.samples.append((at_s, records, size_bytes))
         while len(self.samples) > 2 and at_s - self.samples[0][0] > RATE_WINDOW_S:
             self.samples.popleft()
@@ -40,7 +40,7 @@ class Rate:
 
 
 class Display:
-    """Context manager; call it with the progress of all logs as often as there is one."""
+    """Shows progress; a context manager. Call it with the progress of all logs at each poll."""
 
     def __init__(self, console: Console, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = console
@@ -88,17 +88,17 @@ class Display:
 
 
 def moment(at: datetime) -> str:
-    """A time for people, to the second."""
+    """A time as text for a person, to the second, in UTC."""
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def number(value: int | None) -> str:
-    """An offset or a count for people; a dash where there is none yet."""
+    """An offset or a count as text for a person; a dash for None."""
     return "–" if value is None else f"{value:,}"
 
 
 def size(value_bytes: int | None) -> str:
-    """Bytes for people, in powers of 1000."""
+    """A number of bytes as text for a person, in powers of 1000; a dash for None."""
     if value_bytes is None:
         return "–"
     value = float(value_bytes)
@@ -110,19 +110,19 @@ def size(value_bytes: int | None) -> str:
 
 
 def extent(offsets: int | None, log_id: LogId) -> str:
-    """How much of a log so many offsets are, for people; a dash where it is not known."""
+    """The size of a range of `offsets` as text for a person, in the log's unit; a dash for None."""
     return in_unit(offsets, log_id.unit)
 
 
 def in_unit(count: int | None, unit: Unit) -> str:
-    """So many offsets, which count `unit`, for people; a dash where it is not known."""
+    """`count` as text for a person, in `unit`; a dash for None."""
     if count is None or unit == "bytes":
         return size(count)
     return f"{count:,} {unit}"
 
 
 def duration(seconds: float | None) -> str:
-    """A span of time for people, in its two largest units; a dash where it is not known."""
+    """A span of time as text for a person, in its two largest units; a dash for None."""
     if seconds is None:
         return "–"
     left, parts = round(seconds), []
@@ -140,7 +140,7 @@ def _lag(progress: Progress) -> str:
 
 
 def _exceptions(progress: Progress) -> dict[str, str]:
-    """What is shown only where there is something to show."""
+    """The columns that are shown only if they have something to show."""
     shown = {}
     if progress.session.reconnects:
         shown["reconnects"] = number(progress.session.reconnects)

@@ -1,8 +1,8 @@
-"""What a job tells Prometheus: the progress of its logs, as it was at the last poll.
+"""A job's Prometheus metrics: the progress of its logs, as of the last poll.
 
-What is not known is absent, never 0. Counters are the totals of this run: they begin at 0 with every start, which
-Prometheus takes for the reset it is. Their series are there from the beginning, so that the first incident of a kind
-is seen as an increase. Names end in their unit (Prometheus' naming rules); docs/metrics.md lists every one.
+Unknown values are absent, never 0. Counters are totals of this run: they begin at 0 with every start, which Prometheus
+treats as a reset. Their series exist from the beginning, so that the first incident of a kind shows as an increase.
+Names end in their unit (Prometheus' naming rules); docs/metrics.md lists all of them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Single:
-    """One series a log, of what `value` finds in its progress."""
+    """A metric with one series for each log; `value` reads it from the progress."""
 
     name: str
     meaning: str
@@ -51,7 +51,7 @@ class _Single:
 
 @dataclass(frozen=True, slots=True)
 class _Labelled:
-    """One series a log and value of `label`."""
+    """A metric with one series for each log and each value of `label`."""
 
     name: str
     label: str
@@ -68,7 +68,7 @@ class _Labelled:
 
 @dataclass(frozen=True, slots=True)
 class _OfTable:
-    """One series a typed table."""
+    """A metric with one series for each typed table."""
 
     name: str
     meaning: str
@@ -88,7 +88,7 @@ def _family(name: str, meaning: str, *labels: str) -> GaugeMetricFamily | Counte
 
 
 def _connected(progress: Progress) -> float | None:
-    # A reader of files has no connection that could be missing.
+    # A reader of files has no connection.
     return None if progress.role == "reader" else float(progress.session.connected_since is not None)
 
 
@@ -143,7 +143,7 @@ _OFFSETS: tuple[tuple[str, str, Callable[[Progress], int | None]], ...] = (
 
 
 def _in_unit(name: str, meaning: str, value: Callable[[Progress], int | None], unit: Unit) -> _Single:
-    """The series of the logs whose offsets count `unit`."""
+    """A metric for the logs whose offsets count `unit`."""
 
     def of_unit(progress: Progress) -> int | None:
         return value(progress) if LogId.parse(progress.log_id).unit == unit else None
@@ -154,7 +154,7 @@ def _in_unit(name: str, meaning: str, value: Callable[[Progress], int | None], u
 
 
 def _of_partitions(name: str, meaning: str, value: Callable[[PartitionProgress], int | None]) -> _Labelled:
-    """One series a partition of a topic."""
+    """A metric with one series for each partition of a topic."""
 
     def values(progress: Progress) -> Mapping[str, float]:
         found = {str(number): value(one) for number, one in sorted(progress.partitions.items())}
@@ -255,16 +255,16 @@ _TABLE_METRICS: Final = (
     ),
     _OfTable(
         "logtwin_table_failing",
-        "1 while a typed table cannot be brought on, else 0; its logs go on",
+        "1 while a typed table cannot be updated, else 0; its logs go on",
         lambda one: float(one.error is not None),
     ),
 )
 
 
 class Metrics(Collector):
-    """The metrics of one job, in a registry of their own: several jobs in one process do not meet.
+    """The metrics of one job, in their own registry, so that jobs in one process do not collide.
 
-    `update` on every poll. `serve` makes them readable over HTTP until `stop`.
+    Call `update` on every poll. `serve` exposes them over HTTP until `stop`.
     """
 
     def __init__(self) -> None:
@@ -275,13 +275,13 @@ class Metrics(Collector):
         self._registry.register(self)
 
     def update(self, logs: Sequence[Progress], tables: Sequence[TableProgress] = ()) -> bool:
-        """What the next scrape shows. Always True: metrics never end a job."""
+        """Set what the next scrape shows. Always returns True: metrics never end a job."""
         self._looked_at_s = time.monotonic()
-        self._shown = (tuple(logs), tuple(tables))  # at once: a scrape in another thread never sees half of two polls
+        self._shown = (tuple(logs), tuple(tables))  # one assignment: a scrape in another thread sees one poll only
         return True
 
     def collect(self) -> Iterator[Metric]:
-        """For the registry, at each scrape."""
+        """Yield all metrics; the registry calls it at each scrape."""
         yield InfoMetricFamily("logtwin_build", "the version of logtwin that runs", {"version": own_version()})
         logs, tables = self._shown
         for metric in _METRICS:
@@ -290,9 +290,9 @@ class Metrics(Collector):
             yield of_table.of(tables)
 
     def serve(self, host: str, port: int) -> str:
-        """Answer scrapes and probes in threads of their own; 0 takes a free port. The address, ``host:port``.
+        """Answer scrapes and probes in threads of their own; port 0 takes a free one. Returns ``host:port``.
 
-        Raises ConfigurationError where nobody can listen there.
+        Raises ConfigurationError if it cannot listen there.
         """
         try:
             self._server = start_wsgi_server(port, host, self._registry)
@@ -323,7 +323,7 @@ class Metrics(Collector):
 
 @contextmanager
 def serving(config: MetricsConfig) -> Iterator[Metrics]:
-    """A job's metrics, served while the `with` lasts where the configuration asks for it. Raises ConfigurationError."""
+    """A job's metrics, served during the `with` block if the configuration has a port. Raises ConfigurationError."""
     metrics = Metrics()
     try:
         if config.port is not None:

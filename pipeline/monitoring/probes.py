@@ -1,6 +1,6 @@
-"""What a job answers who probes it, as Kubernetes, systemd or a load balancer do: does it work, is it there yet?
+"""HTTP probes for Kubernetes, systemd or a load balancer: is the job healthy, and is it ready?
 
-Both in words, a line a log that is not as it should be, so that whoever looks at a failed probe sees why.
+A failed probe says why: its answer has a line of text for each log that is not as it should be.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 SILENT_S: Final = 60.0
-"""A job that has not looked at its logs for so long hangs: it does several times a second."""
+"""A job that has not polled its logs for so long hangs: it normally does so several times a second."""
 
 _THERE: Final = (Phase.RUNNING, Phase.DONE)
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The logs of a job at its last look, `age_s` ago; none before the first."""
+    """The logs of a job at its last poll, `age_s` ago; none before the first."""
 
     logs: Sequence[Progress] = ()
     age_s: float = 0.0
 
 
 def unhealthy(seen: Seen) -> list[str]:
-    """Why somebody has to do something: what failed for good, or a job that hangs. Nothing where all is well."""
+    """Why the job is unhealthy: logs that failed for good, or a job that hangs. Empty if all is well."""
     failed = [f"{one.log_id}: failed: {one.error}" for one in seen.logs if one.phase is Phase.FAILED]
-    if seen.logs and seen.age_s > SILENT_S:  # a start may take longer: the first one of a machine fetches jars
+    if seen.logs and seen.age_s > SILENT_S:  # a start may take longer: the first one on a machine downloads jars
         failed.append(f"the job has not looked at its logs for {seen.age_s:.0f} s")
     return failed
 
 
 def not_ready(seen: Seen) -> list[str]:
-    """What is not replicated at this moment. Nothing where all logs are."""
+    """The logs that are not replicated at this moment. Empty if all are."""
     if not seen.logs:
         return ["the job starts"]
     late = (one for one in seen.logs if one.phase not in _THERE and one.phase is not Phase.FAILED)
@@ -50,7 +50,7 @@ def _because(one: Progress) -> str:
 
 
 def with_probes(metrics: WSGIApplication, seen: Callable[[], Seen]) -> WSGIApplication:
-    """An application that has the metrics at ``/metrics``, the probes beside it, and nothing else."""
+    """A WSGI application that serves `metrics` at ``/metrics``, the probes beside it, and nothing else."""
     probes = {"/health": unhealthy, "/ready": not_ready}
 
     def answer(environment: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:

@@ -1,4 +1,4 @@
-"""How one log's replication stands: a value that the job makes and that display, status file and metrics read."""
+"""The progress of one log's replication: a value that the job makes, and that display, status file and metrics read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sources.retention import UntilLoss
 
 
 class Phase(enum.Enum):
-    """Where a log is in its life; `LEADS_TO` says from where to where it goes, `pipeline.job.replication` by what."""
+    """The phase of a log's life cycle. `LEADS_TO` has the allowed changes; `pipeline.job.replication` explains them."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -32,14 +32,14 @@ LEADS_TO: Mapping[Phase, frozenset[Phase]] = {
     Phase.STOPPED: frozenset(),
     Phase.FAILED: frozenset(),
 }
-"""From which phase a log goes to which. An end is an end, whoever comes later."""
+"""The phases that may follow each phase. Nothing follows an end."""
 
 ENDED = frozenset(phase for phase, following in LEADS_TO.items() if not following)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionProgress:
-    """Where the replica of one partition of a topic is. Offsets are None before they are known."""
+    """The progress of one partition of a topic. Offsets are None before they are known."""
 
     minimum: Offset | None  # the first offset that the master still has
     position: Offset | None
@@ -48,13 +48,13 @@ class PartitionProgress:
 
     @property
     def lag_offsets(self) -> int | None:
-        """How many offsets the master has and the replica has not; None before the master was asked."""
+        """How many offsets the replica is behind the master; None before the master was asked."""
         return _behind(self.position, self.minimum, self.maximum)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Where one log's replica is, or that of a topic: then offsets are the sums over its `partitions`.
+    """The progress of one log or topic; the offsets of a topic are the sums over its `partitions`.
 
     Totals (records to failures) are those of this run. Offsets are None before they are known.
 
@@ -64,9 +64,9 @@ class Progress:
 
     log_id: str
     phase: Phase
-    role: str  # slave, consumer (of Kafka), or reader, of which the master knows nothing
+    role: str  # slave, consumer (Kafka), or reader, which the master does not know about
     master: str  # its HA address, or the directory
-    master_role: str | None  # its own word: ASYNC_MASTER, SYNC_MASTER, SLAVE; None of files, and before it was asked
+    master_role: str | None  # as it says: ASYNC_MASTER, SYNC_MASTER, SLAVE; None for files, and before it was asked
     started_at: Offset | None
     received: Offset | None
     position: Offset | None
@@ -74,54 +74,54 @@ class Progress:
     master_minimum: Offset | None
     master_maximum: Offset | None
     lag_s: float | None  # how long ago the first byte that is not committed was first seen at the master; 0 without one
-    until_loss: UntilLoss | None  # None where nothing is at risk, and where the master does not tell
-    master_epoch: int | None = None  # the number of the election that it won; None of one that is not elected
-    confirmed: Offset | None = None  # below which no fail-over takes anything back, as the master said last
+    until_loss: UntilLoss | None  # None if nothing is at risk, or the master does not tell
+    master_epoch: int | None = None  # number of the election that it won; None if it was not elected
+    confirmed: Offset | None = None  # no fail-over takes back anything below it, as the master said last
     records: int = 0
     bytes: int = 0
-    batches: int = 0  # replays of what was committed before among them
-    commits: int = 0  # those batches that committed data
+    batches: int = 0  # including replays of what was committed before
+    commits: int = 0  # batches that committed data
     stage_s: Mapping[Step, float] = field(default_factory=dict)  # seconds spent up to each step of a batch
-    incidents: Mapping[str, int] = field(default_factory=dict)  # condition -> those recorded or stopped at
+    incidents: Mapping[str, int] = field(default_factory=dict)  # condition -> how many were recorded or stopped at
     failures: Mapping[str, int] = field(default_factory=dict)  # error type -> how often one ended the query
     error: LogtwinError | None = None  # what ended it, or what it waits out
-    last_failure: LogtwinError | None = None  # the last one that ended the query, healed or not
-    partitions: Mapping[int, PartitionProgress] = field(default_factory=dict)  # of a topic; none of a log
+    last_failure: LogtwinError | None = None  # the last error that ended the query, healed or not
+    partitions: Mapping[int, PartitionProgress] = field(default_factory=dict)  # empty for a log
 
     @property
     def lag_offsets(self) -> int | None:
-        """How many offsets the master has and the replica has not; None before the master was asked."""
+        """How many offsets the replica is behind the master; None before the master was asked."""
         return _behind(self.position, self.master_minimum, self.master_maximum)
 
     @property
     def lag_bytes(self) -> int | None:
-        """The lag of a log whose offsets count bytes."""
+        """The lag of a log whose offsets count bytes; None for any other."""
         return self.lag_in("bytes")
 
     def lag_in(self, unit: Unit) -> int | None:
-        """The lag of a log whose offsets count `unit`; None of any other."""
+        """The lag of a log whose offsets count `unit`; None for any other."""
         return self.lag_offsets if LogId.parse(self.log_id).unit == unit else None
 
     @property
     def acknowledged(self) -> Offset | None:
-        """The last offset promised to the master."""
+        """The last offset that was acknowledged to the master."""
         return self.session.acknowledged
 
     @property
     def last_error(self) -> str | None:
-        """The last thing that went wrong, healed or not: of the query, else of the session."""
+        """The last error of the query or else of the session, healed or not."""
         return self.session.last_error if self.last_failure is None else str(self.last_failure)
 
 
 def _behind(position: Offset | None, minimum: Offset | None, maximum: Offset | None) -> int | None:
-    """A replica that has nothing yet wants all that the master holds."""
+    """The lag in offsets; a replica that holds nothing yet lacks all that the master holds."""
     reached = position if position is not None else minimum
     return None if reached is None or maximum is None else max(0, maximum - reached)
 
 
 @dataclass(frozen=True, slots=True)
 class TableProgress:
-    """What a run has made for a typed table; how long ago it last stood where its logs stood; what keeps it from it."""
+    """The progress of a typed table in this run: rows made, seconds since it was up to date, and its error if any."""
 
     name: str
     rows: int

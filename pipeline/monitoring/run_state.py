@@ -1,15 +1,15 @@
-"""Who replicates a log just now, for others to see: a small file that a run renews as long as it lives.
+"""Publishes which run replicates a log now: a small file that the run renews as long as it lives.
 
     <warehouse>/_runs/<log id>.json        the run, its process and host, when it was written, its phase, its progress
 
-A start looks there and refuses to join in where another run lives; `logtwin status` shows it. It is a hint and no
-truth: who owns a log is decided in the table (`sinks/state/position.py`), whatever stands here. So a file that cannot
-be written or read hinders nothing, and what a kill leaves is out of date 15 s later.
+A start reads it, and refuses to start if another run is alive; `logtwin status` shows it. It is only a hint: the table
+decides who owns a log (`sinks/state/position.py`). So a file that cannot be written or read hinders nothing, and the
+file of a killed run is out of date after 15 s.
 
-Who wrote the file is known to be gone where its process is (same host, same process ids); elsewhere only time tells.
-Time is the wall clock of two hosts then: clocks that are d seconds apart make a live run look d seconds older or
-younger. Up to 10 s apart (FRESH_S less PUBLISH_EVERY_S) nothing changes but how long a dead one is waited for; further
-apart, or after a jump of one, a run may pass for dead that is not, and the table decides: the newest start wins.
+On the same host, with the same process ids, a run is known to be dead if its process is gone; elsewhere only time
+tells. That compares the wall clocks of two hosts: if they are d seconds apart, a live run looks d seconds older or
+younger. Up to 10 s apart (FRESH_S less PUBLISH_EVERY_S), this changes only how long others wait for a dead run. Further
+apart, or after a clock jump, a live run may look dead. Then the table decides: the newest start wins.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
-    """What a run said last. `facts`: its progress, by the names of ``logtwin status --json``."""
+    """The state that a run published last. `facts`: its progress, with the names of ``logtwin status --json``."""
 
     writer: Writer
     process_space: str
@@ -64,7 +64,7 @@ class RunState:
 
     @classmethod
     def from_json(cls, text: str) -> RunState:
-        """The inverse of `as_json`. Raises KeyError, TypeError or ValueError for what it did not write."""
+        """The inverse of `as_json`. Raises KeyError, TypeError or ValueError for any other text."""
         facts = dict(json.loads(text))
         return cls(
             writer=Writer(**{name: facts.pop(name) for name in ("run", "host", "pid", "since")}),
@@ -75,28 +75,28 @@ class RunState:
         )
 
     def age_s(self, now: datetime) -> float:
-        """Below 0 where it was written by a clock that is ahead of ours."""
+        """Seconds since it was written; negative if the writer's clock is ahead of ours."""
         return (now - self.updated_at).total_seconds()
 
     @property
     def is_over(self) -> bool:
-        """Whether it is certain that nothing of that run is left, no connection and no task."""
+        """Whether it is certain that no connection and no task of that run is left."""
         return self.phase in (Phase.DONE, Phase.STOPPED) or (self.is_of_this_host and is_gone(self.writer.pid))
 
     @property
     def is_of_this_host(self) -> bool:
-        """Whether its process id means here what it meant there."""
+        """Whether its process id is valid here: same host, same process ids."""
         return self.process_space == process_space()
 
     def is_live(self, now: datetime) -> bool:
-        """Whether that run still works, as far as anybody can tell."""
+        """Whether that run still works, as far as can be told."""
         if self.phase in ENDED or abs(self.age_s(now)) > FRESH_S:
             return False
         return not (self.is_of_this_host and is_gone(self.writer.pid))
 
 
 def facts_of(progress: Progress) -> dict[str, Any]:
-    """What of a progress others see, ready for JSON; units are in the names."""
+    """The published part of `progress`, ready for JSON; units are in the names."""
     until_loss, since = progress.until_loss, progress.session.connected_since
     return {
         "role": progress.role,
@@ -137,10 +137,10 @@ def _partition_facts(number: int, one: PartitionProgress) -> dict[str, Any]:
 
 
 def forgotten_at(said: RunState, counted_for_s: float) -> datetime:
-    """When a master that counts connections, each for so long after it was last heard, has forgotten those of a run.
+    """When a master has forgotten a run's connections; it counts each for `counted_for_s` after it last heard from it.
 
-    Of one that was killed elsewhere nobody knows when: FRESH_S after its last word at the latest. The time is the
-    same wall clock's as that of the word.
+    A run that was killed on another host died at most FRESH_S after it last wrote its file. The time is by the wall
+    clock that wrote the file.
     """
     if said.is_over:
         return said.updated_at
@@ -148,23 +148,23 @@ def forgotten_at(said: RunState, counted_for_s: float) -> datetime:
 
 
 class RunFile:
-    """The file of one log. Every method raises OSError where its place cannot be reached, and nothing else."""
+    """The file of one log. Every method raises OSError if its storage cannot be reached, and nothing else."""
 
     def __init__(self, warehouse: str, log_id: str) -> None:
         self._file = SmallFile(f"{_folder(warehouse)}/{log_id}.json")
 
     @classmethod
     def below(cls, warehouse: str, folder: str) -> list[RunFile]:
-        """Those in `folder` of where such files are; none where it does not exist."""
+        """The files in `folder` below the folder of all such files; none if it does not exist."""
         names = SmallFile.names_in(f"{_folder(warehouse)}/{folder}")
         return [cls(warehouse, f"{folder}/{name.removesuffix('.json')}") for name in names if name.endswith(".json")]
 
     def remove(self) -> None:
-        """Of what is there no more nothing is left to do."""
+        """Remove the file; one that does not exist is no error."""
         self._file.remove()
 
     def read(self) -> RunState | None:
-        """What the last run said; None where none ever did, or in words that this version does not know."""
+        """What the last run published; None if there is no file, or this version cannot parse it."""
         content = self._file.read()
         try:
             return None if content is None else RunState.from_json(content.decode())
@@ -172,7 +172,7 @@ class RunFile:
             return None
 
     def write(self, state: RunState) -> None:
-        """At once: who reads sees what was there before, or this."""
+        """Write atomically: a reader sees the old content or the new."""
         self._file.write(state.as_json().encode())
 
 
@@ -181,13 +181,13 @@ def _folder(warehouse: str) -> str:
 
 
 class Publisher:
-    """Keeps the file of one log up to date for one run, in a thread of its own: a job that waits still lives.
+    """Keeps the file of one log up to date for one run, in a thread of its own, so that a waiting job is seen alive.
 
-    It is renewed every PUBLISH_EVERY_S, and at once when something has `changed`. A commit is no such thing: many logs
-    would write many files a second, on an object store, too.
+    It writes the file every PUBLISH_EVERY_S, and at once after `changed`. A commit is no reason to write it: many logs
+    would write many files a second, possibly to an object store.
 
-    `enter` once before the log is claimed; from then on until the phase of `progress` has ended. `progress` is asked
-    from that thread.
+    Call `enter` once before the log is claimed. It publishes from then on until the phase of `progress` has ended, and
+    calls `progress` in its thread.
     """
 
     def __init__(self, file: RunFile, log_id: str, writer: Writer, progress: Callable[[], Progress]) -> None:
@@ -195,14 +195,14 @@ class Publisher:
         self._log_id = log_id
         self._writer = writer
         self._progress = progress
-        self._known = {writer.run}  # the runs whose word does not stop this one
-        self.before: RunState | None = None  # who was there last, unless the log was taken over from it
+        self._known = {writer.run}  # the runs whose files do not stop this one
+        self.before: RunState | None = None  # the previous run, unless the log was taken over from it
         self._changed = threading.Event()
         self._thread: threading.Thread | None = None
         self._has_failed = False
 
     def enter(self, *, take_over: bool) -> None:
-        """Say that this run is there. Raises AlreadyRunning where another one is, unless it is to be taken over."""
+        """Publish that this run exists. Raises AlreadyRunning if another one is alive, unless `take_over`."""
         found = self._read()
         if found is not None and found.writer.run not in self._known:
             if not take_over:
@@ -215,11 +215,11 @@ class Publisher:
             self._thread.start()
 
     def changed(self) -> None:
-        """There is news: another phase. From any thread."""
+        """Publish soon, because the phase changed. From any thread."""
         self._changed.set()
 
     def join(self) -> None:
-        """After the phase has ended: wait a moment for the last word to be written."""
+        """Wait a moment until the last state is written. Call it after the phase has ended."""
         self._changed.set()
         if self._thread is not None:
             self._thread.join(_LAST_WORD_S)
@@ -227,7 +227,7 @@ class Publisher:
     def _run(self) -> None:
         while True:
             self._changed.wait(PUBLISH_EVERY_S)
-            self._changed.clear()  # before looking: what changes after this is another change
+            self._changed.clear()  # before publishing, so that a later change is not missed
             if self._publish() in ENDED:
                 return
 
@@ -248,11 +248,11 @@ class Publisher:
         return progress.phase
 
     def _is_anothers(self, found: RunState | None, now: datetime) -> bool:
-        """Whether a run that came after this one uses the file: it has the log, or will have it in a moment."""
+        """Whether a newer run uses the file: it owns the log, or will in a moment."""
         return found is not None and found.writer.run not in self._known and found.is_live(now)
 
     def _has_lost(self, progress: Progress, found: RunState | None) -> bool:
-        """Whether it has lost the log and has nothing to say: what it said last would go on living, however."""
+        """Whether this run lost the log and its file is gone. If the file is still its own, it must write the end."""
         says_mine = found is not None and found.writer.run == self._writer.run
         return isinstance(progress.error, TakenOver) and not says_mine
 
@@ -271,14 +271,12 @@ class Publisher:
 
     def _say_once(self, error: OSError) -> None:
         if not self._has_failed:
-            _log.warning(
-                "%s: others cannot see that this job runs, which hinders nothing else: %s", self._log_id, error
-            )
+            _log.warning("%s: others cannot see that this job runs; nothing else is affected: %s", self._log_id, error)
         self._has_failed = True
 
 
 def check_free(found: RunState, log_id: str, now: datetime, verb: str = "replicate") -> None:
-    """Raises AlreadyRunning where `found` is the word of a run that lives. `verb` is what was to be started."""
+    """Check that the run of `found` is dead. Raises AlreadyRunning; `verb` is what the operator wanted to start."""
     if not found.is_live(now):
         return
     left_s = math.ceil(FRESH_S - found.age_s(now))
@@ -295,7 +293,7 @@ def check_free(found: RunState, log_id: str, now: datetime, verb: str = "replica
 
 @cache
 def process_space() -> str:
-    """Where process ids mean the same: this boot of this host and, of containers, this one."""
+    """Names the space in which process ids are valid: this boot of this host and, in a container, the container."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
@@ -304,13 +302,13 @@ def process_space() -> str:
 
 
 def is_gone(pid: int) -> bool:
-    """Whether no process here has this id. One that only waits to be reaped is gone."""
+    """Whether no process here has this id. A zombie counts as gone."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return True
     except PermissionError:
-        return False  # somebody else's
+        return False  # it exists, and belongs to another user
     with suppress(OSError):  # not Linux, or hidden
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     return False

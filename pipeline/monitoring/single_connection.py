@@ -1,4 +1,4 @@
-"""One process of a replica at a time is connected to a master that counts connections (`MasterLog.counted_for_s`).
+"""Lets only one process of a replica connect to a master that counts connections (`MasterLog.counted_for_s`).
 
 Inside a process the session and its tasks take turns. Between processes, the job of a log and the verbs that read from
 its master (verify, backfill, repair) announce themselves in small files that they renew
@@ -7,15 +7,15 @@ its master (verify, backfill, repair) announce themselves in small files that th
     <warehouse>/_runs/<log id>.json                      the job
     <warehouse>/_runs/_reading/<log id>/<run>.json       a verb, for as long as it reads
 
-Each writes its own word before it reads those of the others, so of two that begin at once one at least sees the other
-(as in Dekker's algorithm), maybe both. What comes of it: a verb is refused, by a job or by another verb; a job waits
-for the verb's end, as for a master that is away.
+Each writes its own file before it reads those of the others. So if two begin at once, at least one of them sees the
+other (as in Dekker's algorithm), maybe both. A verb is refused if a job or another verb is there; a job waits for the
+end of the verb, as for a master that is away.
 
-Who was killed is believed to live until its word is out of date, or until its process is seen to be gone where that can
-be seen. The operating system has ended the connections of such a process; elsewhere the master may count them for some
-time after the last word (`forgotten_at`), and also those of somebody who failed. Whoever comes next waits that long.
+A killed process counts as alive until its file is out of date or, on the same host, until its process is seen to be
+gone. In the second case the operating system has closed its connections. Otherwise the master may count them for some
+time after the last write (`forgotten_at`), as it may those of a process that failed. The next process waits that long.
 
-Masters that count replicas, or nothing at all, are not concerned: nothing is written, nobody waits.
+With masters that count replicas, or nothing at all, nothing is written and nobody waits.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _log = logging.getLogger(__name__)
 
 @contextmanager
 def alone_at(warehouse: str, master: MasterLog, verb: str, *, take_over: bool = False) -> Iterator[None]:
-    """Around all that ``logtwin <verb>`` reads from `master` for the replica in `warehouse`.
+    """Wraps all that ``logtwin <verb>`` reads from `master` for the replica in `warehouse`.
 
-    With `take_over` the job is not asked: it is about to lose its log. Raises AlreadyRunning where a job or another
-    verb may be connected to a master that counts it; NotAlone where nobody could see that this verb is; and what asking
-    the master raises.
+    With `take_over` a job is ignored: it is about to lose its log. Raises AlreadyRunning if a job or another verb may
+    be connected to a master that counts it, NotAlone if this verb cannot announce itself, and what asking the master
+    raises.
     """
     counted_for_s = master.counted_for_s()
     if counted_for_s is None:
@@ -58,9 +58,9 @@ def alone_at(warehouse: str, master: MasterLog, verb: str, *, take_over: bool = 
 
 
 def check_alone(warehouse: str, log_id: LogId, run: str, counted_for_s: float, before: RunState | None) -> None:
-    """For a job that has announced itself as `run`: raises NotAlone while somebody else of the replica may be counted.
+    """Check for a job that has announced itself as `run` that no other reader of the replica may be counted.
 
-    `before` is what the run that had the log before said last.
+    `before` is the last state of the run that had the log before. Raises NotAlone while another reader may be counted.
     """
     words = _Words(warehouse, log_id)
     said = words.of_job()
@@ -87,7 +87,7 @@ def check_alone(warehouse: str, log_id: LogId, run: str, counted_for_s: float, b
 
 
 class _Words:
-    """What is said about one log."""
+    """The files about one log."""
 
     def __init__(self, warehouse: str, log_id: LogId) -> None:
         self._warehouse = warehouse
@@ -96,7 +96,7 @@ class _Words:
 
     @contextmanager
     def saying(self, verb: str) -> Iterator[_Mine]:
-        """That `verb` of this process reads. Raises NotAlone where that cannot be written."""
+        """Announce that `verb` of this process reads. Raises NotAlone if that cannot be written."""
         writer = this_writer()
         mine = _Mine(RunFile(self._warehouse, f"{self._folder}/{writer.run}"), writer, verb)
         try:
@@ -118,7 +118,7 @@ class _Words:
             raise self._unreadable(error) from error
 
     def of_verbs(self, counted_for_s: float) -> list[tuple[str, RunState]]:
-        """Those that may still be counted, each with its name. What is past is tidied away."""
+        """The verbs that may still be counted, each with its name. Removes files that are out of date."""
         now = datetime.now(UTC)
         found = []
         try:
@@ -133,7 +133,7 @@ class _Words:
         return found
 
     def await_others(self, mine: _Mine, counted_for_s: float, *, take_over: bool) -> None:
-        """Until nobody else can be counted. Raises AlreadyRunning while somebody works."""
+        """Wait until no other reader can be counted. Raises AlreadyRunning if one is alive."""
         while True:
             job = None if take_over else self.of_job()
             others = [*self.of_verbs(counted_for_s), *([] if job is None else [("its job", job)])]
@@ -168,7 +168,7 @@ class _Words:
 
 
 class _Mine:
-    """The word of a verb of this process, renewed while it reads. `reads`: it may have connected."""
+    """The file of a verb of this process, renewed while it reads. `reads`: it may have connected."""
 
     def __init__(self, file: RunFile, writer: Writer, verb: str) -> None:
         self.writer = writer
@@ -179,7 +179,7 @@ class _Mine:
         self._thread = threading.Thread(target=self._renew, name=f"says that {verb} reads", daemon=True)
 
     def say(self, phase: Phase) -> None:
-        """Raises OSError."""
+        """Write the file with `phase`. Raises OSError."""
         self._file.write(
             RunState(
                 writer=self.writer,
@@ -194,10 +194,10 @@ class _Mine:
         self._thread.start()
 
     def end(self, *, is_known: bool) -> None:
-        """`is_known`: to the master as well; else others wait until it must have noticed."""
+        """End the announcement. `is_known`: the master knows, too; otherwise others wait until it must have noticed."""
         self._ended.set()
         self._thread.join()
-        with suppress(OSError):  # then it is out of date in a moment
+        with suppress(OSError):  # if it stays, it is out of date in a moment
             if is_known:
                 self._file.remove()
             else:

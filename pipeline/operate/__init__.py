@@ -1,1 +1,1 @@
-"""What an operator has done to a replica: backfill, repair, rebuild, maintenance."""
+"""Operations that an operator runs on a replica: backfill, repair, rebuild, maintenance."""

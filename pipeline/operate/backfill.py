@@ -1,9 +1,9 @@
-"""What ``logtwin backfill`` does: bring what a replica lacks below its position, from its master or from a copy.
+"""``logtwin backfill``: fills holes below a replica's position, from its master or from a copy.
 
-The holes that are wanted are read in batches, each a Spark job of parallel splits and a commit of its own
-(`sinks/healing/hole_filler.py`), while the stream goes on. The source has to be the same log
-(`sinks/healing/neighbours.py`). What it does not hold, and what is damaged there, stays a hole. Run twice, or twice at
-once, it finds nothing left to do.
+The wanted holes are read in batches, each a Spark job of parallel splits and a commit of its own
+(`sinks/healing/hole_filler.py`), while the stream goes on. The source must be the same log
+(`sinks/healing/neighbours.py`). What it does not hold, and what is damaged there, stays a hole. A second run, even at
+the same time, does no harm: it fills only what is still missing.
 """
 
 from __future__ import annotations
@@ -49,9 +49,10 @@ _NOTE = "logtwin backfill: every record of the range is in the table"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillResult:
-    """`holes` are those that were wanted, `filled` what this run brought of them, `remaining` what is still missing.
+    """The result of a backfill of one log.
 
-    `healed` are the ids of incidents whose ranges are whole again.
+    `holes` are those that were wanted, `filled` what this run filled of them, `remaining` what is still missing.
+    `healed` are the ids of incidents whose ranges are complete again.
     """
 
     log_id: str
@@ -87,15 +88,15 @@ def run_backfill(
     """Fill the `wanted` holes of one log of `config`, from the directory `path` if given, else from its master.
 
     With `dry_run` nothing is done. `is_alone` says that the caller is in `alone_at` already. Raises Rewritten and
-    CoverageError (the source is another log), RepairPending, ReplicaError, and what reading and `alone_at` raise; what
-    was committed before that stays.
+    CoverageError (the source is a different log), RepairPending, ReplicaError, and what reading and `alone_at` raise.
+    What was committed before an error stays.
     """
     log_id = subject.log_id
     table = LogTable(spark, log_table(log_id).path(absolute(config.warehouse)), log_id)
     holes = _wanted_holes(config.warehouse, log_id, table.read(), wanted)
     if dry_run:
         return BackfillResult(log_id=str(log_id), holes=holes, remaining=holes)
-    # what a retention has deleted has to say so before its range has rows again
+    # a deletion by retention must be in the ledger before its range has rows again
     Retention(spark, config.warehouse, log_id).settle(datetime.now(UTC))
     filler = HoleFiller(spark, config.warehouse, log_id, on_step)
     held = filler.look()
@@ -119,11 +120,11 @@ def run_backfill(
 
 
 def result_lines(result: BackfillResult, *, dry_run: bool) -> Iterator[str]:
-    """The result for a person."""
+    """The result as lines of text for a person."""
     if not result.holes:
         yield f"{result.log_id}: nothing is missing"
     elif not dry_run:
-        yield f"{result.log_id}: {result.records:,} records in {size(result.bytes)} came in"
+        yield f"{result.log_id}: filled in {result.records:,} records, {size(result.bytes)}"
     for filled in result.filled:
         yield f"  filled {filled.start:,} to {filled.end:,}"
     for left in result.remaining:
@@ -136,7 +137,7 @@ def result_lines(result: BackfillResult, *, dry_run: bool) -> Iterator[str]:
 def _wanted_holes(warehouse: str, log_id: LogId, held: Held, wanted: Wanted) -> tuple[OffsetRange, ...]:
     """The wanted parts of the holes, in order.
 
-    What the replica's own retention deleted nobody misses: it comes back only where a start is asked for.
+    What the replica's own retention deleted is not missing: it comes back only if `wanted` has a start.
     """
     holes = held.holes.ranges
     needs_accounts = holes and (wanted.needs_times or wanted.start is None)
@@ -150,7 +151,7 @@ def _wanted_holes(warehouse: str, log_id: LogId, held: Held, wanted: Wanted) -> 
 
 
 class _Backfill:
-    """One run: the holes of a log, and the source that shall fill them."""
+    """One run: fills the holes of a log from a source."""
 
     def __init__(self, spark: SparkSession, warehouse: str, filler: HoleFiller, subject: Subject) -> None:
         self._filler = filler
@@ -161,7 +162,7 @@ class _Backfill:
         self._in_source = self._source.bounds()
 
     def fill(self, wanted: Sequence[OffsetRange]) -> Iterator[Filled]:
-        """What the source holds of the `wanted` parts of holes, batch by batch."""
+        """Fill the `wanted` parts of holes with what the source holds, batch by batch."""
         for part in wanted:
             held = self._filler.look()
             for hole in held.holes.ranges:
@@ -170,9 +171,10 @@ class _Backfill:
                     yield from self._fill_hole(held, hole, self._readable(hole, part, free), free)
 
     def _readable(self, hole: OffsetRange, part: OffsetRange, free: OffsetRange) -> OffsetRange:
-        """What the source holds of `part` of `hole`, cut at its records. A stream has such cuts only where holes begin.
+        """What the source holds of `part` of `hole`, cut at record boundaries.
 
-        Whether a record reaches across the end of `hole` shows when it is read, but for the ids that are `free` there.
+        A stream can only be cut where a hole begins. Whether a record reaches across the end of `hole` shows when it is
+        read, except for the ids that are `free` there.
         """
         held, source = self._in_source, self._source
         wanted_from = part.start if source.cuts_at_records else hole.start
@@ -192,7 +194,7 @@ class _Backfill:
         neighbours = compare(self._stored, self._source, self._in_source, hole, committed)
         if not neighbours.are_known and self._source.identity() is None:
             self._check_joins(hole, part, free)
-        # Damage may be passed over where this is known to be the same log. Elsewhere it would hide that it is not.
+        # Damage may be passed only in what is known to be the same log. Otherwise it could hide a different log.
         on_loss: OnLoss = "record" if neighbours.are_known else "fail"
         source = self._subject.open(on_loss)
         at, link = part.start, neighbours.before if part.start == hole.start else None
@@ -201,7 +203,7 @@ class _Backfill:
             left = held.holes.within(part.starting_at(at))
             if not left:
                 return
-            link = link if left[0].start == at else None  # somebody else has filled what lay before
+            link = link if left[0].start == at else None  # None if another backfill has filled the part before
             filled = self._filler.fill(held, self._batch(left[0]), source, link, free)
             if filled is not None:
                 log.info("%s: filled %s", self._subject.log_id, ", ".join(map(str, filled.ranges)) or "nothing")
@@ -209,7 +211,10 @@ class _Backfill:
                 yield filled
 
     def _check_joins(self, hole: OffsetRange, part: OffsetRange, free: OffsetRange) -> None:
-        """Where no record could be compared, the source's have at least to join the replica's."""
+        """If no record could be compared, the source's records must at least join the replica's.
+
+        Raises ConfigurationError if they do not.
+        """
         if part.end == free.start or part.start == hole.start > 0:
             return
         raise ConfigurationError(
@@ -228,7 +233,7 @@ class _Backfill:
 
 
 def _heal(spark: SparkSession, warehouse: str, log_id: LogId, held: Held) -> tuple[str, ...]:
-    """End the open incidents that a backfill, this one or one that was killed, has made good. Returns their ids."""
+    """End the open incidents whose ranges a backfill, this one or a killed one, has filled. Returns their ids."""
     position = None if held.state is None else held.state.offset
     incidents, ledger = IncidentsTable(spark, warehouse, log_id), LedgerRows(spark, warehouse, log_id)
     healed = tuple(

@@ -1,4 +1,4 @@
-"""Which holes an operator wants filled: by offset, or by the master's time. Pure."""
+"""Selects the holes that an operator wants filled, by offset or by the master's time. Pure."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ Bound = int | datetime | None
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Offsets from `start` on and below `end`; where a bound is a time, whole holes in which messages that were stored
-    then may be missing. None is no bound."""
+    """The wanted holes: offsets from `start` on and below `end`.
+
+    If a bound is a time, it selects whole holes that may lack messages which were stored on its side. None is no bound.
+    """
 
     start: Bound = None
     end: Bound = None
 
     @classmethod
     def parse(cls, start: str | None, end: str | None) -> Wanted:
-        """Offsets, or times in ISO 8601, which without a zone are UTC. Raises ConfigurationError."""
+        """Parse two bounds, each an offset or a time in ISO 8601, UTC if it has no zone. Raises ConfigurationError."""
         wanted = cls(_bound("--from", start), _bound("--to", end))
         if wanted.is_backwards:
             raise ConfigurationError("--to lies before --from", expected=f"{start} or more", found=end)
@@ -43,13 +45,16 @@ class Wanted:
 
     @property
     def offsets(self) -> OffsetRange:
-        """What the bounds that are offsets leave."""
+        """The range that the bounds allow that are offsets."""
         start = self.start if isinstance(self.start, int) else 0
         end = self.end if isinstance(self.end, int) else END
         return OffsetRange(Offset(start), Offset(end))
 
     def may_lie_between(self, after_us: int | None, before_us: int | None) -> bool:
-        """Whether the bounds that are times leave a hole between messages stored then (µs since 1970; None is none)."""
+        """Whether the bounds that are times allow a hole between messages stored at these times.
+
+        Both are µs since 1970; None if there is no such message.
+        """
         is_early = isinstance(self.start, datetime) and before_us is not None and before_us < _micros(self.start)
         is_late = isinstance(self.end, datetime) and after_us is not None and after_us >= _micros(self.end)
         return not is_early and not is_late

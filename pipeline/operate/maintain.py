@@ -4,8 +4,8 @@
     per log             what is too old, or too much, is deleted (`sinks/upkeep/retention.py`)
     per table           a checkpoint of the Delta log; files that no commit names go (VACUUM); so do old log entries
 
-Each step is one commit or a deletion of what nobody needs: killed anywhere and run again it goes on, run twice the
-second changes nothing. Tables that do not exist are left out.
+Each step is one commit, or a deletion of what nobody needs. Killed anywhere, it can be run again; run twice, the second
+run changes nothing. Tables that do not exist are skipped.
 """
 
 from __future__ import annotations
@@ -54,18 +54,19 @@ _log = logging.getLogger(__name__)
 
 SHORTEST_VACUUM_HOURS = 1.0
 _GB = 10**9
-_FEW = (INCIDENTS, KEY_VALUES, SCHEMA_CHANGES)  # files: exchanged as a whole, or seldom written
-_SHARED = (LOG, KAFKA_LOG, LEDGER)  # whose files may have rows of several logs
+_FEW = (INCIDENTS, KEY_VALUES, SCHEMA_CHANGES)  # tables with few files: replaced as a whole, or seldom written
+_SHARED = (LOG, KAFKA_LOG, LEDGER)  # tables whose files may have rows of several logs
 _PARTITIONS = metadata_table(KAFKA_PARTITIONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One thing that was done, or with --dry-run would be. docs/json.md documents every field.
+    """One step that was done, or with --dry-run would be. docs/json.md documents every field.
 
-    What is counted: `merge` the files that were merged, and what they became; `retain` none, but the `records` and the
-    bytes of the master's log that the replica has; `checkpoint` none; `vacuum` files in the table's folder; `log` those
-    of its Delta log. What merged files would become, a dry run does not know: `bytes_after` is None.
+    What it counts depends on the step. `merge`: the files that were merged, and those that they became. `retain`: no
+    files, but `records`, and the bytes of the master's log that the replica has. `checkpoint`: nothing. `vacuum`: the
+    files in the table's folder. `log`: those of its Delta log. In a dry run `bytes_after` of `merge` is None, because
+    it is unknown.
     """
 
     table: str
@@ -83,7 +84,7 @@ class Step:
 
 
 def check_horizon(settings: MaintainConfig, *, no_job_runs: bool) -> None:
-    """Raises ConfigurationError for a VACUUM that could take the files of a batch under way."""
+    """Check that VACUUM cannot delete the files of a batch that is under way. Raises ConfigurationError."""
     if settings.vacuum_hours < SHORTEST_VACUUM_HOURS and not no_job_runs:
         raise ConfigurationError(
             "vacuum_hours is too short while a job may run",
@@ -101,7 +102,7 @@ class Maintenance:
         self._settings = config.maintain
         self._warehouse = absolute(config.warehouse)
         self._logs = [log.log_id for log in config.logs]
-        # A map is made of every record of its log, and made anew from them after a repair.
+        # A map is made from every record of its log, and rebuilt from them after a repair.
         self._kept_whole = {log.log_id for log in config.logs if open_log(log).keyed_state is not None}
         self._topics = held_topics(config)
         self._partitions = [log_id for topic in self._topics for log_id, _ in topic.partitions()]
@@ -110,13 +111,13 @@ class Maintenance:
         self._now = datetime.now(UTC)
 
     def run(self) -> Iterator[Step]:
-        """Do one step after the other, each as it is asked for. Raises ReplicaError; what was done stays done."""
+        """Do the steps, one each time the iterator advances. Raises ReplicaError; finished steps stay done."""
         there = names_in(self._spark, self._warehouse)
         tables = [spec for spec in TABLES if spec.name in there and self._is_table(spec)]
         self._typed = typed_specs(self._spark, self._warehouse)
         tables += self._typed
         if not self._dry_run:
-            for spec in tables:  # before the first commit, which may bring a checkpoint and what that would bring
+            for spec in tables:  # before the first commit, which could write a checkpoint and clean the log up
                 leave_log_to_maintain(KernelTable(self._spark, self._path(spec)))
         for step in self._steps(tables):
             since = time.monotonic()
@@ -180,7 +181,7 @@ class Maintenance:
     def _keep(self, log_id: LogId) -> Keep:
         days, gigabytes = self._settings.keep_days, self._settings.keep_gb
         if log_id in self._kept_whole and (days is not None or gigabytes is not None):
-            _log.info("%s: nothing is deleted, because %s is made of all of it", log_id, KEY_VALUES.name)
+            _log.info("%s: nothing is deleted, because %s needs all of it", log_id, KEY_VALUES.name)
             return Keep()
         return Keep(
             age=None if days is None else timedelta(days=days),
@@ -231,7 +232,7 @@ class Maintenance:
 
 
 def step_table(steps: Sequence[Step], *, dry_run: bool) -> Table:
-    """The steps for a person: what was done, or with `dry_run` would be."""
+    """The steps as a table for a person: what was done, or with `dry_run` would be."""
     table = Table("table", "step", "log", "would be done" if dry_run else "done", "time", box=None, pad_edge=False)
     for one in steps:
         table.add_row(one.table, one.step, one.log or "", _DONE[one.step](one), duration(one.seconds))
@@ -254,7 +255,7 @@ def _retained(one: Step) -> str:
 
 
 def _cleaned(one: Step) -> str:
-    """Of the files that nobody needs, which are not those that stay."""
+    """How many files were deleted, of how many."""
     gone = one.files_before - one.files_after
     if not gone:
         return f"nothing to delete among {_files(one.files_before)}"
@@ -272,4 +273,4 @@ _DONE: Mapping[str, Callable[[Step], str]] = {
     "vacuum": _cleaned,
     "log": _cleaned,
 }
-"""In words."""
+"""Each kind of step in words."""

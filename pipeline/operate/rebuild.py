@@ -1,8 +1,8 @@
-"""What ``logtwin rebuild`` reads: the replica of a log at one version of its table, and what the ledger proves of it.
+"""What ``logtwin rebuild`` reads: the replica of a log at one version of its table, and what the ledger proves.
 
-Each range of the ledger is compared with its checksum while it is written, and the files take their place only after
-the last: what arrives is what the master had, or nothing does. What files those are is a matter of the master's kind:
-`pipeline.operate.rebuild_commit_log`, `pipeline.operate.rebuild_topic`; `pipeline.operate.rebuild_verb` chooses.
+Each range of the ledger is compared with its checksum while it is written, and the files are moved into place only
+after the last. So either exactly what the master had arrives, or nothing. The kind of master decides which files these
+are: `pipeline.operate.rebuild_commit_log`, `pipeline.operate.rebuild_topic`; `pipeline.operate.rebuild_verb` chooses.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from sources.offsets import LogId, OffsetRange
 _HOLES_SHOWN: Final = 20
 
 OnWritten = Callable[[int], None]
-"""Hears of bytes, as `Rebuild.size_bytes` counts them."""
+"""Receives the number of bytes just written, as `Rebuild.size_bytes` counts them."""
 
 
 class RebuiltLog(Protocol):
-    """What was made of one log."""
+    """The files that were made from one log."""
 
     def text(self, to: Path) -> str:
-        """For people; `to` is the directory that it was written to."""
+        """A line of text for a person; `to` is the directory that it was written to."""
 
 
 class Rebuild(Protocol):
-    """The replica of what is rebuilt together, all at one version of its table. Driver only."""
+    """The logs that are rebuilt together, all at one version of their table. Driver only."""
 
     @property
     def size_bytes(self) -> int:
-        """What there is to write; holes take none."""
+        """How many bytes there are to write; holes do not count."""
 
     def write(
         self, to: Path, file_size_bytes: int | None, *, zero_holes: bool, on_written: OnWritten
     ) -> Sequence[RebuiltLog]:
-        """Make the files in the directory `to`, which is empty or not there: all of them, or none.
+        """Make all of the files in the directory `to`, or none. It must be empty, or not exist.
 
         Raises ReplicaError (holes, unless `zero_holes`; rows that are not what was replicated), ConfigurationError,
         CorruptRecord.
@@ -52,7 +52,7 @@ class Rebuild(Protocol):
 def stored(spark: SparkSession, warehouse: str, log_id: LogId, version: int | None = None) -> ProvenLog:
     """The replica of a log at the newest version of its table, or at an older one.
 
-    Raises ConfigurationError where there is nothing of the log, ReplicaError where the tables contradict each other.
+    Raises ConfigurationError if there is nothing of the log, ReplicaError if the tables contradict each other.
     """
     found = proven_log(spark, warehouse, log_id, version=version)
     if found is None:
@@ -61,7 +61,7 @@ def stored(spark: SparkSession, warehouse: str, log_id: LogId, version: int | No
 
 
 def nothing(log_id: LogId, path: str) -> ConfigurationError:
-    """That the table at `path` has nothing of the log."""
+    """The error that the table at `path` has nothing of the log."""
     return ConfigurationError(
         "there is nothing to rebuild",
         log=log_id,
@@ -72,7 +72,7 @@ def nothing(log_id: LogId, path: str) -> ConfigurationError:
 
 
 def holed(log_id: LogId, missing: Sequence[OffsetRange], expected: str, with_zero_holes: str) -> ReplicaError:
-    """That the files would lack what is `missing`; `with_zero_holes` says what that option does instead."""
+    """The error that the files would lack the ranges `missing`; `with_zero_holes` says what that option does."""
     shown = ", ".join(map(str, missing[:_HOLES_SHOWN]))
     more = f" and {len(missing) - _HOLES_SHOWN:,} more" if len(missing) > _HOLES_SHOWN else ""
     return ReplicaError(

@@ -1,4 +1,4 @@
-"""The segment files of a RocketMQ broker, byte for byte, out of the table alone (`pipeline.operate.rebuild`)."""
+"""Rebuilds the segment files of a RocketMQ broker, byte for byte, from the table (`pipeline.operate.rebuild`)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ _BLANK_COLUMNS: Final = ("offset", "size", "kind")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuiltCommitLog:
-    """What was made: files of one size, the offsets of the log in them, and what of that is zeros; and `epoch_file`
-    beside them, of a log whose master was elected."""
+    """The rebuilt files, all of one size, the offsets that they hold, and the ranges that are zeros.
+
+    `epoch_file` is the file beside them for a log whose master was elected.
+    """
 
     log_id: LogId
     files: int
@@ -45,11 +47,12 @@ class RebuiltCommitLog:
 
 
 class CommitLogRebuild:
-    """As `pipeline.operate.rebuild.Rebuild`, of one log."""
+    """The rebuild of one commit log; see `pipeline.operate.rebuild.Rebuild`."""
 
     def __init__(self, spark: SparkSession, warehouse: str, options: MasterOptions) -> None:
-        """Raises ConfigurationError where there is nothing to rebuild, or no segment files are made of such a log;
-        ReplicaError where the tables contradict each other."""
+        """Raises ConfigurationError if there is nothing to rebuild, or such a log has no segment files; ReplicaError if
+        the tables contradict each other.
+        """
         self._log_id = options.log_id
         if not self._log_id.counts_bytes:
             raise _without_segments(self._log_id)
@@ -63,9 +66,9 @@ class CommitLogRebuild:
         return sum(one.size for one in self._stored.stretches)
 
     def file_size_bytes(self, given: int | None) -> int:
-        """How large the master's files are: as the table shows, else as `given`, else RocketMQ's own default.
+        """The size of the master's files: as the table shows, else as `given`, else RocketMQ's default.
 
-        Raises ConfigurationError where the table shows another size than is given.
+        Raises ConfigurationError if the table shows another size than `given`.
         """
         found = file_size_bytes((one.start, self._blank_ends(one)) for one in self._stored.stretches)
         if found is not None and given not in (None, found):
@@ -75,14 +78,14 @@ class CommitLogRebuild:
         return found or given or DEFAULT_FILE_SIZE_BYTES
 
     def missing(self, size_bytes: int) -> tuple[OffsetRange, ...]:
-        """What the files lack. Whole files before the first one are no hole: a log may begin at any file."""
+        """The ranges that the files lack. Whole files before the first are no hole: a log may begin at any file."""
         first = self._stored.stretches[0].start
         return self._stored.holes.within(OffsetRange(Offset(first - first % size_bytes), self._stored.position))
 
     def write(
         self, to: Path, file_size_bytes: int | None, *, zero_holes: bool, on_written: OnWritten = lambda _: None
     ) -> Sequence[RebuiltCommitLog]:
-        """As the protocol says; `file_size_bytes` is as `file_size_bytes` takes it."""
+        """See `pipeline.operate.rebuild.Rebuild`; `file_size_bytes` is passed to the method of that name."""
         size_bytes = self.file_size_bytes(file_size_bytes)
         missing = self.missing(size_bytes)
         if missing and not zero_holes:
@@ -111,7 +114,10 @@ class CommitLogRebuild:
         ]
 
     def _epoch_file(self, to: Path) -> Path | None:
-        """Where a broker whose log is in `to` looks for its epochs; None without any. Raises ConfigurationError."""
+        """Where a broker whose log is in `to` looks for its epochs; None if there are none.
+
+        Raises ConfigurationError if that file exists.
+        """
         path = to.absolute().parent / EPOCH_FILE
         if not self._stored.epochs:
             return None

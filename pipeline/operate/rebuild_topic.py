@@ -1,6 +1,6 @@
-"""The segment files of a topic's partitions, as a broker has them, out of the table alone (`pipeline.operate.rebuild`).
+"""Rebuilds the segment files of a topic's partitions from the table (`pipeline.operate.rebuild`).
 
-Batches are made anew: a row does not say with which others it was written. What consumers read is the same.
+Records are put into new batches, because a row does not say which batch it came from. Consumers read the same records.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from sources.offsets import LogId, OffsetRange
 from sources.rebuilt_folder import RebuiltFolder
 
 _PIECE_BYTES: Final = 64 * 1024 * 1024
-"""Of the ledger, read at once: where OPTIMIZE mixed the files, rows of a piece are sorted in memory."""
+"""How much is read at once: if OPTIMIZE has mixed the files, the rows of a piece are sorted in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuiltTopicLog:
-    """What was made of a partition: the offsets of its log, and those of them that the replica lacks."""
+    """The rebuilt files of a partition, the offsets of its log, and the ranges that the replica lacks."""
 
     log_id: LogId
     folder: str
@@ -49,28 +49,28 @@ class RebuiltTopicLog:
 
 
 class TopicRebuild:
-    """As `pipeline.operate.rebuild.Rebuild`, of some partitions, each in a folder of its own.
+    """The rebuild of partitions, each in a folder of its own; see `pipeline.operate.rebuild.Rebuild`.
 
-    `with_epochs` as `sources.kafka.rebuilt_partitions` has it.
+    `with_epochs` is that of `sources.kafka.rebuilt_partitions`.
     """
 
     def __init__(
         self, spark: SparkSession, warehouse: str, log_ids: Sequence[LogId], *, with_epochs: bool = False
     ) -> None:
-        """Raises ConfigurationError where there is nothing of one, ReplicaError where tables contradict each other."""
+        """Raises ConfigurationError if a partition has nothing, ReplicaError if the tables contradict each other."""
         self._with_epochs = with_epochs
         first = stored(spark, warehouse, log_ids[0])
         self._logs = [first, *(stored(spark, warehouse, one, first.version) for one in log_ids[1:])]
 
     @property
     def size_bytes(self) -> int:
-        """Of what there is to write, as the ledger counts them."""
+        """How many bytes there are to write, as the ledger counts them."""
         return sum(row.bytes for one in self._logs for row in one.proven)
 
     def write(
         self, to: Path, file_size_bytes: int | None, *, zero_holes: bool, on_written: OnWritten = lambda _: None
     ) -> Sequence[RebuiltTopicLog]:
-        """As the protocol says; files begin anew at `file_size_bytes`, by default at Kafka's own."""
+        """See `pipeline.operate.rebuild.Rebuild`. A new file begins at `file_size_bytes`, by default Kafka's own."""
         size_bytes = DEFAULT_FILE_SIZE_BYTES if file_size_bytes is None else file_size_bytes
         for one in self._logs:
             if _missing(one) and not zero_holes:
@@ -102,12 +102,12 @@ class TopicRebuild:
 
 
 def _missing(one: ProvenLog) -> tuple[OffsetRange, ...]:
-    """What lies before the replica's beginning is no hole: a log may begin at any offset."""
+    """The holes of the partition. What lies before the replica's beginning is none: a log may begin at any offset."""
     return one.holes.within(OffsetRange(one.holes.front, one.position))
 
 
 def _proven_rows(one: ProvenLog) -> Iterator[tuple[pa.RecordBatch, bytes]]:
-    """All rows, in order, with their bytes. Raises Divergent behind a range that is not what was replicated."""
+    """All rows, in order, with their bytes. Raises Divergent after a range that is not what was replicated."""
     for piece in _pieces(one.proven):
         covered = OffsetRange(piece[0].start, piece[-1].end)
         rows = RowsInOrder(one.rows(covered, UNLOCATED_SCHEMA.names))
@@ -121,7 +121,7 @@ def _proven_rows(one: ProvenLog) -> Iterator[tuple[pa.RecordBatch, bytes]]:
 
 
 def _pieces(proven: Sequence[LedgerRow]) -> Iterator[list[LedgerRow]]:
-    """Ranges that join, together, and not much more of them than a piece has."""
+    """Groups of adjoining ranges, each of about the size of a piece."""
     piece: list[LedgerRow] = []
     piece_bytes = 0
     for row in proven:

@@ -1,4 +1,4 @@
-"""Which kind of rebuild ``logtwin rebuild`` means: of a commit log, or of the partitions of a topic."""
+"""Chooses the kind of rebuild for ``logtwin rebuild``: of a commit log, or of the partitions of a topic."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from sources.offsets import LogId
 
 
 def opened(spark: SparkSession, config: Config, log: str, *, with_epochs: bool = False) -> Rebuild:
-    """That of `log`, which `config` has: a log, a topic with all partitions that were replicated, or one of these.
+    """The rebuild of `log` in `config`: a log, a topic with all of its replicated partitions, or one of these.
 
-    `with_epochs` as `pipeline.operate.rebuild_topic.TopicRebuild` has it: only topics have any. Raises
-    ConfigurationError where there is nothing to rebuild, or nothing that could be; ReplicaError.
+    `with_epochs` is that of `pipeline.operate.rebuild_topic.TopicRebuild`, and only for topics. Raises
+    ConfigurationError if there is nothing that can be rebuilt; ReplicaError.
     """
     if config.logs:
         if with_epochs:

@@ -1,4 +1,4 @@
-"""What ``logtwin repair`` does: each log back to its master, one after the other."""
+"""``logtwin repair``: takes each log back to its master, one after the other."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def repair_logs(
     take_over: bool,
     dry_run: bool,
 ) -> Iterator[str]:
-    """Repair every log of `config`, which was read from `where`, or that of `log_id`; what was done, line by line.
+    """Repair the log `log_id`, or every log of `config`, which was read from `where`. Yields lines on what was done.
 
-    One that cannot be repaired does not keep the others. Raises the first one's LogtwinError at the end;
-    ConfigurationError where several masters would be accepted at once.
+    A log that cannot be repaired does not hold up the others: the first error is raised at the end. Raises
+    ConfigurationError if several masters would be accepted at once.
     """
     spark = session_for(config)
     found = list(subjects(config, log_id))
@@ -67,7 +67,7 @@ def _look(spark: SparkSession, config: Config, subject: Subject, *, accept_maste
 
 
 def _repair(spark: SparkSession, config: Config, subject: Subject, *, accept_master: bool) -> Iterator[str]:
-    """Damaged ranges are holes then, which anybody may fill; the master is the first to be asked."""
+    """Repair one log. Damaged ranges become holes, which are then filled from the master as far as it has them."""
     done = _opened(spark, config, subject).run(accept_master=accept_master)
     yield from (f"{subject.log_id}: {line}" for line in lines(done, dry_run=False))
     for hole in done.missing:
@@ -84,7 +84,7 @@ def _opened(spark: SparkSession, config: Config, subject: Subject) -> Repair:
 
 
 def _check_idle(warehouse: str, log_id: str) -> None:
-    """Raises AlreadyRunning. A word that cannot be read hinders nothing: the table is the fence."""
+    """Raises AlreadyRunning if a job replicates the log. An unreadable file hinders nothing: the table is the fence."""
     try:
         found = RunFile(warehouse, log_id).read()
     except OSError as error:
@@ -95,13 +95,13 @@ def _check_idle(warehouse: str, log_id: str) -> None:
 
 
 def lines(found: Repaired, *, dry_run: bool) -> Iterator[str]:
-    """What a repair did, or would do, for a person."""
+    """What a repair did, or would do, as lines of text for a person."""
     if found.position is None:
         yield "nothing was replicated yet, so there is nothing to repair"
         return
     if found.resumed is not None:
-        would = "has to be brought to its end first" if dry_run else "was brought to its end"
-        yield f"a repair that had been begun {would}: back to {found.resumed.to}, epoch {found.resumed.epoch}"
+        would = "has to be finished first" if dry_run else "was finished"
+        yield f"an unfinished repair {would}: back to {found.resumed.to}, epoch {found.resumed.epoch}"
     if found.taken_out:
         ranges = ", ".join(map(str, found.taken_out))
         yield f"damaged in the replica itself, {'to be' if dry_run else 'and'} taken out: {ranges}"
@@ -114,7 +114,7 @@ def lines(found: Repaired, *, dry_run: bool) -> Iterator[str]:
         ranges = ", ".join(map(str, found.missing))
         yield f"{'missing, to be' if dry_run else 'missing, now'} read from the master again: {ranges}"
     if found.healed:
-        yield f"{found.healed} incident{'s' if found.healed > 1 else ''} healed: the same on both sides by now"
+        yield f"{found.healed} incident{'s' if found.healed > 1 else ''} healed: both sides are the same again"
     if found.back is not None and not dry_run:
         yield f"logtwin replicate goes on at {found.position}"
     elif found.back is None and not (found.taken_out or found.others or (dry_run and found.resumed)):

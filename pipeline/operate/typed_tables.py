@@ -1,4 +1,4 @@
-"""What ``logtwin tables`` says of typed tables, and proves."""
+"""``logtwin tables add``, ``check``, ``retry`` and ``rebuild``: their queries and texts."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import parse_options
 
 _LOOKED_AT: Final = {LOG.name: 16 << 20, KAFKA_LOG.name: 10_000}
-"""Of each log so many of its newest offsets, which count bytes or messages."""
+"""How many of the newest offsets of each log are looked at: bytes, or messages of Kafka."""
 
 
 def one_of(config: Config, name: str) -> Definition:
-    """The definition of that typed table. Raises ConfigurationError."""
+    """The definition of the typed table `name`. Raises ConfigurationError if there is none."""
     found = {one.name: one for one in config.tables}
     if name not in found:
         listed = ", ".join(found) or "none"
@@ -50,7 +50,7 @@ def one_of(config: Config, name: str) -> Definition:
 
 
 def _unfit_rows(spark: SparkSession, warehouse: str, name: str, state: TypedState) -> DataFrame | None:
-    """The dead letters of the table as it is; None without the table of them."""
+    """The dead letters of the table's current generation; None if the table `unfit` does not exist."""
     path = UNFIT.path(absolute(warehouse))
     if KernelTable(spark, path).snapshot() is None:
         return None
@@ -65,9 +65,9 @@ def proposed(
     name: str | None,
     how: Mapping[str, str] | None = None,
 ) -> str:
-    """The ``[[tables]]`` of a typed table, as TOML; with a session its columns as the newest messages have them.
+    """The ``[[tables]]`` of a typed table as TOML; with a session, it has the columns of the newest messages.
 
-    `how` has keys of a format with a schema. Raises ConfigurationError.
+    `how` has the keys of a format with a schema. Raises ConfigurationError.
     """
     chosen = name or _name_of(source[0])
     plain = {"name": chosen, "from": list(source), **(how or {})}
@@ -140,7 +140,7 @@ class Verdict:
 
     @property
     def is_equal(self) -> bool:
-        """With a key there is one row for each; without one, each message is a row or unfit."""
+        """Whether the table is right: with a key, no key repeats; without one, each message is a row or unfit."""
         return not self.repeated and (self.is_by_key or self.messages == self.rows + self.unfit)
 
     def as_json(self) -> dict[str, Any]:
@@ -148,7 +148,7 @@ class Verdict:
 
 
 def checked(spark: SparkSession, config: Config, name: str | None) -> list[Verdict]:
-    """Of one typed table, or of all that are made. Raises ConfigurationError, ReplicaError."""
+    """Check the typed table `name`, or all that exist. Raises ConfigurationError, ReplicaError."""
     wanted = [one_of(config, name)] if name is not None else [one.definition() for one in config.tables]
     found = ((one, TypedTable(spark, config.warehouse, one.name)) for one in wanted)
     return [
@@ -161,7 +161,7 @@ def checked(spark: SparkSession, config: Config, name: str | None) -> list[Verdi
 def _verdict(
     spark: SparkSession, config: Config, wanted: Definition, table: TypedTable, on: Snapshot, state: TypedState
 ) -> Verdict:
-    """Of one version, while a job may bring the table on: dead letters come before the rows of their step."""
+    """Check one version, while a job may update the table: dead letters are written before the rows of their step."""
     each = ((log_id, without([OffsetRange(Offset(0), one.offset)], one.holes)) for log_id, one in state.logs.items())
     ranges = {log_id: parts for log_id, parts in each if parts}
     rows = spark.read.option("versionAsOf", on.version).format("delta").load(table.path)
@@ -179,9 +179,9 @@ def _verdict(
 
 
 def verdict_lines(found: Sequence[Verdict]) -> Iterator[str]:
-    """For a person."""
+    """The verdicts as lines of text for a person."""
     if not found:
-        yield "no typed table is made yet"
+        yield "no typed table exists yet"
     for one in found:
         what = f"{number(one.messages)} messages: {number(one.rows)} rows, {number(one.unfit)} unfit"
         repeated = f", {number(one.repeated)} repeated" if one.repeated else ""
@@ -189,12 +189,12 @@ def verdict_lines(found: Sequence[Verdict]) -> Iterator[str]:
 
 
 def retried(spark: SparkSession, config: Config, wanted: Definition) -> tuple[int, int]:
-    """Take the messages that did not fit once more; how many they were, and how many dead letters are left.
+    """Take the messages that did not fit once more. Returns how many they were, and how many dead letters are left.
 
-    What comes meanwhile is taken, too. Raises ConfigurationError, ReplicaError, UnfitMessage.
+    New messages are taken, too. Raises ConfigurationError, ReplicaError, UnfitMessage.
     """
     follower = TypedFollower(spark, config.warehouse, wanted)
-    follower.bring_to_end()  # what a killed step has begun comes first
+    follower.bring_to_end()  # finishes first what a killed step has begun
     messages = follower.retry()
     follower.bring_to_end()
     view = TypedTable(spark, config.warehouse, wanted.name).look()
@@ -204,14 +204,14 @@ def retried(spark: SparkSession, config: Config, wanted: Definition) -> tuple[in
 
 
 def retried_line(name: str, messages: int, left: int) -> str:
-    return f"{name}: {number(messages)} messages taken once more, {number(left)} dead letters are left"
+    return f"{name}: {number(messages)} messages tried again, {number(left)} dead letters are left"
 
 
 def rebuilt_line(name: str, state: TypedState | None) -> str:
     if state is None:
-        return f"{name}: there is nothing to make anew; logtwin replicate makes it"
+        return f"{name}: there is nothing to rebuild; logtwin replicate creates it"
     places = ", ".join(f"{log_id} at {number(one.offset)}" for log_id, one in sorted(state.logs.items()))
-    return f"{name}: made anew, generation {state.generation}; {places}"
+    return f"{name}: rebuilt, generation {state.generation}; {places}"
 
 
 def _count(frame: DataFrame, name: str) -> int:

@@ -1,6 +1,6 @@
-"""What a report says, as values: between the queries that find it out and the page that shows it. Pure.
+"""The facts of a report: the values between the queries that find them and the page that shows them. Pure.
 
-Times are aware datetimes. What is shortened to its most important rows says of how many.
+Times are aware datetimes. A list that was shortened to its most important rows says how many there are.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from enum import Enum
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFacts:
-    """One log. `begin` is the least offset that the replica ever held, `complete_to` where it is first not whole.
+    """One log. `begin` is the lowest offset that the replica ever held, `complete_to` where its first gap begins.
 
-    What a record waited is the time from its store by the master to its commit by the live job: by commit, the oldest
-    record of each, and of the newest commit its newest record. None where there was no message, or no live job.
+    The time that a record waited is that from its storing by the master to its commit by the live job. The percentiles
+    are over the oldest record of each commit; `newest_waited_s` is of the newest record of the newest commit. None if
+    there was no message, or no live job.
     """
 
     log_id: str
@@ -36,7 +37,7 @@ class LogFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """What the last job of a log or topic said: `at` is when. `phase` is its own word, `lag_s` how far it is behind."""
+    """What the last job of a log or topic published at the time `at`: its phase, and how far it is behind."""
 
     subject: str
     is_live: bool
@@ -48,9 +49,9 @@ class RunFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commits:
-    """What was committed in the time from `at` to the next one, of a log or a topic.
+    """What was committed for a log or a topic in the time span that starts at `at`.
 
-    `log_id` is None for all logs that are not named.
+    `log_id` is None for all logs that are not named, together.
     """
 
     log_id: str | None
@@ -63,14 +64,14 @@ class Commits:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Commits by equal spans of time; spans without any are left out."""
+    """Commits in equal spans of time; spans without commits are left out."""
 
     width_s: float
     commits: tuple[Commits, ...] = ()
 
 
 class Flaw(Enum):
-    """Why a range of a log is not as it should be. The value is what people read."""
+    """Why a range of a log is not as it should be. The value is the text in the report."""
 
     MISSING = "missing"
     DOUBTFUL = "open incident"
@@ -79,15 +80,16 @@ class Flaw(Enum):
 
     @property
     def is_alarming(self) -> bool:
-        """Whether somebody has to do something about it."""
+        """Whether an operator has to do something about it."""
         return self in (Flaw.MISSING, Flaw.DOUBTFUL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlawedRange:
-    """A range of a log, half-open, and the master's times around it; None where there is no message to tell.
+    """A half-open range of a log, and the master's times around it; None if no message has such a time.
 
-    `all_of_log` and `units_of_log` count the ranges of the log with this flaw, and their offsets: the largest are here.
+    Only the largest ranges are listed. `all_of_log` counts all ranges of the log with this flaw, `units_of_log` their
+    offsets.
     """
 
     log_id: str
@@ -103,6 +105,8 @@ class FlawedRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFacts:
+    """A topic, with how many messages it has and the bytes of their bodies."""
+
     topic: str
     messages: int
     bytes: int
@@ -110,7 +114,7 @@ class TopicFacts:
 
 @dataclass(frozen=True, slots=True)
 class TopTopics:
-    """The topics with the most messages, of so many topics with so many messages and bytes of bodies."""
+    """The topics with the most messages. `of`, `messages` and `bytes` (of bodies) count all topics."""
 
     topics: tuple[TopicFacts, ...] = ()
     of: int = 0
@@ -120,9 +124,9 @@ class TopTopics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLag:
-    """A consumer group in a topic of a log: all its queues together, the slowest for the time.
+    """The lag of a consumer group in a topic of a log: messages over all queues, seconds of the slowest queue.
 
-    Of a topic of Kafka these are its partitions, and offsets for messages; None where not all of them are known.
+    For a Kafka topic the queues are its partitions, and messages are offsets; None if not all of them are known.
     """
 
     log_id: str
@@ -135,7 +139,7 @@ class GroupLag:
 
 @dataclass(frozen=True, slots=True)
 class SlowestGroups:
-    """The groups that are furthest behind, the worst first; `of` counts all, `behind` those that are behind."""
+    """The groups that are furthest behind, worst first. `of` counts all groups, `behind` those that are behind."""
 
     groups: tuple[GroupLag, ...] = ()
     of: int = 0
@@ -144,7 +148,7 @@ class SlowestGroups:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """What waits in one place: `source` is a producer group, or the kind of delay. Times as `Pending` says."""
+    """What waits in one place: `source` is a producer group, or the kind of delay. For times see `Pending`."""
 
     log_id: str
     source: str
@@ -156,7 +160,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """How many of what waits have their time in the span that starts at `at`."""
+    """How many waiting messages have their time in the span that starts at `at`."""
 
     at: datetime
     count: int
@@ -167,7 +171,7 @@ class Slice:
 class Pending:
     """Transactions by when they were prepared, or delayed messages by when they are due.
 
-    `states` counts all there ever were; `waiting` are the places where the oldest wait, `places` counts these.
+    `states` counts all there ever were. `waiting` lists the places where the oldest wait; `places` counts all places.
     """
 
     states: dict[str, int] = field(default_factory=dict)
@@ -179,6 +183,8 @@ class Pending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentFacts:
+    """An incident, as the table `incidents` has it."""
+
     log_id: str
     id: str
     condition: str
@@ -193,7 +199,7 @@ class IncidentFacts:
 
 @dataclass(frozen=True, slots=True)
 class Incidents:
-    """The open ones first, then the newest; `of` counts all, `open` the open ones."""
+    """Incidents, the open ones first, then the newest; `of` counts all, `open` the open ones."""
 
     incidents: tuple[IncidentFacts, ...] = ()
     of: int = 0
@@ -202,7 +208,7 @@ class Incidents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Election:
-    """Of the newest history of a log: its master began to write at `start`. `master` is None where nobody knows."""
+    """An election of a log's newest history: the master began to write at `start`. `master` is None if unknown."""
 
     log_id: str
     number: int
@@ -213,9 +219,9 @@ class Election:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypedFacts:
-    """A typed table: `rows` and `unfit` are None before it is made. `behind` of its `logs` hold more than it tells of.
+    """A typed table. `rows` and `unfit` are None before it exists. It is behind on `behind` of its `logs`.
 
-    Nothing that its logs hold is missing from it up to `complete_through`; None where nobody knows.
+    Nothing that its logs hold is missing from it up to `complete_through`; None if that is unknown.
     """
 
     name: str
@@ -229,10 +235,10 @@ class TypedFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """A replica when it was asked. `unseen` are logs of the configuration that nothing was replicated of.
+    """The facts of a replica at one moment. `unseen` are logs of the configuration with nothing replicated.
 
-    `runs` has the last job of each log or topic of which one is known. `has_metadata`: whether anybody has fetched who
-    consumes.
+    `runs` has the last job of each log or topic, if one is known. `has_metadata`: whether consumer offsets were ever
+    fetched.
     """
 
     warehouse: str

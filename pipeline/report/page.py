@@ -1,4 +1,4 @@
-"""Facts as one HTML page that stands alone. Pure.
+"""Renders facts as one self-contained HTML page. Pure.
 
 What must hold: the page asks nobody for anything, and runs no script but its own two, whatever is in the data. The
 template escapes every text where it becomes HTML, or JSON in HTML, unless it is marked as safe, which only the page's
@@ -70,5 +70,5 @@ def _own(name: str) -> str:
 
 
 def _hash_of(script: str) -> str:
-    """As a Content-Security-Policy names a script."""
+    """The hash of a script, as a Content-Security-Policy names it."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"

@@ -1,4 +1,4 @@
-"""What ``logtwin report`` does: ask the replica, and make the page."""
+"""``logtwin report``: asks the replica, and makes the page."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from pipeline.report.subjects import subjects
 def made_report(
     config: Config, session: Callable[[int], SparkSession], tell: Callable[[str], None] = lambda _: None
 ) -> bytes:
-    """The page; `session` and `tell` are those of `read_facts`. Raises ReplicaError where there is no replica."""
-    tables = tuple(map(_typed_facts, typed_statuses(config)))  # before the logs, which they are never ahead of
+    """The page as bytes; `session` and `tell` are those of `read_facts`. Raises ReplicaError if there is no replica."""
+    tables = tuple(map(_typed_facts, typed_statuses(config)))  # read before the logs: they are never ahead of them
     facts = read_facts(config.warehouse, _configured(config), session, tell)
     found = (_run_facts(config.warehouse, one.name, facts.made_at) for one in subjects(facts.logs))
     runs = tuple(one for one in found if one is not None)
@@ -30,7 +30,7 @@ def made_report(
 
 
 def _run_facts(warehouse: str, subject: str, now: datetime) -> RunFacts | None:
-    """What the last job of a log or topic said; None where none is known."""
+    """What the last job of a log or topic published; None if none is known."""
     run = last_run(warehouse, subject)
     if run is None:
         return None
@@ -57,6 +57,6 @@ def _typed_facts(one: TypedStatus) -> TypedFacts:
 
 
 def _configured(config: Config) -> list[str]:
-    """Every log, every partition of a topic, and every topic that was not begun."""
+    """The ids of all logs, all partitions of topics, and all topics without partitions yet."""
     topics = [[str(log_id) for log_id, _ in one.partitions()] or [one.options.id] for one in held_topics(config)]
     return [*(log.id for log in config.logs), *(name for names in topics for name in names)]

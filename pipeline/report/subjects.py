@@ -1,6 +1,6 @@
-"""What a reader asks about: a log, or a topic of Kafka with all its partitions, each of which is a log. Pure.
+"""The subjects of a report: a log, or a Kafka topic with all its partitions, each of which is a log. Pure.
 
-A topic may have hundreds of partitions, and what matters of them is one line: partitions are what is unfolded.
+A topic may have hundreds of partitions, so the report shows one line for it, and its partitions when it is unfolded.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from sources.master_topic import topic_and_number
 from sources.offsets import LogId
 
 _TOPICS: Final = "kafka/"
-_PARTS: Final = 4  # of a partition's id: kafka/<cluster>/<topic>/<number>; a topic that was not begun has no number
+_PARTS: Final = 4  # of a partition's id: kafka/<cluster>/<topic>/<number>; the id of a topic has no number
 
 _Value = TypeVar("_Value", int, float, datetime)
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """`name` is the id of the log, or of the topic; `logs` are its partitions, or the log alone."""
+    """A log or a topic. `name` is its id; `logs` are the topic's partitions, or the log alone."""
 
     name: str
     logs: tuple[LogFacts, ...]
@@ -33,10 +33,10 @@ class Subject:
 
     @property
     def whole(self) -> LogFacts:
-        """All of it as one log.
+        """The subject as one log.
 
-        Counts and offsets are sums over the partitions, as `logtwin status` has them. The time up to which nothing is
-        missing is that of the partition that is furthest behind, and so are waits; empty partitions have none.
+        Counts and offsets are sums over the partitions, as in `logtwin status`. The time up to which nothing is missing
+        is that of the partition that is furthest behind, and waits are the longest; empty partitions have none.
         """
         if len(self.logs) == 1:
             return replace(self.logs[0], log_id=self.name)
@@ -59,14 +59,14 @@ class Subject:
 
 
 def subject_of(log_id: str) -> str:
-    """The topic of a partition; any other log itself."""
+    """The id of a partition's topic; for any other log its own id."""
     if log_id.startswith(_TOPICS) and log_id.count("/") == _PARTS - 1:
         return str(topic_and_number(LogId.parse(log_id))[0])
     return log_id
 
 
 def subjects(logs: Iterable[LogFacts]) -> list[Subject]:
-    """By the order of their first logs; partitions by number."""
+    """The subjects in the order of their first logs; partitions by number."""
     found: dict[str, list[LogFacts]] = {}
     for one in logs:
         found.setdefault(subject_of(one.log_id), []).append(one)
@@ -78,7 +78,7 @@ def _number(log_id: str) -> int:
 
 
 def _known(which: Callable[[list[_Value]], _Value], values: Iterable[_Value | None]) -> _Value | None:
-    """Of those that are known."""
+    """`which` of the values that are known; None if none is."""
     found = [value for value in values if value is not None]
     return which(found) if found else None
 
@@ -86,6 +86,6 @@ def _known(which: Callable[[list[_Value]], _Value], values: Iterable[_Value | No
 def _all(
     which: Callable[[list[int]], int], logs: Sequence[LogFacts], value: Callable[[LogFacts], int | None]
 ) -> int | None:
-    """None unless all are known."""
+    """`which` of the logs' values; None unless all are known."""
     found = [one for one in map(value, logs) if one is not None]
     return which(found) if len(found) == len(logs) else None

@@ -1,4 +1,4 @@
-"""Equal spans of time that a period is cut into, of a length that people know. Pure."""
+"""Cuts a period into equal spans of a common length, such as 5 minutes or a day. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WIDTHS_S: Final = (
 
 
 def width_s(first: datetime, last: datetime, most: int) -> int:
-    """The shortest such span of which at most `most` cover the times from `first` to `last`, wherever they begin."""
+    """The shortest span of which at most `most` cover the times from `first` to `last`, wherever the spans begin."""
     period_s = (last - first).total_seconds()
     fitting = (width for width in _WIDTHS_S if period_s <= (most - 1) * width)
     return next(fitting, _WIDTHS_S[-1])

@@ -1,10 +1,9 @@
 """An archive of the classes that a session loads (class-data sharing): they are mapped, not read and verified again.
 
-To load the same twenty thousand classes is a third of what Spark's JVM does until its first answer. Java 17 makes no
-archive by itself, so that of a question, if it finds none, writes one when it ends, 180 MB into the cache folder, for
-which nobody waits: its Python has ended before. A job takes what is there, and writes none, which would slow it down.
-A JVM that an archive does not fit, of another heap for one, goes without, and says
-nothing.
+Loading the same twenty thousand classes is a third of what Spark's JVM does until its first answer. Java 17 makes no
+archive by itself. So the JVM of a query writes one when it ends, if it found none: 180 MB in the cache folder. Nobody
+waits for that, because its Python process has already ended. A job uses an existing archive but writes none, which
+would slow it down. A JVM that an archive does not fit, for example because of another heap, silently ignores it.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ _WRITTEN_WITHIN_S: Final = 3600.0
 
 
 def archive_options(java: str, jars: Sequence[Path], *, made: bool) -> str:
-    """For a JVM of that Java whose class path has these jars, in this order. None where somebody has chosen others.
+    """JVM options for that Java and a class path of these jars, in this order; empty if the user has set an archive.
 
-    `made`: one that finds none leaves one.
+    `made`: a JVM that finds no archive writes one.
     """
     if any("SharedArchiveFile" in os.environ.get(name, "") for name in _OTHERS):
         return ""
-    # it fits one Java, and jars that nobody has touched since
+    # an archive fits one Java, and jars that have not changed since
     fits = [f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in (Path(java).resolve(), *jars)]
     key = hashlib.sha256("|".join(fits).encode()).hexdigest()[:16]
     folder = cache_folder() / "classes"
@@ -39,14 +38,14 @@ def archive_options(java: str, jars: Sequence[Path], *, made: bool) -> str:
         folder.mkdir(parents=True, exist_ok=True)
         _take_in(folder, key, file)
     except OSError:
-        return ""  # a cache that cannot be written is none
+        return ""  # the cache cannot be written
     if file.exists():
         return f'-XX:SharedArchiveFile="{file}" {_SILENT}'
     return f'-XX:ArchiveClassesAtExit="{folder}/{key}.{os.getpid()}.new" {_SILENT}' if made else ""
 
 
 def _take_in(folder: Path, key: str, file: Path) -> None:
-    """An archive that is whole becomes `file`: several JVMs may write one each. Java writes its first bytes last."""
+    """Make a complete archive `file`: several JVMs may write one each. Java writes the first bytes of one last."""
     for new in folder.glob(f"{key}.*.new"):
         with new.open("rb") as found:
             is_whole = any(found.read(4))

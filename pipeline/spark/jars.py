@@ -1,6 +1,6 @@
-"""Java libraries, resolved once by the Ivy that PySpark ships, kept in a cache folder.
+"""Resolves Java libraries once, with the Ivy that PySpark ships, and keeps them in a cache folder.
 
-Spark could do it at every start (``spark.jars.packages``), at the price of seconds and a page of output each time.
+Spark could do it at every start (``spark.jars.packages``), but that costs seconds and a page of output each time.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ DELTA_ORGANISATION = "io.delta"
 DELTA_MODULE = "delta-spark_4.2_2.13"
 _HADOOP: Final = "org.apache.hadoop"
 _AWS: Final = "software.amazon.awssdk"
-_AWS_REVISION: Final = "2.35.4"  # the one that Hadoop 3.5 was built with
+_AWS_REVISION: Final = "2.35.4"  # the revision that Hadoop 3.5 is built with
 _VERSION: Final = re.compile(r"-(?=\d)")
 _ATTEMPTS, _FIRST_WAIT_S = 5, 2.0  # each wait is twice the one before: a repository that is away for half a minute
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A module of a Maven repository, and what it depends on."""
+    """A module of a Maven repository, with its dependencies."""
 
     organisation: str
     name: str
@@ -55,13 +55,13 @@ def delta_jars() -> list[Path]:
 
 
 def storage_jars(scheme: str | None) -> list[Path]:
-    """The jars that Hadoop needs for places with this scheme; of HDFS and local disks Spark has them.
+    """The jars that Hadoop needs for places with this scheme; for HDFS and local disks Spark has them.
 
     Raises ConfigurationError.
     """
     hadoop = _revision_in_spark("hadoop-client-api")
     if scheme in S3:
-        # Hadoop asks for all of AWS's client, 600 MB. S3A works with a thirtieth of it.
+        # Hadoop depends on the whole AWS client, 600 MB. S3A works with a thirtieth of it.
         parts = ("s3-transfer-manager", "sts", "apache-client")
         modules = [Module(_HADOOP, "hadoop-aws", hadoop), *(Module(_AWS, part, _AWS_REVISION) for part in parts)]
         return _beyond_spark(_resolved(f"hadoop-aws-{hadoop}-s3a", modules, without=((_AWS, "bundle"),)))
@@ -73,23 +73,25 @@ def storage_jars(scheme: str | None) -> list[Path]:
 
 
 def resolve(organisation: str, module: str, revision: str) -> Path:
-    """A folder with the jars of a module and all it depends on, downloaded unless it is there.
+    """A folder with the jars of a module and its dependencies, downloaded unless it exists.
 
-    Raises ConfigurationError with what Ivy said.
+    Raises ConfigurationError with Ivy's output.
     """
     return _resolved(f"{module}-{revision}", [Module(organisation, module, revision)])
 
 
 def _resolved(name: str, modules: Sequence[Module], without: Collection[tuple[str, str]] = ()) -> Path:
-    """One process at a time: Ivy does not guard its cache against a second one. What fails is tried again: of dozens
-    of files from the network one may get lost.
+    """The folder `name` with the jars of `modules`, downloaded unless it exists.
+
+    Only one process downloads at a time, because Ivy does not lock its cache. A failed download is tried again: one of
+    dozens of files from the network may fail.
     """
     folder = cache_folder() / "jars" / name
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # given back when the file is closed
+        fcntl.flock(lock, fcntl.LOCK_EX)  # released when the file is closed
         if not folder.is_dir():
             log.info("resolving %s (once) …", name)
             _download(modules, without, folder)
@@ -97,7 +99,7 @@ def _resolved(name: str, modules: Sequence[Module], without: Collection[tuple[st
 
 
 def _download(modules: Sequence[Module], without: Collection[tuple[str, str]], folder: Path) -> None:
-    """All of it or nothing: a kill leaves a hidden folder, and none that looks complete."""
+    """Download all or nothing: a kill leaves a hidden folder, and none that looks complete."""
     work = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     wanted = work / "ivy.xml"
     wanted.write_text(_ivy_file(modules, without))
@@ -129,11 +131,11 @@ def _ivy_file(modules: Sequence[Module], without: Collection[tuple[str, str]]) -
 
 
 def _say_again(state: RetryCallState) -> None:
-    log.warning("not all files came; trying again in %.0f s", state.upcoming_sleep)
+    log.warning("some files could not be downloaded; trying again in %.0f s", state.upcoming_sleep)
 
 
 def java() -> str:
-    """The java command: of JAVA_HOME, else of the PATH. Raises ConfigurationError."""
+    """The java command of JAVA_HOME, or else of the PATH. Raises ConfigurationError if there is none."""
     home = os.environ.get("JAVA_HOME")
     found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if not found or not Path(found).exists():
@@ -155,7 +157,7 @@ def _retrieve(ivy: Sequence[str], into: Path, name: str) -> None:
 
 
 def spark_jars() -> list[Path]:
-    """Spark's own, in the order in which Java finds them."""
+    """Spark's own jars, in the order in which Java finds them."""
     return list(_spark_folder().glob("*.jar"))
 
 

@@ -1,17 +1,18 @@
-"""Spark's Python daemon with the imports already done: what it forks begins to work at once.
+"""Spark's Python daemon with the imports already done, so that the workers it forks begin to work at once.
 
-Spark starts a daemon for each kind of Python worker, and forks one for each task that runs at the same time. What those
-import, pyarrow and this project, costs each of them most of a second of processor time. Here it is imported once,
-before the first fork. No thread is started by that. (The one that plans a stream is no fork, but a process that Spark
-starts by itself: it should import little, `sources/registry.py`.)
+Spark starts a daemon for each kind of Python worker, which forks a worker for each task that runs at the same time. The
+imports of pyarrow and this project cost each worker most of a second of processor time. Here they are done once, before
+the first fork. They start no thread. (The worker that plans a stream is not forked: Spark starts it as a process of its
+own, and it should import little, see `sources/registry.py`.)
 
-What was imported is kept from the garbage collector: a worker collects after each task, and would walk through all of
-it each time, 0.1 s of a processor, which also copies its pages out of what the forks share.
+The imported objects are frozen in the garbage collector. A worker collects after each task, and would walk through all
+of them each time: 0.1 s of processor time, which also copies pages that the forks share.
 
-Its socket lies in a folder of its process. Spark would have it where the driver's are: in a folder that another host of
-a cluster does not have, or in the temporary folder, where that of a killed one stays for ever.
+The daemon's socket is in a folder of its own process. Spark would put it beside the driver's: in a folder that another
+host of a cluster does not have, or in the temporary folder, where the socket of a killed daemon stays for ever.
 
-In effect by ``spark.python.daemon.module`` (`pipeline.spark.session`). On a cluster it comes with the submitted wheel.
+``spark.python.daemon.module`` selects this module (`pipeline.spark.session`). On a cluster it comes with the submitted
+wheel.
 """
 
 from __future__ import annotations

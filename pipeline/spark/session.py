@@ -1,4 +1,4 @@
-"""The Spark session: what logtwin needs of it, and why."""
+"""Creates the Spark session, with the settings that logtwin needs and the reasons for them."""
 
 from __future__ import annotations
 
@@ -30,41 +30,41 @@ from sources.options import MIB
 NEEDED = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # Timestamps of a log are instants; a report must not depend on where it is run.
+    # Timestamps of a log are instants; results must not depend on where a query runs.
     "spark.sql.session.timeZone": "UTC",
     # A table's state is small and a batch is a handful of tasks: the defaults of 50 and 200 tasks cost seconds.
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.shuffle.partitions": "4",
-    # What a task decodes lives outside the JVM: the driver's heap holds plans and the transaction log.
+    # Tasks decode outside of the JVM: the driver's heap holds plans and the transaction log.
     "spark.driver.memory": "1g",
-    # A task's arrays are some megabytes each, made and dropped all the time. The C library keeps the pages, Arrow's
-    # own pool gives them back and takes the faults again. So does the C library itself, unless told the most it takes
-    # (32 MiB: what is larger is mapped and unmapped) and how much may lie free. Two arenas, for the threads that decode
-    # and those that write: in more of them the pieces that lie free add up.
+    # A task's arrays are some megabytes each, allocated and freed all the time. Arrow's own pool returns their pages to
+    # the system, and pays for the page faults again. The C library keeps them if it is told so: from 32 MiB on, an
+    # allocation is mapped by itself, and up to 64 MiB may stay free. Two arenas serve the threads that decode and those
+    # that write: with more arenas the free pieces add up.
     "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 * MIB),
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(64 * MIB),
     "spark.executorEnv.MALLOC_ARENA_MAX": "2",
-    # Over TCP what Spark tells a Python worker comes in two pieces, of which the second waits 40 ms for the kernel's
-    # late acknowledgement of the first (Nagle's algorithm): for every task that begins.
+    # Over TCP, Spark's message to a Python worker takes two packets, and the second waits 40 ms for the delayed
+    # acknowledgement of the first (Nagle's algorithm), for every task that begins.
     "spark.python.unix.domain.socket.enabled": "true",
     # Executors have this project before they start Python for the first time: installed, or by `_find_submitted_code`.
     "spark.python.daemon.module": "pipeline.spark.python_daemon",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     # The default renames through Hadoop's FileContext, which on a local disk runs readlink and chmod as processes, tens
-    # for each batch. What it gives for that, a rename that is refused over a file, a checkpoint here can do without: it
-    # is a cache.
+    # of them for each batch. It refuses to rename over an existing file; our checkpoints, which only serve one query,
+    # do not need that.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
-    # The same of the versions that Kernel writes, and of their checksums: fifteen processes each. Neither store can do
-    # more on a local disk than look whether a version is there and then rename; ours are alone there anyway
+    # The same holds for the versions that Kernel writes, and their checksums: fifteen processes each. On a local disk
+    # both stores only check whether a version exists and then rename. Our commits exclude each other anyway
     # (`sinks/delta/version_files.py`).
     "spark.hadoop.io.delta.kernel.logStore.file.impl": "io.delta.storage.LocalLogStore",
     # Typed tables have a pool of their own: a batch of the log, for which producers wait, gets its cores beside them.
     "spark.scheduler.mode": "FAIR",
     "spark.ui.enabled": "false",
-    # Kept for a UI that nobody sees, each query with its plan as text: a job makes some each second.
+    # Spark keeps these for its UI even without one, each query with its plan as text, and a job runs several a second.
     "spark.sql.ui.retainedExecutions": "10",
     "spark.ui.retainedJobs": "100",
     "spark.ui.retainedStages": "100",
@@ -72,20 +72,20 @@ NEEDED = {
     "spark.ui.showConsoleProgress": "false",
 }
 
-# Rows never pass through the JVM, and a session often lasts for minutes: of these C2, its better compiler, took a tenth
-# of two cores for code that hardly ran again. Ten times its thresholds (JDK 17's) leave it the loops over many. A JVM
-# that does not know them starts nevertheless.
+# Rows never pass through the JVM, and a session often lasts only minutes. In that time C2, the optimizing compiler,
+# takes a tenth of two cores for code that hardly runs again. Ten times its thresholds (of JDK 17) restrict it to hot
+# loops. A JVM that does not know these options starts nevertheless.
 COMPILE_LATER = (
     "-XX:+IgnoreUnrecognizedVMOptions -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
 
-# What only plans a few queries over little data runs hardly anything often enough for C2. C1 alone takes two thirds of
-# the time for that, and twice as long for a scan.
+# A session for a few queries over little data runs hardly anything often enough for C2. With C1 alone it takes two
+# thirds of the time; a large scan would take twice as long.
 COMPILE_ONCE = "-XX:TieredStopAtLevel=1"
 
 LOOPBACK = {
-    # Driver and tasks of a local session talk over the loopback, whatever the host is called.
+    # The driver and the tasks of a local session talk over loopback, whatever the host is called.
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
@@ -94,12 +94,12 @@ LOOPBACK = {
 def session_for(
     config: Config, name: str = "logtwin", *, archived: bool = False, is_brief: bool = False
 ) -> SparkSession:
-    """The session of a configuration, once its storage has answered; what the JVM says goes to `spark_log`.
+    """The session of a configuration, once its storage has answered. The JVM's output goes to `spark_log`.
 
-    `archived`: if no earlier one has left an archive of its classes, this one does. `is_brief`: it is for a few
-    questions about little data (`COMPILE_ONCE`).
+    `archived`: it writes an archive of its classes if there is none. `is_brief`: it is for a few queries over little
+    data (`COMPILE_ONCE`).
 
-    Raises ConfigurationError where the warehouse cannot be reached, StorageUnreachable where that may pass.
+    Raises ConfigurationError if the warehouse cannot be reached, StorageUnreachable if that may pass.
     """
     return build_session(
         config.spark,
@@ -112,9 +112,9 @@ def session_for(
 
 
 def without_session(config: Config) -> Config:
-    """The configuration, for who only reads small tables: its storage is reached, and no JVM started, which takes long.
+    """Prepare to read small tables without starting a JVM: check that the storage answers. Returns the configuration.
 
-    Raises ConfigurationError where the warehouse cannot be reached, StorageUnreachable where that may pass.
+    Raises ConfigurationError if the warehouse cannot be reached, StorageUnreachable if that may pass.
     """
     _reached(config)
     check_one_place_alone(config.warehouse, config.spark)
@@ -137,16 +137,16 @@ def build_session(
     archived: bool = False,
     is_brief: bool = False,
 ) -> SparkSession:
-    """The Spark session of this process, made if there is none, with Delta and the data source ``logtwin``.
+    """The Spark session of this process, created if there is none, with Delta and the data source ``logtwin``.
 
-    `properties` go over logtwin's own. Under spark-submit the submitted ones win over both, and the packages of Delta
-    and of the warehouse's file system are expected among them. What the JVM itself says goes to `log_file`, if given,
-    instead of standard output and error.
+    `properties` override logtwin's own. Under spark-submit the submitted properties override both, and must include the
+    packages of Delta and of the warehouse's file system. The JVM's own output goes to `log_file`, if given, instead of
+    standard output and error.
     """
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # or tasks take whatever python3 the PATH has
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise tasks use any python3 on the PATH
     builder = SparkSession.builder.appName(name)
     submitted = _submitted()
-    own = {"spark.python.unix.domain.socket.dir": str(process_folder())}  # daemons of Python have others, of their own
+    own = {"spark.python.unix.domain.socket.dir": str(process_folder())}  # Python daemons have folders of their own
     launch = {} if submitted else _launch(properties, warehouse, archived, is_brief)
     settings = {**NEEDED, **own, **launch, **properties}
     for key, value in settings.items():
@@ -164,14 +164,12 @@ def build_session(
 
 
 def spark_log() -> Path:
-    """Where the command line lets the JVM talk: on a terminal it would only be in the way of logtwin's own words."""
+    """The file for the JVM's output, which on a terminal would only obscure logtwin's own."""
     return cache_folder() / "spark.log"
 
 
 def _start_jvm(settings: Mapping[str, str], log_file: Path | None) -> None:
-    """Start it unless it runs. What it says goes to `log_file`: who reads our standard output does not wait for its
-    end.
-    """
+    """Start the JVM unless it runs. Its output goes to `log_file`: readers of ours need not wait for its end."""
     if SparkContext._gateway is not None:
         return
     conf = SparkConf().setAll(list(settings.items()))
@@ -189,19 +187,19 @@ def _start_jvm(settings: Mapping[str, str], log_file: Path | None) -> None:
 def _write_no_checksum_files(spark: SparkSession) -> None:
     """Let Hadoop write local files without a hidden ``.crc`` beside each, from now on, in this JVM.
 
-    Each file and each of these costs a process, `chmod`: twelve a batch, of four milliseconds. And of a file that a
-    power failure left whole it may leave half a checksum, so that nobody can read it. Checksums that others have
-    written are verified as ever, and go with the file that is written over.
+    Each file and each checksum costs a process, `chmod`: twelve a batch, of four milliseconds each. And after a power
+    failure a whole file may have half a checksum, so that nobody can read it. Checksums that others have written are
+    still verified, and are removed when their file is overwritten.
     """
     here = java_names(spark).org.apache.hadoop.fs.Path("file:///")
     here.getFileSystem(spark._jsc.hadoopConfiguration()).setWriteChecksum(False)
 
 
 def _find_submitted_code(spark: SparkSession) -> None:
-    """Let every Python process of Spark's find what ``--py-files`` named, from now on.
+    """Let every Python process of Spark find the files of ``--py-files`` from now on.
 
-    Spark hands those files out, but its processes look only into .zip and .egg, and the one that plans a stream into
-    none. An executor has them in the folder that it works in, the driver in one of its own.
+    Spark distributes those files, but its processes import only from .zip and .egg, and the one that plans a stream
+    from none. An executor has them in its working folder, the driver in another one.
     """
     context = spark.sparkContext
     given = context.getConf().get("spark.submit.pyFiles", "").split(",")
@@ -213,15 +211,15 @@ def _find_submitted_code(spark: SparkSession) -> None:
 
 
 def _submitted() -> set[str]:
-    """The names of the properties that spark-submit was given, none without it. A builder's would go over them."""
+    """The names of the properties given to spark-submit, which a builder's would override; none without it."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return set()
-    SparkContext._ensure_initialized()  # the JVM knows them; it runs already
+    SparkContext._ensure_initialized()  # the JVM, which already runs, knows them
     return {name for name, _ in SparkConf().getAll()}
 
 
 def _launch(properties: Mapping[str, str], warehouse: Place, archived: bool, is_brief: bool) -> dict[str, str]:
-    """What only the one who starts the JVM can say."""
+    """The properties that only the process which starts the JVM can set."""
     jars = [*delta_jars(), *storage_jars(warehouse.scheme)]
     logging = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
     options = f"{COMPILE_LATER} {logging}"

@@ -1,9 +1,9 @@
-"""Spark's Python workers, started before there is anything to do for them.
+"""Starts Spark's Python workers before they are needed.
 
-The first task of a session waits for a process that imports pyarrow and this project: seconds, which otherwise begin
-when the log has been claimed, and master and producers wait.
+The first task of a session waits seconds for a process that imports pyarrow and this project. Otherwise that would
+happen when the log has been claimed, and the master and its producers wait.
 
-It is an RDD's task, as a batch's are: Spark keeps a daemon for those, and another one for the tasks of queries.
+The warm-up runs tasks of an RDD, as batches do: Spark has one daemon for those, and another for the tasks of queries.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FACTS: Final = JobFacts(
 
 
 def warm_up(spark: SparkSession) -> threading.Thread:
-    """Begin, in a thread that ends by itself; whoever does not wait for it loses nothing. Never fails."""
+    """Start the warm-up in a thread, which ends by itself and need not be waited for. Never fails."""
     thread = threading.Thread(target=_run, args=(spark,), name="warm-up", daemon=True)
     thread.start()
     return thread
@@ -37,4 +37,4 @@ def _run(spark: SparkSession) -> None:
     try:
         run_tasks(spark, list, range(spark.sparkContext.defaultParallelism), _FACTS)
     except LogtwinError as error:
-        log.debug("no warm-up: %s", error)  # the job itself will meet whatever it is, and say it
+        log.debug("no warm-up: %s", error)  # the job itself will meet the error, and report it

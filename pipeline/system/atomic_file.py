@@ -1,4 +1,4 @@
-"""A file that is there whole or not at all, however the process that writes it ends."""
+"""Writes a file atomically: it is complete or does not exist, however the process that writes it ends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 @contextmanager
 def replacing(output: Path) -> Iterator[BinaryIO]:
-    """What is written becomes `output` when the block ends without an error. Raises OSError."""
+    """A file that replaces `output` when the block ends without an error. Raises OSError."""
     if output.exists() and not output.is_file():  # a pipe or a device: there is nothing to replace
         with output.open("wb") as sink:
             yield sink

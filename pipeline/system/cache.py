@@ -1,4 +1,4 @@
-"""The folder for what can be had again."""
+"""The cache folder."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """``$LOGTWIN_CACHE``, or the user's cache folder."""
+    """The folder for files that can be made again: ``$LOGTWIN_CACHE``, or ``logtwin`` in the user's cache folder."""
     chosen = os.environ.get("LOGTWIN_CACHE")
     if chosen:
         return Path(chosen)

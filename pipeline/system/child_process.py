@@ -1,8 +1,8 @@
-"""A program that runs beside ours, and ends with it: in our order, and also where we are killed.
+"""Child processes that end with ours: in order, and even if we are killed.
 
-That the kernel ends it then is asked for in the child (Linux), by this file as a program of its own, which then becomes
-the one that is wanted. subprocess' preexec_fn must not do it: it runs our Python in a copy of us where our threads are
-gone, and py4j shuts down the connections of threads that are gone. They are ours, too.
+On Linux the child asks the kernel for that: this file runs as a program, makes the request, and becomes the wanted
+program. subprocess' preexec_fn must not do it: it runs our Python in a forked copy without our threads, and py4j shuts
+down the connections of threads that are gone, which the copy shares with us.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def ending_with_us(command: list[str]) -> list[str]:
-    """`command` as one that is killed when the thread ends that starts it, whatever ends that."""
+    """`command`, changed so that its process is killed when the thread that starts it ends, for whatever reason."""
     return [sys.executable, "-IS", __file__, str(os.getpid()), *command]
 
 
 @contextmanager
 def child_process(command: list[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
-    """The program while the `with` lasts; then it is asked to end, and after STOP_TIMEOUT_S made to."""
-    # A session of its own: Ctrl-C is for us, and we end it in our order.
+    """Run a program during the `with` block; then terminate it, and after STOP_TIMEOUT_S kill it."""
+    # In a session of its own, so that Ctrl-C reaches only us, and we end the program in order.
     process = subprocess.Popen(  # noqa: S603 - our own arguments
         ending_with_us(command), start_new_session=True, **options
     )
@@ -47,7 +47,7 @@ def _become(command: list[str], parent: int) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
-            sys.exit("who started this has ended")
+            sys.exit("the process that started this has ended")
     os.execvp(command[0], command)  # noqa: S606 - our own arguments
 
 

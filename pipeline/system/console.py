@@ -16,11 +16,11 @@ from rich.logging import RichHandler
 from sources.errors import LogtwinError
 
 WIDE: Final = 240
-"""Characters of a line where no terminal says how many it has, in a file or in a scheduler's log: nothing is cut."""
+"""The line width if there is no terminal, as in a file or a scheduler's log: so nothing is cut."""
 
 
 def console(stream: TextIO, environment: Mapping[str, str], *, stderr: bool = False) -> Console:
-    """One for what `stream` is; COLUMNS says how wide, as everywhere."""
+    """A console for `stream`; COLUMNS sets its width, as usual."""
     is_known = stream.isatty() or "COLUMNS" in environment
     return Console(stderr=stderr, width=None if is_known else WIDE)
 
@@ -30,26 +30,26 @@ err = console(sys.stderr, os.environ, stderr=True)
 
 
 class _Lines(logging.Handler):
-    """A record a line, however long: for who reads a log, and not a terminal."""
+    """Prints each record on one line, however long, for logs that are not on a terminal."""
 
     def emit(self, record: logging.LogRecord) -> None:
         err.print(f"{record.levelname:<8} {self.format(record)}", markup=False, highlight=False, soft_wrap=True)
 
 
 def log_to_console() -> None:
-    """What the code logs goes to `err`, where a live display knows how to keep out of its way."""
+    """Send log records to `err`, where a live display makes room for them."""
     rich = partial(RichHandler, console=err, show_path=False, show_time=False, markup=False)
     handler: logging.Handler = rich() if err.is_terminal else _Lines()
     logging.basicConfig(level="INFO", format="%(message)s", handlers=[handler])
     logging.getLogger("pyspark").setLevel("WARNING")
-    # What a batch raises comes back with its query, and what breaks a connection is ours to judge: it is said once,
-    # where it is decided what it means.
+    # An error in a batch comes back with its query, and we decide what a broken connection means: each is reported
+    # once, where it is handled.
     for name in ("py4j", "kafka"):
         logging.getLogger(name).setLevel("CRITICAL")
 
 
 def run(app: typer.Typer, arguments: Sequence[str] | None, name: str | None = None) -> None:
-    """Run one verb, of these arguments or the process's, and leave the process with its exit code."""
+    """Run one verb with `arguments` or those of the process, and leave the process with its exit code."""
     log_to_console()
     try:
         app(list(arguments) if arguments is not None else None, standalone_mode=True, prog_name=name)
@@ -59,6 +59,6 @@ def run(app: typer.Typer, arguments: Sequence[str] | None, name: str | None = No
 
 
 def report(error: LogtwinError) -> None:
-    """Say on standard error what happened and what to do."""
+    """Print on standard error what happened and what to do."""
     err.print(f"[bold red]error[/] {type(error).__name__}: ", end="")
     err.print(str(error), markup=False, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""What has to be done before a process has a thousand files open, as a job of many logs has: four a log."""
+"""Prepares a process to have more than a thousand files open, as a job of many logs has: four for each log."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ if TYPE_CHECKING:
 
 
 def allow_many_files() -> None:
-    """Let as many be open in this process as the system allows."""
+    """Raise this process's limit of open files as far as the system allows."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):  # a system that allows less than it says
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def prepare_for_many_files(spark: SparkSession) -> None:
-    """Once, before a job opens any. Let as many be open as the system allows; and be there for Spark's batches.
+    """Raise the limit of open files, and start py4j's callback server. Call it once, before a job opens files.
 
-    Who waits for Spark to call `foreachBatch` is py4j's, begins with the first stream, and waits by select(2), which
-    knows no file above the 1,023rd: with such a one it ended without a word, and no batch ever came.
+    Spark calls `foreachBatch` through that server, which would otherwise start with the first stream. It waits with
+    select(2), which cannot handle file descriptors above 1,023: with such a one the server ends silently, and no batch
+    ever comes.
     """
-    from pyspark.java_gateway import ensure_callback_server_started  # others here have no Spark
+    from pyspark.java_gateway import ensure_callback_server_started  # other users of this module have no Spark
 
     allow_many_files()
     ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]

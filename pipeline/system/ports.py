@@ -1,4 +1,4 @@
-"""Ports on loopback for programs that take fixed ones."""
+"""Free ports for programs that need fixed ones."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import socket
 
 
 def free_port(*beside: int) -> int:
-    """A port that nobody listens at, nor at those that lie at the distances `beside` it.
+    """A free port; those at the distances `beside` from it are free, too.
 
-    Below the range from which the system gives ports to clients, so that no connection of another program sits on them.
+    It is below the range from which the system assigns ports to clients, so that no other program's connection uses it.
     """
     candidates = random.Random()  # noqa: S311  (a port is no secret)
     while True:

@@ -1,13 +1,12 @@
-"""The folder of this process, gone with it: for what concerns nobody else, and is worth nothing afterwards.
+"""The private folder of this process, for files that are worthless after its end.
 
-There are the sockets between Spark and its Python workers, the driver's own and those of each daemon that forks some.
-Spark would leave them in the temporary folder, those of a driver that is killed for ever. And there is what a job and
-the planner of its stream tell each other. Each process has a folder, ``<temporary folder>/logtwin-<user>/<random>``,
-and holds a lock on a file in it: whoever finds one whose lock is free knows that its process is dead, whatever it was
-called and in whichever container, and removes it.
+It holds the sockets between Spark and its Python workers, those of the driver and of each daemon. Spark would leave
+them in the temporary folder, and those of a killed driver for ever. It also holds what a job tells the planner of its
+stream. Each process has a folder ``<temporary folder>/logtwin-<user>/<random>`` and holds a lock on a file in it. A
+folder whose lock is free belongs to a dead process, whatever its id and its container, and is removed.
 
-The address of a Unix domain socket has 108 bytes with the zero at its end on Linux (sun_path of unix(7)), 104 on macOS:
-Spark takes no folder of more than 61 for them (spark.python.unix.domain.socket.dir).
+The address of a Unix domain socket has at most 108 bytes with its final zero on Linux (sun_path of unix(7)), 104 on
+macOS: Spark allows no more than 61 for their folder (spark.python.unix.domain.socket.dir).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _LOCK: Final = "lock"
 
 @cache
 def process_folder() -> Path:
-    """The folder of this process, made at the first call, when what dead ones left is removed as well."""
+    """The folder of this process. The first call makes it, and removes the folders of dead processes."""
     root = _root()
     for leftover in _dead(root):
         shutil.rmtree(leftover, ignore_errors=True)
@@ -38,7 +37,7 @@ def process_folder() -> Path:
 
 
 def _root() -> Path:
-    """Of this user alone: who may write there could speak to the workers."""
+    """The folder of all our processes, private to this user: anyone who can write there could talk to the workers."""
     base = Path(tempfile.gettempdir())
     if len(os.fsencode(base / f"logtwin-{os.getuid()}" / "12345678")) > LONGEST_FOLDER_BYTES:
         base = Path("/tmp")  # noqa: S108 - the folder below it is checked
@@ -57,7 +56,7 @@ def _own(root: Path) -> tuple[Path, IO[str]]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if os.fstat(lock.fileno()).st_nlink:
             return folder, lock
-        lock.close()  # another start came in between, and took it for a dead one's
+        lock.close()  # another process took it for a dead one's in between, and removed it
 
 
 def _dead(root: Path) -> Iterator[Path]:
@@ -67,7 +66,7 @@ def _dead(root: Path) -> Iterator[Path]:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 yield path.parent  # removed while the lock is held
         except OSError:
-            continue  # it lives, or another start was faster
+            continue  # its process lives, or another one removes it
 
 
 def _end(folder: Path, lock: IO[str]) -> None:

@@ -1,4 +1,4 @@
-"""Ending cleanly when asked to."""
+"""Stops a program cleanly on Ctrl-C and SIGTERM."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def stop_by_signal(request_stop: Callable[[], None]) -> Iterator[None]:
-    """Ctrl-C and SIGTERM call `request_stop` while the `with` lasts; a second one ends the process at once."""
+    """During the `with` block, Ctrl-C and SIGTERM call `request_stop`; a second one ends the process at once."""
 
     def stop(number: int, frame: object) -> None:
         signal.signal(number, signal.SIG_DFL)

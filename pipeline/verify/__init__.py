@@ -1,1 +1,1 @@
-"""How ``logtwin verify`` goes through a log: what to compare, in which jobs, and what is said of it."""
+"""``logtwin verify``: what it compares, in which Spark jobs, and how it reports the result."""

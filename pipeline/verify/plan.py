@@ -1,7 +1,7 @@
-"""What is to be compared, and which of it together. Pure.
+"""Plans a verification: groups claims into sections. Pure.
 
-Claims (`sinks/proof/verdicts.py`) are the rows of the ledger and the holes. Small ones that join are read together: a
-**section**, which a task reads in one go from both sides.
+Claims (`sinks/proof/verdicts.py`) are the rows of the ledger and the holes. Small adjoining claims form a **section**,
+which a task reads in one go from both sides.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from sources.offsets import OffsetRange
 
 SECTION_BYTES = 64_000_000
 LARGEST_SECTION_BYTES = 4 * SECTION_BYTES
-"""Where files interleave a task holds a section's rows in memory."""
+"""Limits a task's memory: if the offsets of files interleave, it holds a section's rows in memory."""
 MOST_READ = 3
-"""How many times the bytes of the files may be read for all sections, before sections grow."""
+"""How many times each byte of the files may be read on average before sections are made larger."""
 
 
 class At(Enum):
@@ -37,7 +37,7 @@ class At(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Claims that join, what the master has of them, and the files that may hold their rows. Picklable."""
+    """Adjoining claims, what the master has of them, and the files that may hold their rows. Picklable."""
 
     claims: tuple[Claim, ...]
     at: At
@@ -49,27 +49,27 @@ class Section:
 
     @property
     def compared_bytes(self) -> int:
-        """Of the log; a hole has none to compare."""
+        """How many bytes of the log are compared; none of a hole."""
         return sum(claim.bytes for claim in self.claims)
 
     def halves(self) -> tuple[Section, Section]:
-        """The same claims, of which there are several, in two sections."""
+        """The same claims in two sections. There must be several."""
         middle = len(self.claims) // 2
         return replace(self, claims=self.claims[:middle]), replace(self, claims=self.claims[middle:])
 
 
 def claims_of(ledger: Iterable[LedgerRow], holes: Iterable[OffsetRange], wanted: OffsetRange) -> list[Claim]:
-    """What the tables say of everything that touches `wanted`, in order."""
+    """The claims of the tables that overlap `wanted`, in order."""
     rows = (Claim(row.range, row.checksum, row.records, row.bytes) for row in ledger)
     claims = (*rows, *(Claim(hole) for hole in holes))
     return sorted((one for one in claims if one.range.overlaps(wanted)), key=lambda one: one.range)
 
 
 def sections(claims: Sequence[Claim], held: OffsetRange | None, parts: Sequence[Part]) -> list[Section]:
-    """`claims`, which are in order, in sections of about SECTION_BYTES, each with its files.
+    """Group `claims`, which are in order, into sections of about SECTION_BYTES, each with its files.
 
-    `held` is what the master holds; None where it cannot say. Where the files' offsets interleave, so that each would
-    be read for many sections, they are larger. A hole without files has nothing to look at and is left out.
+    `held` is what the master holds; None if it cannot tell. If the files' offsets interleave, so that each file would
+    be read for many sections, sections are larger. A hole without files needs no look and is left out.
     """
     size_bytes = SECTION_BYTES
     while True:
@@ -81,10 +81,11 @@ def sections(claims: Sequence[Claim], held: OffsetRange | None, parts: Sequence[
 
 
 def sampled(found: Sequence[Section], share: float, seed: int) -> list[Section]:
-    """Sections with at least `share` of all bytes, drawn by `seed`; of what has bytes one at the least.
+    """Draw sections with at least `share` of all bytes, by `seed`; at least one, if there are any.
 
-    Each has a chance by its bytes: among many small sections and a few large ones, it is of bytes that a share is read.
-    Drawn without putting back (Efraimidis and Spirakis, 2006): the least of -ln(u)/weight is first, u by chance.
+    The chance of each is in proportion to its bytes, so that the share is one of bytes, however sections differ in
+    size. It is weighted sampling without replacement (Efraimidis and Spirakis, 2006): the smallest -ln(u)/weight, with
+    random u, comes first.
     """
     wanted = share * sum(map(_weight, found))
     chosen: list[Section] = []
@@ -98,12 +99,12 @@ def sampled(found: Sequence[Section], share: float, seed: int) -> list[Section]:
 
 
 def _weight(section: Section) -> int:
-    """Its bytes; files in a hole have to be looked at, too."""
+    """The bytes of a section, at least 1: files in a hole have to be looked at, too."""
     return max(1, section.compared_bytes)
 
 
 def _drawn(section: Section, seed: int) -> float:
-    """Above 0, to 1, by chance, and the same whenever it is asked."""
+    """A random number above 0 and up to 1, always the same for a section and a seed."""
     digest = hashlib.sha256(f"{seed} {section.range.start}".encode()).digest()
     return (int.from_bytes(digest[:8]) + 1) / 2**64
 
@@ -130,7 +131,7 @@ def _at(claim: Claim, held: OffsetRange | None) -> At:
 
 
 def _with_parts(found: Iterable[Section], parts: Sequence[Part]) -> Iterator[Section]:
-    """`found`, in order, each with the parts that may hold its rows."""
+    """The sections `found`, in order, each with the parts that may hold its rows."""
     waiting = deque(sorted(parts, key=lambda part: part.range))
     near: list[Part] = []
     for section in found:

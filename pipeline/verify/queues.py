@@ -1,8 +1,8 @@
-"""The logical proof: the consume-queue offsets of every queue run without hole or repeat, from the replica's first on.
+"""The logical proof: the queue offsets of every queue have no gap and no repeat, from the replica's first one on.
 
-Which records take a queue offset: messages without a transaction and committed ones; prepared and rolled back ones
-take none. An inner batch (sys_flag 0x80, topics of type BatchCQ) takes as many as it holds messages, from a count of
-its own. Two jumps are no fault: over a hole of the replica, and back to 0, where the topic was made anew.
+Messages without a transaction and committed ones take a queue offset; prepared and rolled back ones take none. An inner
+batch (sys_flag 0x80, topics of type BatchCQ) takes as many as it holds messages, from a separate count. Two jumps are
+no fault: one over a hole of the replica, and one back to 0 if the topic was created again.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _HOLES_SCHEMA = "start BIGINT, end BIGINT"
 
 
 class Why(Enum):
-    """What a jump is."""
+    """The reason for a jump."""
 
     MISSING = "missing"  # records of the queue are not there
     REPEATED = "repeated"  # queue offsets are there twice
-    HOLE = "hole"  # the replica has a hole there, and says so
+    HOLE = "hole"  # the replica has a known hole there
     RECREATED = "recreated"  # the queue began again at 0
 
     @property
@@ -50,7 +50,7 @@ class Why(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jump:
-    """Behind the record at `after` its queue goes on at `at`, with the queue offset `found` instead of `expected`."""
+    """A jump in a queue: after the record at `after` it goes on at `at`, with queue offset `found`, not `expected`."""
 
     topic: str
     queue_id: int
@@ -65,20 +65,20 @@ class Jump:
 
 
 def has_queues(log_id: LogId) -> bool:
-    """Whether there is anything to prove: the entries of other kinds of logs are in no queue."""
+    """Whether the log has queues: only logs of RocketMQ do."""
     return log_id.kind == _WITH_QUEUES
 
 
 def jumps(
     spark: SparkSession, path: str, version: int, log_id: LogId, position: Offset, holes: Holes
 ) -> tuple[Jump, ...]:
-    """Where the queues of `log_id` do not run, in a version of the log table at `path`.
+    """The jumps in the queues of `log_id`, in a version of the log table at `path`.
 
-    Those over holes come last; the rest in the order of the log, and no more than JUMPS_LISTED of all.
+    They come in the order of the log, with those over holes last, and at most JUMPS_LISTED of them.
     """
     log = spark.read.format("delta").option("versionAsOf", version).load(path)
     ours = log.where((F.col("log_id") == str(log_id)) & (F.col("offset") < position)).where(_TAKES_ONE)
-    # most logs have no batch: then nobody has to read the properties
+    # most logs have no batches: then the properties need not be read
     taken = "1" if ours.where(_IS_BATCH).isEmpty() else _BATCH_SIZE
     records = ours.selectExpr(
         "topic", "queue_id", "offset", "queue_offset", f"{_IS_BATCH} AS is_batch", f"{taken} AS taken"
@@ -102,7 +102,7 @@ def _jump(row: dict[str, Any]) -> Jump:
 
 
 def _why(expected: int, found: int, *, is_same: bool, over_hole: bool) -> Why:
-    """`is_same` says that it is one record, twice."""
+    """The reason for a jump. `is_same`: the same record is there twice."""
     if over_hole:
         return Why.HOLE
     if found > expected:

@@ -1,8 +1,8 @@
-"""What ``logtwin verify`` does: a replica against its master, every byte or a sample of them.
+"""``logtwin verify``: compares a replica with its master, every byte or a sample.
 
-One version of the log table is compared, section by section, some in each Spark job (`pipeline/verify/`: `plan`,
-`task`). After each job what differs becomes incidents and what is equal is remembered (`state`): a kill costs the job
-that was under way. Whole runs prove the queues, too, where there are any (`queues`).
+One version of the log table is compared, section by section, several in each Spark job (`pipeline/verify/`: `plan`,
+`task`). After each job, differences become incidents, and equal sections are remembered (`state`): a kill costs only
+the current job. Whole runs prove the queues, too, if there are any (`queues`).
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from sources.offsets import END, Offset, OffsetRange
 
 _MB = 1_000_000
 _SECTIONS_A_TASK = 16
-"""A task costs 25 ms, and a core has one in each job. A single one where a limit of speed makes it last."""
+"""A task costs 25 ms, and each core has one in each job. With a speed limit a task gets one section only."""
 _log = logging.getLogger(__name__)
 
 OnProgress = Callable[[int, int], None]
-"""Hears after each job how many bytes of how many are done."""
+"""Receives after each job how many bytes are done, and how many there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What is to be compared, and how fast. With neither `share` nor a range it is a whole run.
+    """What to compare, and how fast. With neither `share` nor a range it is a whole run.
 
-    `path` is a directory of the master's files, to compare with these instead of the configured master.
+    `path` is a directory of the master's files, to compare with instead of the configured master.
     """
 
     share: float | None = None
@@ -64,7 +64,7 @@ class Scope:
     queues: bool = False
 
     def __post_init__(self) -> None:
-        """Raises ConfigurationError for what makes no sense."""
+        """Raises ConfigurationError for impossible values."""
         if self.share is not None and not 0 < self.share <= 1:
             raise ConfigurationError("--sample is not usable", expected="above 0, at most 1", found=self.share)
         if self.max_mb_per_s is not None and not self.max_mb_per_s > 0:
@@ -84,7 +84,7 @@ class Scope:
 
 
 def verify_logs(config: Config, scope: Scope, log: str | None = None) -> list[Summary]:
-    """`verify_log` for each log of a configuration, or of `log`; on a terminal with a bar that shows how far it is."""
+    """Verify each log of a configuration, or only `log`; a terminal shows progress bars. Raises as `verify_log`."""
     spark = session_for(config)
     figures = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(TextColumn("{task.description}"), BarColumn(), *figures, console=err, transient=True) as shown:
@@ -106,10 +106,10 @@ def verify_log(
     scope: Scope,
     on_progress: OnProgress = lambda done_bytes, all_bytes: None,
 ) -> Summary:
-    """Compare one log. A run that was not finished goes on, if it was to compare the same.
+    """Compare one log. Continues an unfinished run if that was to compare the same.
 
-    Raises ConfigurationError (no replica), ReplicaError (tables that contradict themselves), MasterError; where the
-    master counts connections also as `alone_at` does.
+    Raises ConfigurationError (no replica), ReplicaError (contradictory tables), MasterError, and, if the master counts
+    connections, what `alone_at` raises.
     """
     verification = _Verification(spark, warehouse, subject, scope)
     with alone_at(warehouse, verification.master, "verify"):
@@ -117,7 +117,7 @@ def verify_log(
 
 
 class _Verification:
-    """One run over one log. Driver only."""
+    """One verification run over one log. Driver only."""
 
     def __init__(self, spark: SparkSession, warehouse: str, subject: Subject, scope: Scope) -> None:
         self._began_s = time.monotonic()
@@ -178,7 +178,7 @@ class _Verification:
         return summary
 
     def _state(self) -> VerifyState:
-        """That of the run which goes on, or a new one."""
+        """The state of the run that is continued, or a new one."""
         scope, found = self._scope, None if self._scope.restart else self._file.read()
         seed = scope.seed
         if scope.share is not None and seed is None:
@@ -204,7 +204,7 @@ class _Verification:
         return found if share is None or seed is None else sampled(found, share, seed)
 
     def _bounds(self) -> OffsetRange | None:
-        """What the master holds; None where its files contradict themselves: comparing says where."""
+        """What the master holds; None if its files contradict themselves: the comparison then says where."""
         try:
             return self.master.bounds(self._stored.position)
         except LogError as error:
@@ -212,7 +212,10 @@ class _Verification:
             return None
 
     def _jobs(self, waiting: Sequence[Section]) -> Iterator[list[tuple[Section, list[Compared]]]]:
-        """One Spark job after the other, and what it found. Over HA a single task: connections count as replicas."""
+        """Run one Spark job after the other, and yield what each found.
+
+        Over HA a job has a single task, because connections count as replicas.
+        """
         reads_at_once = self._subject.reads_in_parallel or self.master.cuts_at_records
         cores = self._spark.sparkContext.defaultParallelism if reads_at_once else 1
         count = cores * (_SECTIONS_A_TASK if self._scope.max_mb_per_s is None else 1)
@@ -236,7 +239,10 @@ class _Verification:
         self._incidents.record(self._stored.epoch, [one for one in incidents if one is not None])
 
     def _jumps(self, *, is_sound: bool) -> tuple[Jump, ...] | None:
-        """None where they cannot be read: what comparing has found wrong (not `is_sound`) is said all the same."""
+        """The jumps in the queues; None if they cannot be read after the comparison found differences (not `is_sound`).
+
+        Those differences must be reported all the same.
+        """
         stored = self._stored
         try:
             return jumps(self._spark, stored.folder, stored.version, self._log_id, stored.position, stored.holes)

@@ -1,7 +1,8 @@
-"""How far a verification has come, so that one that was killed goes on: ``<warehouse>/_verify/<log id>.json``.
+"""The state of a verification, so that a killed one can continue: ``<warehouse>/_verify/<log id>.json``.
 
-It holds what was asked for, and a key for each section that was proven equal, made of the ledger's own words: what a
-repair or a backfill has changed since is compared again, as is what differed. A finished run leaves no file.
+It holds what was asked for, and a key for each section that was proven equal. The key is made from the ledger's ranges
+and checksums: so sections that a repair or a backfill has changed since are compared again, as are those that differed.
+A finished run leaves no file.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from sinks.warehouse import absolute
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a run compares: a range, with the master at `place`; of its sections a `share`, which `seed` chooses."""
+    """What a run compares: a range with the master at `place`, or a `share` of its sections that `seed` chooses."""
 
     place: str
     epoch: int
@@ -30,7 +31,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyState:
-    """A run that goes on: since when (ISO 8601, UTC), and the keys of the sections that are proven."""
+    """The state of a run: when it began (ISO 8601, UTC), and the keys of the sections that are proven equal."""
 
     asked: Asked
     begun_at: str
@@ -41,7 +42,7 @@ class VerifyState:
 
     @classmethod
     def from_json(cls, text: bytes) -> VerifyState:
-        """The inverse of `as_json`. Raises KeyError, TypeError or ValueError for what it did not write."""
+        """The inverse of `as_json`. Raises KeyError, TypeError or ValueError for any other text."""
         values = json.loads(text)
         return cls(asked=Asked(**values["asked"]), begun_at=values["begun_at"], proven=frozenset(values["proven"]))
 
@@ -53,19 +54,19 @@ class VerifyState:
 
 
 def key_of(section: Section) -> str:
-    """The section's claims, as 16 hex digits."""
+    """A hash of the section's claims, as 16 hex digits."""
     words = [f"{claim.range} {claim.checksum}" for claim in section.claims]
     return hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
 
 
 class VerifyFile:
-    """The file of one log. Raises OSError where its place cannot be reached."""
+    """The file of one log. Every method raises OSError if its storage cannot be reached."""
 
     def __init__(self, warehouse: str, log_id: str) -> None:
         self._file = SmallFile(f"{absolute(warehouse)}/_verify/{log_id}.json")
 
     def read(self) -> VerifyState | None:
-        """The run that was not finished; None without one, or where it speaks in words of another version."""
+        """The unfinished run; None if there is none, or another version wrote it and this one cannot parse it."""
         content = self._file.read()
         try:
             return None if content is None else VerifyState.from_json(content)
@@ -73,7 +74,7 @@ class VerifyFile:
             return None
 
     def write(self, state: VerifyState) -> None:
-        """At once: a kill leaves what was there before, or this."""
+        """Write atomically: a kill leaves the old content or the new."""
         self._file.write(state.as_json().encode())
 
     def remove(self) -> None:

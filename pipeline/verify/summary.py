@@ -1,4 +1,4 @@
-"""What a verification found: counted, judged and shown."""
+"""The result of a verification: counted, judged and shown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sources.errors import Divergent
 from sources.offsets import UNITS, LogId, Offset
 
 DIFFERENCES_LISTED = 100
-"""Of the claims that differ, so many are described; all of them are counted, and incidents."""
+"""How many of the differing claims are described; all of them are counted, and become incidents."""
 
 _MEANING = {
     Verdict.REPLICA_DAMAGED: "the replica is damaged: its rows give other bytes than were replicated",
@@ -29,7 +29,7 @@ _MEANING = {
 
 
 def describe(found: Compared) -> str:
-    """In one sentence: whose bytes are wrong, and where."""
+    """A difference in one sentence: whose bytes are wrong, and where."""
     words = [f"{found.claim.range}: {_MEANING[found.verdict]}"]
     if found.claim.records not in (None, found.rows):
         words.append(f"{found.rows:,} rows, by the ledger {found.claim.records:,} records")
@@ -43,7 +43,7 @@ def describe(found: Compared) -> str:
 
 
 def incident_of(found: Compared, position: Offset) -> Incident | None:
-    """For the table of incidents; None of what is equal. A range without an end is cut at the `position`."""
+    """The incident of a difference; None if equal. An endless range from the `position` on becomes one offset."""
     condition, claimed = found.verdict.condition, found.claim.range
     if condition is None:
         return None
@@ -59,12 +59,12 @@ def incident_of(found: Compared, position: Offset) -> Incident | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """One log; docs/json.md documents every field of the JSON. Claims are ranges of the ledger.
+    """The result for one log; docs/json.md documents every field of the JSON. Claims are ranges of the ledger.
 
-    `bytes` and `claims` are what this run compared, `earlier_bytes` what an interrupted one before it had proven.
-    `compacted` is how many records the master has dropped since they were replicated, of what this run compared.
+    `bytes` and `claims` are what this run compared, `earlier_bytes` what an interrupted run before it had proven.
+    `compacted` counts the records, among those, that the master has dropped by compaction since.
     `holes` is how much of the log is in holes, in what its offsets count.
-    `jumps` is None where the queues were not looked at, or there are none.
+    `jumps` is None if the queues were not checked, or there are none.
     """
 
     log_id: LogId
@@ -88,7 +88,7 @@ class Summary:
 
     @property
     def problem(self) -> Divergent | None:
-        """None where replica and master are equal."""
+        """The first difference as an error; None if replica and master are equal."""
         if self.differences:
             first = self.differences[0]
             more = f"; {self.differing:,} ranges differ in all" if self.differing > 1 else ""
@@ -120,7 +120,7 @@ class Summary:
 
 @dataclass(slots=True)
 class Tally:
-    """What the results of one run add up to."""
+    """The sums over the results of one run."""
 
     bytes: int = 0
     claims: int = 0
@@ -142,7 +142,7 @@ class Tally:
 
 
 def lines(one: Summary) -> Iterator[tuple[str, str]]:
-    """For people; each line with its style."""
+    """The result as lines of text for a person, each with its style."""
     compared = f"{size(one.bytes)} in {one.claims:,} ranges compared with {one.master}"
     yield f"{one.log_id}: {compared} in {one.seconds:,.1f} s, {_mb_per_s(one):,.0f} MB/s", "bold"
     if one.seed is not None:
@@ -167,7 +167,7 @@ def _queue_lines(jumps: Sequence[Jump] | None) -> Iterator[tuple[str, str]]:
     if jumps is None:
         return
     if not jumps:
-        yield "  queue offsets run without hole or repeat", ""
+        yield "  queue offsets have no gap and no repeat", ""
     for jump in jumps:
         yield f"  {_jump(jump)}", "red" if jump.why.is_fault else ""
     if len(jumps) == JUMPS_LISTED:
@@ -181,12 +181,12 @@ def _jump(jump: Jump) -> str:
 
 def _queue_problem(log_id: LogId, jump: Jump, count: int) -> Divergent:
     return Divergent(
-        f"queue offsets do not run: {count} times, first in queue {jump.queue_id} of {jump.topic}",
+        f"queue offsets jump: {count} times, first in queue {jump.queue_id} of {jump.topic}",
         log=log_id,
         offset=jump.at,
         expected=f"queue offset {jump.expected}",
         found=f"{jump.found}: {jump.why.value}",
-        hint="Where the bytes are equal, the master's own log is so: look at its topic.",
+        hint="If the bytes are equal, the jump is in the master's own log: look at its topic.",
     )
 
 

@@ -1,7 +1,7 @@
-"""What a task of ``logtwin verify`` does: read sections from both sides and compare them. No Spark.
+"""The task of ``logtwin verify``: reads sections from both sides and compares them. No Spark.
 
-What cannot be read is a verdict, on the claims that it concerns: a section that meets it is compared again in halves,
-down to these. Only a master that is away ends the task, and with it the run, which a rerun continues.
+Unreadable data is a verdict on the claims that it concerns: such a section is compared again in halves, down to those
+claims. Only a master or a table's storage that is away ends the task, and with it the run, which a rerun continues.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sources.offsets import Offset
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SectionComparer:
-    """The task function, picklable: everything it needs. `folder` is the log table's; a task takes `bytes_per_s`."""
+    """The picklable task function. `folder` is the log table's; `bytes_per_s` limits one task."""
 
     master: MasterLog
     folder: str
@@ -40,7 +40,7 @@ class SectionComparer:
     bytes_per_s: float | None
 
     def __call__(self, sections: Iterable[Section]) -> Iterator[tuple[Section, list[Compared]]]:
-        """Each section, and what came out for its claims."""
+        """Compare each section. Yields it with the results for its claims."""
         throttle = Throttle(self.bytes_per_s)
         for section in sections:
             try:
@@ -49,7 +49,7 @@ class SectionComparer:
                 raise RuntimeError(error.at(self.master.log_id).token()) from error
 
     def compared(self, section: Section, throttle: Throttle) -> list[Compared]:
-        """Raises MasterError where the master is away, StorageUnreachable where the table's storage is."""
+        """Compare one section. Raises MasterError or StorageUnreachable if master or storage is away."""
         try:
             return self._compare(section, throttle)
         except StorageUnreachable:  # says nothing of the bytes
@@ -68,11 +68,11 @@ class SectionComparer:
         return [_unless_worse(one, Verdict.MASTER_LACKS) for one in found] if section.at is At.BEYOND else found
 
     def _judged(self, section: Section, error: LogtwinError, throttle: Throttle) -> Compared:
-        """A single claim, of which the replica or the master could not be read."""
+        """The result for a single claim that could not be read from the replica or the master."""
         if isinstance(error, ReplicaError):
             return Compared(claim=section.claims[0], verdict=Verdict.UNREADABLE, error=str(error))
         (alone,) = self.compared(replace(section, at=At.GONE), throttle)
-        if isinstance(error, BelowMinimum):  # retention took it meanwhile
+        if isinstance(error, BelowMinimum):  # the master's retention deleted it meanwhile
             return alone
         verdict = Verdict.MASTER_LACKS if isinstance(error, AboveMaximum) else Verdict.MASTER_UNREADABLE
         return _unless_worse(alone, verdict, str(error))
@@ -84,5 +84,5 @@ class SectionComparer:
 
 
 def _unless_worse(found: Compared, verdict: Verdict, error: str | None = None) -> Compared:
-    """What equals the ledger, with what is wrong at the master; what does not stays what it is."""
+    """`found` with `verdict` if it equals the ledger; otherwise unchanged, because its own verdict is worse."""
     return replace(found, verdict=verdict, error=error) if found.verdict is Verdict.EQUAL else found

@@ -1,4 +1,4 @@
-"""A limit of bytes a second, kept by waiting."""
+"""Limits the bytes per second by waiting."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Throttle:
-    """At no moment have more bytes been spent than the limit allows since the first; None is no limit."""
+    """Keeps the average rate since the first byte below a limit, at every moment. None is no limit."""
 
     def __init__(
         self,

@@ -97,7 +97,7 @@ def test_what_any_verb_says_can_go_to_a_file(tmp_path: Path, capsys: pytest.Capt
     with pytest.raises(SystemExit) as ended:
         run(["--output", str(tmp_path / "answer"), "status", "--help"])
     assert ended.value.code == 0
-    assert "Say how each replica stands" in (tmp_path / "answer").read_text()
+    assert "Show the state of each replica" in (tmp_path / "answer").read_text()
     assert capsys.readouterr().out == ""
 
 

@@ -275,7 +275,7 @@ def test_the_command_line(
     with pytest.raises(SystemExit) as ended:
         main(["verify", "--config", str(config)])
     assert ended.value.code == 0
-    assert "queue offsets run without hole or repeat" in capsys.readouterr().out
+    assert "queue offsets have no gap and no repeat" in capsys.readouterr().out
     DeltaTable.forPath(spark, f"{lake}/log").update(F.col("offset") == 0, {"flag": F.lit(77)})
     with pytest.raises(SystemExit) as ended:
         main(["verify", "--config", str(config), "--json", "--path", str(fixture_497.commitlog_path)])

@@ -1,1 +1,1 @@
-"""`logtwin sql --serve`: a warm session, where it and its clients meet, and what they say to each other."""
+"""``logtwin sql --serve``: a server with a warm Spark session, its clients, and their protocol."""

@@ -1,6 +1,6 @@
-"""Ask a server that is there already (`pipeline.sql.serve.server`), instead of starting Spark.
+"""The client of a running server (`pipeline.sql.serve.server`), which saves starting Spark.
 
-Nothing here needs Spark, nor what takes long to import: who asks waits for it.
+It imports neither Spark nor anything else that takes long, because the user waits for it.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from sources.errors import ConfigurationError, QueryError
 
 _HELLO_WITHIN_S: Final = 2.0
 _SHARED: Final = re.compile(r"\bglobal(_temp)?\b", re.I)
-"""A view that all sessions of a process would have."""
+"""Matches names of global views, which all sessions of the server would share."""
 _BY_PATH: Final = re.compile(
     r"\b(binaryfile|csv|delta|json|orc|parquet|text|xml)\s*\.\s*`(?!\s*(/|\w+:))|\bview\b.*\busing\b", re.I | re.S
 )
-"""A file whose path may be relative to the folder that a process was started in."""
+"""Matches a file whose path may be relative to the folder in which the process was started."""
 
 
 class Served:
-    """A server that has said who it is, and waits for a question."""
+    """A connection to a server that has sent its hello, and waits for a request."""
 
     def __init__(self, connection: socket.socket) -> None:
-        """Raises OSError and ValueError where it does not say it."""
+        """Raises OSError or ValueError if no hello comes."""
         self._connection = connection
         self._stream = connection.makefile("rb")
         self.hello = Hello.read(next_message(self._stream))
         connection.settimeout(None)
 
     def answer(self, ask: Ask, sink: BinaryIO) -> None:
-        """As `pipeline.sql.run.run_text` does, which the server calls. Raises what that raises.
+        """Write the server's answer to `sink`, as `pipeline.sql.run.run_text` would. Raises what that raises.
 
-        Whatever ends this ends the server's work on it.
+        If this ends early, the server stops its work on the request.
         """
         with self._connection, self._stream:
             self._send(ask)
@@ -80,14 +80,14 @@ class Served:
 
 
 def answered(config: Path, form: str, *, text: str = "", output: Path | None, width: int | None = None) -> bool:
-    """Whether a server was there for that configuration file, and has answered into `output`.
+    """Let a server for that configuration file answer into `output`. Returns whether there was one.
 
-    Raises what answering raises, and ConfigurationError where `output` cannot be written.
+    Raises what answering raises, and ConfigurationError if `output` cannot be written.
     """
     try:
         given = config.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
-        return False  # what is wrong with it is said by who loads it
+        return False  # the code that loads the file reports the error
     server = server_for(given, text, form)
     if server is None:
         return False
@@ -97,13 +97,14 @@ def answered(config: Path, form: str, *, text: str = "", output: Path | None, wi
 
 
 def server_for(config: str, text: str, form: str) -> Served | None:
-    """A server that answers as a process of its own would; None where there is none, with a note if one seems to be
-    there. `config` is the text of a configuration file.
+    """A server that answers as a process of our own would; None if there is none.
+
+    Prints a note if one seems to exist but cannot be used. `config` is the text of a configuration file.
     """
     try:
         path = socket_path(tomllib.loads(config))
     except (ValueError, ConfigurationError):
-        return None  # what is wrong with it is said by who loads it; and no server can listen where no socket can be
+        return None  # the code that loads the file reports the error; without a socket's path there is no server
     try:
         check_owned(path.parent)
         check_owned(path)
@@ -117,14 +118,14 @@ def server_for(config: str, text: str, form: str) -> Served | None:
     try:
         connection.connect(str(path))
         if not peer_is_owner(connection):
-            raise ValueError("it is not this user's")
+            raise ValueError("it belongs to another user")
         server = Served(connection)
     except (ConnectionRefusedError, FileNotFoundError):
         connection.close()
-        return None  # what a killed server left
+        return None  # left by a killed server
     except (OSError, ValueError) as error:
         connection.close()
-        _say(f"the server behind {path} does not say who it is: {error}")
+        _say(f"the server at {path} does not identify itself: {error}")
         return None
     return _fitting(server, text, form)
 
@@ -143,4 +144,4 @@ def _fitting(server: Served, text: str, form: str) -> Served | None:
 
 
 def _say(why: str) -> None:
-    err.print(f"{why}; this takes a session of its own", markup=False, highlight=False, soft_wrap=True)
+    err.print(f"{why}; starting a session of our own instead", markup=False, highlight=False, soft_wrap=True)

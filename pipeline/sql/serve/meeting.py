@@ -1,8 +1,8 @@
-"""Where ``logtwin sql --serve`` and its clients meet: a socket that only its owner can reach.
+"""The socket where ``logtwin sql --serve`` and its clients meet, which only its owner can reach.
 
-Its folder is the owner's alone, and so is the socket; either is looked at before it is used. Its name says which
-replica is served and with what: a hash of the absolute warehouse, the sections of the configuration that say how it is
-reached and read, and the user. Not of logtwin's version: a client of another one shall find the server, and say why it
+The folder and the socket belong to the owner alone; both are checked before use. The socket's name says which replica
+is served and how: it is a hash of the absolute warehouse, of the configuration sections on how to reach and read it,
+and of the user. logtwin's version is not part of it: a client of another version must find the server, to say why it
 does not use it.
 
 The address of a socket has 108 bytes with the zero at its end on Linux (sun_path of unix(7)), 104 on macOS.
@@ -29,9 +29,9 @@ _CREDENTIALS: Final = struct.Struct("3i")
 
 
 def socket_path(given: Mapping[str, object]) -> Path:
-    """Of the server for a configuration, as TOML has it. Raises ConfigurationError where no socket can have that name.
+    """The path of the socket for a configuration `given` as parsed TOML. Its folder need not exist.
 
-    Its folder need not be there.
+    Raises ConfigurationError if the path is too long for a socket.
     """
     warehouse = str(given.get("warehouse", "./warehouse"))
     place = warehouse if "://" in warehouse else str(Path(warehouse.removeprefix("file:")).resolve())
@@ -40,7 +40,7 @@ def socket_path(given: Mapping[str, object]) -> Path:
     path = _folder() / f"{name}.sock"
     if len(os.fsencode(path)) > LONGEST_ADDRESS_BYTES:
         raise ConfigurationError(
-            f"no socket can be named {path}",
+            f"the path of the socket is too long: {path}",
             expected=f"{LONGEST_ADDRESS_BYTES} bytes at most",
             found=len(os.fsencode(path)),
             hint="Set XDG_RUNTIME_DIR or LOGTWIN_CACHE to a folder with a shorter name.",
@@ -54,7 +54,7 @@ def _folder() -> Path:
 
 
 def make_folder(folder: Path) -> None:
-    """Raises ConfigurationError where it is there and anybody else can enter it, or it cannot be made."""
+    """Make the folder unless it exists. Raises ConfigurationError if others can enter it, or it cannot be made."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=_OWNER_ONLY, exist_ok=True)
@@ -64,13 +64,16 @@ def make_folder(folder: Path) -> None:
 
 
 def check_owned(path: Path) -> None:
-    """Of a folder or a socket. Raises ConfigurationError where others can use it, FileNotFoundError where it lacks."""
+    """Check that only this user can use a folder or socket.
+
+    Raises ConfigurationError if others can, FileNotFoundError if it does not exist.
+    """
     found = path.lstat()
     is_ours = found.st_uid == os.getuid() and not found.st_mode & 0o077
     if is_ours and (stat.S_ISDIR(found.st_mode) or stat.S_ISSOCK(found.st_mode)):
         return
     raise ConfigurationError(
-        f"{path} is not ours alone: whoever can use it could answer, or read the answers",
+        f"others can use {path}: they could answer, or read the answers",
         expected=f"owner {os.getuid()}, and no rights for others",
         found=f"owner {found.st_uid}, {stat.filemode(found.st_mode)}",
         hint="Remove it, or take the rights away.",
@@ -78,7 +81,10 @@ def check_owned(path: Path) -> None:
 
 
 def peer_is_owner(connection: socket.socket) -> bool:
-    """Whether the other side is this user's, by the kernel's word; where it has none, the folder keeps others out."""
+    """Whether the peer's process belongs to this user, as the kernel says.
+
+    True on systems whose kernel does not say: there only the folder keeps others out.
+    """
     if not hasattr(socket, "SO_PEERCRED"):
         return True
     found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)

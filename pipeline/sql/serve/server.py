@@ -1,10 +1,10 @@
-"""``logtwin sql --serve``: a warm session for the clients of its owner (`pipeline.sql.serve.client`).
+"""``logtwin sql --serve``: a server with a warm session for the clients of its owner (`pipeline.sql.serve.client`).
 
 The clients are ``logtwin sql`` and ``logtwin report``.
 
-Each question has a session of its own beside it: what is SET there, and temporary views, nobody else sees. Tables and
-views are looked up and registered anew for each, those that it names, which takes a tenth of a second: so it sees what
-a process would see that starts now. Some questions are answered side by side, the others wait.
+Each request gets a session of its own, so that nobody else sees its SETs and temporary views. The tables and views that
+it names are looked up and registered again for each request, which takes a tenth of a second: so it sees what a new
+process would see. A few requests are answered at the same time; the others wait.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from pipeline.version import own_version
 from sources.errors import ConfigurationError, LogtwinError, ReplicaError, of_log
 
 WARM_UP: Final = "SELECT count(*) FROM log; SELECT count(*) FROM messages"
-"""Before anybody asks: the first answer of a session takes ten times as long as the next ones."""
+"""Run before any request: the first query of a session takes ten times as long as later ones."""
 _AT_ONCE: Final = 4
 _LOOK_AGAIN_S: Final = 0.2
 _ASK_WITHIN_S: Final = 10.0
@@ -43,7 +43,7 @@ _LAST_WORDS_WITHIN_S: Final = 10.0
 
 
 class Server:
-    """Answers on one socket, of one `warehouse`, with sessions beside `spark`, until it is asked to stop."""
+    """Answers requests about one `warehouse` on one socket, in new sessions of `spark`, until it is asked to stop."""
 
     def __init__(self, spark: SparkSession, warehouse: str, listening: socket.socket) -> None:
         self._spark = spark
@@ -55,11 +55,11 @@ class Server:
         self._open: dict[socket.socket, threading.Thread] = {}
 
     def request_stop(self) -> None:
-        """From any thread, or a signal's handler."""
+        """Ask `run` to end. From any thread or a signal handler."""
         self._stopping.set()
 
     def run(self) -> None:
-        """Return when it was asked to stop and what ran has been stopped. Raises ReplicaError where Spark has ended."""
+        """Answer until asked to stop, then stop what still runs. Raises ReplicaError if Spark has ended."""
         self._listening.settimeout(_LOOK_AGAIN_S)
         while not self._stopping.is_set():
             self._check_spark()
@@ -85,7 +85,7 @@ class Server:
 
     def _serve(self, connection: socket.socket) -> None:
         try:
-            with suppress(OSError, ValueError), connection:  # a client that goes away, or is none
+            with suppress(OSError, ValueError), connection:  # the client went away, or does not speak the protocol
                 if peer_is_owner(connection):
                     self._talk(connection)
         finally:
@@ -105,8 +105,8 @@ class Server:
             except LogtwinError as error:
                 last = error_message(error)
             except OSError:
-                raise  # it does not listen any more
-            except Exception as error:  # noqa: BLE001 - a defect, which a process of its own would show as well
+                raise  # the client went away
+            except Exception as error:  # noqa: BLE001 - a defect, which a process of its own would report, too
                 last = error_message(of_log(error, None))
             connection.sendall(last.encoded())
 
@@ -114,7 +114,7 @@ class Server:
         if ask.form not in (*get_args(Format), REPORT):
             raise ValueError(ask.form)
         theirs = configuration.parse(tomllib.loads(ask.config), where=ask.where)
-        config = theirs.model_copy(update={"warehouse": self._warehouse})  # the same, and relative to another folder
+        config = theirs.model_copy(update={"warehouse": self._warehouse})  # theirs may be relative to another folder
         if ask.form == REPORT:
             made = made_report(config.with_logs(ask.where), lambda _: client.stops(self._spark.newSession()))
             with client.sink() as sink:
@@ -127,7 +127,7 @@ class Server:
 
 
 class _Client:
-    """Who has asked over `connection`. Sending raises OSError where nobody listens."""
+    """The client at the other end of `connection`. Sending raises OSError if it went away."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -139,7 +139,7 @@ class _Client:
 
     @contextmanager
     def sink(self) -> Iterator[BinaryIO]:
-        """What is written goes out in pieces, and the rest at the end."""
+        """A binary stream whose content is sent in pieces; the rest goes out at the end."""
         buffered = io.BufferedWriter(cast(io.RawIOBase, _Pieces(self._send)), _CHUNK_BYTES)
         try:
             yield buffered
@@ -148,13 +148,16 @@ class _Client:
                 buffered.close()
 
     def stops(self, session: SparkSession) -> SparkSession:
-        """What runs in this session is stopped when the client goes."""
+        """Stop what runs in `session` if the client goes away. Returns the session."""
         self._session = session
         return session
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """While it lasts, a client that goes away ends what is run for it: it has nothing to say but that."""
+        """Watch the client in this context: if it goes away, what runs for it is interrupted.
+
+        A client sends nothing after its request, so the end of the stream means that it is gone.
+        """
         watch = threading.Thread(target=self._watch, daemon=True)
         watch.start()
         try:
@@ -169,7 +172,7 @@ class _Client:
         with suppress(OSError):
             while self._connection.recv(1):
                 pass
-        while not self._done.wait(_LOOK_AGAIN_S):  # again and again: a job may have begun right after
+        while not self._done.wait(_LOOK_AGAIN_S):  # repeatedly, because a job may start right after
             if self._session is not None:
                 self._session.interruptAll()
 
@@ -191,9 +194,9 @@ class _Pieces(io.RawIOBase):
 
 @contextmanager
 def reserved(config_file: Path) -> Iterator[Path]:
-    """Where the server for that configuration is to listen: its alone while it lasts.
+    """The path where the server for that configuration is to listen, locked during the context.
 
-    Raises ConfigurationError where there is a server, or others can reach the place.
+    Raises ConfigurationError if there is a server already, or others can reach the path.
     """
     path = socket_path(tomllib.loads(config_file.read_text(encoding="utf-8")))
     make_folder(path.parent)
@@ -210,13 +213,13 @@ def reserved(config_file: Path) -> Iterator[Path]:
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()
-        path.unlink(missing_ok=True)  # a killed server's: who listens there holds the lock
+        path.unlink(missing_ok=True)  # left by a killed server: a live one would hold the lock
         yield path
 
 
 @contextmanager
 def listening(path: Path) -> Iterator[socket.socket]:
-    """A socket on `path`, for its owner alone, gone at the end."""
+    """A listening socket at `path`, for its owner alone, removed at the end."""
     with socket.socket(socket.AF_UNIX) as listener:
         try:
             listener.bind(str(path))

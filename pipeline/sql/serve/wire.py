@@ -1,14 +1,14 @@
-"""What ``logtwin sql --serve`` and its clients say to each other, and how that is written. Pure.
+"""The protocol between ``logtwin sql --serve`` and its clients. Pure.
 
-A message is its length as four bytes, big endian, one byte that says what it is, and as many bytes as the length says:
+A message is the length of its body in four bytes, big endian, one byte for its kind, and the body:
 
 =========== ====== ========================================================
-`HELLO`     server who it is; once, before anything else
+`HELLO`     server its version; once, before anything else
 `ASK`       client statements; once
 `OUTPUT`    server the next bytes of the answer
 `NOTE`      server a line for a person
 `ERROR`     server `LogtwinError.facts`, instead of `DONE`
-`DONE`      server that was all
+`DONE`      server the end of the answer
 =========== ====== ========================================================
 """
 
@@ -29,20 +29,20 @@ ERROR: Final = b"E"
 DONE: Final = b"D"
 
 REPORT: Final = "report"
-"""Instead of a format: no statements, but the page of ``logtwin report``."""
+"""Takes the place of a format, to ask for the page of ``logtwin report`` instead of running statements."""
 
 LONGEST_BYTES: Final = 1 << 28
 _HEAD: Final = struct.Struct(">Ic")
 
 
 class Message(NamedTuple):
-    """`kind` is one of the letters above."""
+    """A message; `kind` is one of the letters above."""
 
     kind: bytes
     body: bytes = b""
 
     def encoded(self) -> bytes:
-        """Raises ConfigurationError where it is longer than who reads it takes."""
+        """The message as bytes. Raises ConfigurationError if it is longer than LONGEST_BYTES."""
         if len(self.body) > LONGEST_BYTES:
             raise ConfigurationError("these are too many statements", expected=f"{LONGEST_BYTES:,} bytes at most")
         return _HEAD.pack(len(self.body), self.kind) + self.body
@@ -50,7 +50,7 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """`folder` is where relative paths begin, for the server."""
+    """The first message of a server; `folder` is where relative paths begin for it."""
 
     version: str
     pid: int
@@ -61,15 +61,16 @@ class Hello:
 
     @classmethod
     def read(cls, message: Message | None) -> Self:
-        """Also of another version, which may say more. Raises ValueError where it is something else."""
+        """Parse a hello, also one of another version with more in it. Raises ValueError for any other message."""
         found = _json(message, HELLO)
         return cls(str(found.get("version")), int(str(found.get("pid", 0))), str(found.get("folder")))
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Statements, and what they are answered as; `config` is the text of the configuration file `where`; `width` a
-    terminal's, else None.
+    """A request: statements and the format of the answer.
+
+    `config` is the text of the configuration file `where`. `width` is that of a terminal, or None.
     """
 
     text: str
@@ -83,7 +84,7 @@ class Ask:
 
     @classmethod
     def read(cls, message: Message | None) -> Self:
-        """Raises ValueError where it is something else."""
+        """Parse a request. Raises ValueError for any other message."""
         try:
             return cls(**_json(message, ASK))
         except TypeError as error:
@@ -91,7 +92,7 @@ class Ask:
 
 
 def error_message(error: LogtwinError) -> Message:
-    """The way back is `error_in`."""
+    """An error as a message; `error_in` is the inverse."""
     return Message(ERROR, json.dumps(error.facts()).encode())
 
 
@@ -100,7 +101,10 @@ def error_in(message: Message) -> LogtwinError:
 
 
 def next_message(stream: BinaryIO) -> Message | None:
-    """None where the other side has gone, between two messages or in one. Raises ValueError for what is none."""
+    """Read a message; None if the other side has gone, between two messages or within one.
+
+    Raises ValueError if the length is beyond LONGEST_BYTES.
+    """
     head = stream.read(_HEAD.size)
     if len(head) < _HEAD.size:
         return None

@@ -99,16 +99,16 @@ def test_a_folder_that_others_can_enter_is_refused(
 ) -> None:
     make_folder(runtime / "logtwin")
     (runtime / "logtwin").chmod(0o750)
-    with pytest.raises(ConfigurationError, match=r"not ours alone.*found owner .*, drwxr-x---"), reserved(job):
+    with pytest.raises(ConfigurationError, match=r"others can use .*found owner .*, drwxr-x---"), reserved(job):
         pass
     assert found(job) is None
-    assert "not ours alone" in capsys.readouterr().err
+    assert "others can use" in capsys.readouterr().err
 
 
 def test_so_is_one_of_another_user_or_none_at_all(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (runtime / "real").mkdir(mode=0o700)
     (runtime / "link").symlink_to(runtime / "real")
-    with pytest.raises(ConfigurationError, match="not ours alone"):
+    with pytest.raises(ConfigurationError, match="others can use"):
         check_owned(runtime / "link")
     (runtime / "file").touch(mode=0o600)
     with pytest.raises(ConfigurationError, match="cannot be made"):
@@ -122,7 +122,7 @@ def test_a_socket_that_others_can_use_is_not_asked(job: Path, capsys: pytest.Cap
     with reserved(job) as path, listening(path):
         path.chmod(0o666)
         assert found(job) is None
-    assert "not ours alone" in capsys.readouterr().err
+    assert "others can use" in capsys.readouterr().err
 
 
 def test_there_is_one_server_for_a_replica(job: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_server_that_says_nothing_is_not_waited_for(
         began_s = time.monotonic()
         assert found(job) is None
         assert time.monotonic() - began_s < 1
-    assert "does not say who it is" in capsys.readouterr().err
+    assert "does not identify itself" in capsys.readouterr().err
 
 
 def test_a_server_that_ends_in_the_middle_of_an_answer_is_no_end_of_the_answer(job: Path) -> None:

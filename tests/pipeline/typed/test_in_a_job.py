@@ -73,8 +73,8 @@ def test_beside_its_log_and_by_its_verbs(
     file = written(world, tmp_path)
     monkeypatch.setattr("pipeline.spark.session.session_for", lambda *_: spark)
     says = Verbs(file)
-    assert says("list") == (0, "orders: upsert, from orders\n  not made yet: logtwin replicate makes it\n"
-                               "strict: append, from orders\n  not made yet: logtwin replicate makes it\n")  # fmt: skip
+    not_yet = "  not created yet: logtwin replicate creates it\n"
+    assert says("list") == (0, f"orders: upsert, from orders\n{not_yet}strict: append, from orders\n{not_yet}")
     world.send({"id": "a", "n": 1}, {"id": "b", "n": 1}, {"id": "a", "n": 2})
     replicate_now(spark, load(file))
     assert fields(world.rows()) == [{"id": "b", "n": 1}, {"id": "a", "n": 2}]
@@ -102,11 +102,11 @@ def test_beside_its_log_and_by_its_verbs(
     assert json.loads(says("status", "--json", of=())[1])["tables"] == [orders, strict]
     assert "strict: append, from orders" in says("status", of=())[1]
     rows_before = world.rows()
-    assert says("retry", "orders") == (0, "orders: 1 messages taken once more, 1 dead letters are left\n")
+    assert says("retry", "orders") == (0, "orders: 1 messages tried again, 1 dead letters are left\n")
     assert world.rows() == rows_before
     register_tables(spark, world.lake)
     assert spark.sql("SELECT sum(n) FROM orders").collect()[0][0] == 4.5
-    assert says("rebuild", "orders") == (0, f"orders: made anew, generation 2; rocketmq/test at {world.master.end:,}\n")
+    assert says("rebuild", "orders") == (0, f"orders: rebuilt, generation 2; rocketmq/test at {world.master.end:,}\n")
     assert says("check", "orders")[0] == 0
     doubled = spark.read.format("delta").load(f"{world.lake}/tables/strict").limit(1)
     doubled.write.format("delta").mode("append").save(f"{world.lake}/tables/strict")
