@@ -248,7 +248,7 @@ def _split(log: MasterLog, batch: OffsetRange, *, cores: int) -> list[SplitParti
 def _check_loss(options: SourceOptions) -> None:
     if options.on_loss == "record":
         raise ConfigurationError(
-            "records alone have nowhere to put what is lost",
+            "a stream of records cannot record losses",
             log=options.id,
             expected="onLoss fail",
             found="onLoss record",

@@ -39,18 +39,18 @@ class SecurityOptions(BaseModel):
 
     access_key: Secret | None = Field(
         None,
-        description="RocketMQ with ACL, or 5.x with authentication: who we are; env:NAME or file:PATH, read where the "
-        "tasks run; by default requests are not signed",
+        description="RocketMQ with ACL, or 5.x with authentication: our access key; env:NAME or file:PATH, read where "
+        "the tasks run; by default requests are not signed",
     )
     secret_key: Secret | None = Field(
-        None, description="env:NAME or file:PATH: what signs our requests; 5.x calls it the password"
+        None, description="env:NAME or file:PATH: the key that signs our requests; 5.x calls it the password"
     )
     security_token: Secret | None = Field(
         None, description="env:NAME or file:PATH: of temporary keys; by default none is sent"
     )
     tls: bool = Field(False, description="RocketMQ's remoting by TLS, broker and name server; HA has none")
     tls_ca_file: str | None = Field(
-        None, description="PEM: who has signed their certificates; by default those whom the system trusts"
+        None, description="PEM: CA certificates that verify the servers; by default those of the system"
     )
     tls_certificate_file: str | None = Field(
         None, description="PEM: our own certificate; by default none, as brokers ask for none"
@@ -131,7 +131,7 @@ class MasterOptions(SecurityOptions):
         description="what is lost or damaged stops the log; with record it becomes an incident, its bytes go to "
         "quarantine, and the log goes on behind it",
     )
-    connect_timeout_ms: PositiveInt = Field(5000, description="a connection that takes longer is not coming")
+    connect_timeout_ms: PositiveInt = Field(5000, description="how long to wait for a connection")
     connect_attempts: PositiveInt = Field(3, description="a broker that restarts is back within a few tries")
     silence_timeout_ms: PositiveInt = Field(
         20000, description="RocketMQ's haHousekeepingInterval: a master that says nothing for longer is gone"
@@ -247,7 +247,7 @@ def invalid_value(error: ValidationError, *, where: str) -> ConfigurationError:
         f"{where}: {_key(first) or 'value'} is not usable",
         expected=_expected(first),
         found=repr(first["input"]),
-        hint=f"And mend: {also}." if also else None,
+        hint=f"Also fix: {also}." if also else None,
     )
 
 

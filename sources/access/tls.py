@@ -88,5 +88,5 @@ def _reading(what: str, *files: str | None) -> Iterator[None]:
             f"cannot use {what} in {where}",
             expected="PEM",
             found=error.strerror or str(error),
-            hint="Of a key under a password, is the password right?" if isinstance(error, ssl.SSLError) else None,
+            hint="If the key has a password, is it correct?" if isinstance(error, ssl.SSLError) else None,
         ) from error

@@ -63,7 +63,7 @@ class TopicOptions(BaseModel):
         description="what is asked for at once, as it lies in the log; a task holds a few times this in memory, and "
         "what it unpacks to",
     )
-    connect_timeout_ms: PositiveInt = Field(5000, description="a connection that takes longer is not coming")
+    connect_timeout_ms: PositiveInt = Field(5000, description="how long to wait for a connection")
     request_timeout_ms: PositiveInt = Field(
         20000, description="a broker that says nothing for longer is gone; the longest that is asked for takes 10 s"
     )

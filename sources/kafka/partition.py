@@ -160,7 +160,7 @@ class KafkaPartition:
     def _refuse_silence(self, wanted: OffsetRange, fetched: Fetched, cluster: Cluster, leader: Leader) -> NoReturn:
         check_held(wanted, self._bounds(cluster, leader))
         raise MasterSilent(
-            "the leader gives nothing from here on, though its log goes on",
+            "the leader returns no records from here on, although its log goes on",
             offset=wanted.start,
             expected=f"batches up to {wanted.end}",
             found=f"none; high watermark {fetched.high_watermark}, last stable offset {fetched.last_stable}",

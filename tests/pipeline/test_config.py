@@ -150,7 +150,7 @@ def test_spark_properties_may_be_written_nested_or_quoted() -> None:
             '[[logs]]\nid = "rocketmq/a"\npath = "/x"\n[[logs]]\nid = "rocketmq/b"\npath = 3\nsplit_bytes = -1',
             [
                 '[[logs]] number 2: path is not usable; expected text in quotes: "…", found 3.',
-                "And mend: split_bytes, expected greater than 0, found -1.",
+                "Also fix: split_bytes, expected greater than 0, found -1.",
             ],
         ),
     ],

@@ -69,7 +69,7 @@ def restore(records: pa.RecordBatch) -> bytes:
     if lines.null_count:
         first = records.slice(pc.index(lines.is_null(), True).as_py(), 1)
         raise CorruptRecord(
-            "the row of an entry has not all that its line was made of",
+            "the row lacks a value that its line needs",
             offset=first.column("offset")[0].as_py(),
             expected="size, flag and body",
             found="null",

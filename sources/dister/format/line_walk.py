@@ -135,7 +135,7 @@ def entry_of(line: Line) -> Entry:
     entry = decode_line(line.text)
     if batch_number(entry.id) != line.batch.number:
         raise CorruptRecord(
-            "the entry belongs into another batch file",
+            "the entry belongs in another batch file",
             expected=f"an id of batch {line.batch.number}",
             found=f"{entry.id}, of batch {batch_number(entry.id)}",
         )

@@ -69,11 +69,13 @@ def _tls_error(error: Exception) -> ssl.SSLError | None:
 def _not_authenticated(error: Exception, server: str, security: Security) -> ConfigurationError:
     who = f"{security.mechanism} as the user in {security.username}, with the password in {security.password}"
     if isinstance(error, kafka_errors.SaslAuthenticationFailedError):
-        return ConfigurationError(f"{server} does not accept us", found=who, hint="Check both, and that they are new.")
+        return ConfigurationError(
+            f"{server} does not accept us", found=who, hint="Check that both are correct and current."
+        )
     if isinstance(error, ValueError):
         return ConfigurationError(f"{server} does not prove that it knows our password", found=who)
     return ConfigurationError(
-        f"{server} does not take this way to authenticate",
+        f"{server} does not support this way to authenticate",
         found=str(security.mechanism),
         hint="Check the protocol of its listener, and sasl.enabled.mechanisms.",
     )

@@ -125,7 +125,7 @@ def _refuse_out_of_range(
     check_held(OffsetRange(offset, offset), held)
     if last_epoch is not None:
         check_history(last_epoch, offset, epoch_end(cluster, leader, tp, last_epoch), held, None)
-    raise MasterRefused("the broker calls this out of range, and holds it", offset=offset, found=held)
+    raise MasterRefused("the broker says that this offset is out of range, but holds it", offset=offset, found=held)
 
 
 def _bounds(cluster: Cluster, leader: Leader, tp: TopicPartition) -> OffsetRange:

@@ -102,7 +102,11 @@ class Registration:
                     self._link, Command(RequestCode.UNREGISTER_BROKER, ext_fields=self._identity.ext_fields())
                 )
             except (OSError, MasterError) as error:
-                log.warning("the name server at %s was not told of the end: %s", self._name_server, _text(error))
+                log.warning(
+                    "the name server at %s could not be told that this master stops: %s",
+                    self._name_server,
+                    _text(error),
+                )
             self._hang_up()
 
     async def _keep_registered(self) -> None:

@@ -17,8 +17,8 @@ _DAMAGED = "Compare with the broker's own file: either it is damaged too, or the
 
 
 _NO_BOUNDARY = (
-    "The offset is no record boundary, or the log is no plain commit log (DLedger's is not), or the file is damaged:"
-    " compare it with the broker's own."
+    "The offset is not a record boundary, or the log is not a plain commit log (DLedger's is not), or the file is "
+    "damaged: compare it with the broker's own."
 )
 
 
@@ -40,7 +40,7 @@ def check_head(size: int, magic: int, offset: int, limits: Limits = DEFAULT_LIMI
         )
     if size > most:
         raise CorruptRecord(
-            "the record is larger than this reader takes",
+            "the record exceeds the reader's size limit",
             offset=offset,
             expected=f"at most {most} bytes",
             found=f"{size} bytes",
@@ -118,7 +118,7 @@ def check_crc(body: bytes, crc: int, offset: int) -> None:
     computed = body_crc(body)
     if computed != crc:
         raise ChecksumMismatch(
-            "the body does not have its CRC",
+            "the body does not match its CRC",
             offset=offset,
             expected=f"CRC-32 {crc} as stored",
             found=f"CRC-32 {computed}",

@@ -92,7 +92,7 @@ class FirstHeads:
         """Raise MasterSilent if no head has come in time. After the first head with data this is not checked."""
         if not self.are_over and time.monotonic() - self._heard_at > self._silence_timeout_s:
             raise MasterSilent(
-                "the master answers no report",
+                "the master does not answer reports",
                 offset=self._reported[-1] if self._reported else None,
                 expected=f"a heartbeat within {self._silence_timeout_s:g} s",
                 found="nothing",

@@ -203,7 +203,7 @@ class _Connection:
     def _end(self, within_s: float) -> None:
         if not say_goodbye(self._sock, within_s=within_s):
             raise MasterSilent(
-                f"the master at {self._master} does not end the connection that is done with",
+                f"the master at {self._master} does not close the finished connection",
                 offset=self._asked,
                 expected=f"its end of the stream within {within_s:g} s",
                 found="none",
@@ -268,7 +268,7 @@ class _Connection:
             )
         if heartbeats:
             return MasterSilent(
-                f"the master at {self._master} sends heartbeats and no data",
+                f"the master at {self._master} sends only heartbeats, no data",
                 offset=self._frames.expected,
                 expected=f"data within {waited}",
                 found=f"{heartbeats} heartbeats",

@@ -324,7 +324,7 @@ class HASession:
             self._last_error = str(error)
         level = logging.WARNING if is_news else logging.DEBUG
         _logger.log(
-            level, "%s: acknowledging to %s failed, trying on: %s", self._log_id, self._address or "its master", error
+            level, "%s: acknowledging to %s failed, will retry: %s", self._log_id, self._address or "its master", error
         )
 
 

@@ -153,7 +153,7 @@ class _Stream:
                 offset=self.start,
                 expected=error.expected,
                 found=error.found,
-                hint="The position is no record boundary of this master's log: it is another broker's, or it was "
+                hint="The position is not a record boundary of this master's log: it is another broker's, or it was "
                 "rewritten. Compare the log id and the master's history before you go on.",
             ) from error
 

@@ -28,7 +28,7 @@ from sources.rocketmq.wire.remoting import Command, RequestCode, ResponseCode, c
 _TO_ANYBODY: Final = "is forbidden"
 _UNSIGNED: Final = ("No accessKey", "username cannot be null")
 _MISSING: Final = (  # words of a remark, what is missing, what helps
-    ("signature", "the secret key of that account", "Is the secret the account's, and new where it was changed there?"),
+    ("signature", "the secret key of that account", "Does the secret belong to the account, and is it current?"),
     ("No acl config", "an account of that name", "Was it removed, or is it of another cluster?"),
     ("No PlainAccessResource", "an account of that name", "Was it removed, or is it of another cluster?"),
     ("is not found", "a user of that name", "Was it removed, or is it of another cluster?"),
@@ -50,7 +50,7 @@ def denied(request_code: int, answer: Command, by: str, access_key: Secret | Non
     """Return the error for an answer that `is_denial`: who denies what to whom, what is missing, and what to do."""
     remark = answer.remark or "no remark"
     missing, hint = _missing(remark, access_key)
-    who = "those without an access key" if access_key is None else f"the account in {access_key}"
+    who = "clients without an access key" if access_key is None else f"the account in {access_key}"
     return AccessDenied(
         f"{by} does not allow request {code_name(RequestCode, request_code)} to {who}",
         expected=missing,

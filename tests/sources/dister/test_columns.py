@@ -76,7 +76,7 @@ def test_a_row_that_lacks_something_is_corrupt(name: str) -> None:
     rows[1][name] = None
 
     records = pa.RecordBatch.from_pylist(rows, schema=RECORD_SCHEMA)
-    with pytest.raises(CorruptRecord, match="has not all") as raised:
+    with pytest.raises(CorruptRecord, match="lacks a value that its line needs") as raised:
         columns.restore(records)
     assert raised.value.offset == 10008
     assert columns.lengths(records).tolist() == [0 if at == 1 else len(line) + 1 for at, line in enumerate(LINES)]

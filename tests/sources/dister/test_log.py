@@ -276,7 +276,7 @@ def test_a_file_that_goes_or_shrinks_meanwhile_is_asked_for_again(tmp_path: Path
 
 
 def test_an_entry_in_a_file_that_is_not_its_own_is_damage(tmp_path: Path) -> None:
-    with pytest.raises(CorruptRecord, match="belongs into another batch file"):
+    with pytest.raises(CorruptRecord, match="belongs in another batch file"):
         leader(tmp_path, ONE, set_line(1_000_000_007)).bounds()
 
 

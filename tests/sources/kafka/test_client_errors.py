@@ -65,8 +65,8 @@ def test_each_error_is_one_of_ours_that_names_the_broker(error: Exception, kind:
     ("error", "said"),
     [
         (kafka_errors.SaslAuthenticationFailedError("user hunter2 is not known"), "does not accept us"),
-        (kafka_errors.UnsupportedSaslMechanismError("hunter2"), "does not take this way"),
-        (kafka_errors.IllegalSaslStateError("hunter2"), "does not take this way"),
+        (kafka_errors.UnsupportedSaslMechanismError("hunter2"), "does not support this way"),
+        (kafka_errors.IllegalSaslStateError("hunter2"), "does not support this way"),
         (ValueError("hunter2: Server sent wrong signature!"), "does not prove that it knows our password"),
     ],
 )

@@ -106,7 +106,7 @@ def test_a_memory_map_can_be_closed_while_the_error_is_held(tmp_path: Path) -> N
     [
         (3, 0x01, "not the sum of its parts|does not fit"),
         (0, 0x80, "below the least"),
-        (0, 0x40, "larger than this reader takes"),
+        (0, 0x40, "exceeds the reader's size limit"),
         (4, 0x01, "no record starts here"),
         (7, 0x01, "no record starts here"),
         (7, 0x0C, "does not fit|not the sum"),  # V1 becomes V2

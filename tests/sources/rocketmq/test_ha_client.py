@@ -231,7 +231,7 @@ def test_heartbeats_without_data_are_the_stall_of_an_offset_out_of_range() -> No
     error = failure(heartbeats, options=replace(QUICK, silence_timeout_ms=1000))
 
     assert isinstance(error, MasterSilent)
-    assert error.problem.endswith("sends heartbeats and no data")
+    assert error.problem.endswith("sends only heartbeats, no data")
     assert error.offset == 4096
     assert "expired" in str(error.hint)
 
@@ -305,7 +305,7 @@ def test_an_end_that_the_master_does_not_confirm_fails_the_read() -> None:
         may_leave.wait(20)
 
     with ScriptedMaster(stay) as master:
-        with pytest.raises(MasterSilent, match="does not end the connection") as caught:
+        with pytest.raises(MasterSilent, match="does not close the finished connection") as caught:
             read(master.address, 4096, 5, replace(PATIENT, forgotten_after_s=0.3))
         assert caught.value.is_transient
         assert caught.value.offset == 4096

@@ -141,7 +141,7 @@ def test_a_broken_connection_is_one_warning_and_a_lasting_one_no_more(caplog: py
             session.acknowledge(Offset(100))
             master.await_connection(2).await_report_of(100)
             (warning,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert warning.startswith(f"rocketmq/broker-a: acknowledging to {master.address} failed, trying on: ")
+    assert warning.startswith(f"rocketmq/broker-a: acknowledging to {master.address} failed, will retry: ")
 
 
 def test_a_master_that_cannot_be_asked_for_its_end_is_tried_again() -> None:

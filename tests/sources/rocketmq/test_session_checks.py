@@ -91,7 +91,7 @@ def test_a_master_that_answers_nothing_is_left() -> None:
     ):
         session.acknowledge(Offset(100))
         master.await_connection(2)
-        assert "the master answers no report" in str(session.state.last_error)
+        assert "the master does not answer reports" in str(session.state.last_error)
     assert set(master.reports) == {100}
 
 
