@@ -1,4 +1,4 @@
-"""The schemas of tables, as Spark has them."""
+"""The schemas of tables as Spark types."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from sinks.tables import LOG_SCHEMA
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """An Arrow schema with comments as Spark's, every column with its comment."""
+    """The Spark schema of an Arrow schema, with the comment of every column."""
     return StructType([_spark_field(field) for field in schema])
 
 
 def log_schema() -> StructType:
-    """Table `log` as Spark sees it."""
+    """The Spark schema of table `log`."""
     return spark_schema(LOG_SCHEMA)
 
 
