@@ -1,7 +1,7 @@
-"""What a task does to make one file of many: read them one after the other, write their rows. pyarrow only, no JVM.
+"""Merge many files into one, in a task: read them one after the other, write their rows. pyarrow only, no JVM.
 
-Rows stay in the order of the files and within them. A file that cannot be read, or that has another number of rows
-than the Delta log says, makes no new file: an error travels in its place.
+Rows keep the order of the files, and their order within them. If a file cannot be read, or has another number of rows
+than the Delta log says, no new file is written: the task returns an error in its place.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _ROWS_AT_ONCE = 16_384
 _ROW_GROUP_BYTES = 16 << 20  # of Arrow columns: what a reader holds at once
 
 Facts: TypeAlias = dict[str, Any]
-"""Of an error, as `LogtwinError.facts`."""
+"""The facts of an error, as `LogtwinError.facts` gives them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Files that become one: their paths in order, all their rows, and what the new one is named by (`new_name`)."""
+    """Files that become one: their paths in order, their number of rows, and the offset for `new_name`."""
 
     start: Offset
     records: int
@@ -38,14 +38,14 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Merging:
-    """The task function, picklable: files of `spec` in `folder`, all of one `partition`."""
+    """The task function, picklable: merges files of `spec` in `folder`, all of one `partition`."""
 
     spec: TableSpec
     folder: str
     partition: Partition
 
     def __call__(self, merges: Iterable[Merge]) -> Iterator[DataFile | Facts]:
-        """A file of each merge, or why there is none."""
+        """Yield a file for each merge, or the facts of the error if there is none."""
         for one in merges:
             try:
                 yield self.merge(one)
@@ -53,7 +53,7 @@ class Merging:
                 yield error.facts()
 
     def merge(self, what: Merge) -> DataFile:
-        """One file with the rows of `what`. Raises ReplicaError."""
+        """Write one file with the rows of `what`. Raises ReplicaError."""
         batches = (batch for path in what.paths for batch in self._read(path))
         with FileWriter(self.spec, self.folder, new_name(what.start)) as writer:
             for rows in row_groups(batches):
@@ -74,7 +74,7 @@ class Merging:
             raise self._failure(path, "a file of the table", error) from error
 
     def _complete(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """In the table's columns. Files that Spark wrote do not have those of the partition."""
+        """`batch` in the table's columns. Files that Spark wrote lack those of the partition."""
         schema = self.spec.schema.remove_metadata()
         for field in (field for field in schema if field.name in self.partition):
             batch = batch.append_column(
@@ -106,7 +106,7 @@ def row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def unpack(made: DataFile | Facts) -> DataFile:
-    """What a task made of a merge. Raises the error that it found instead."""
+    """The file that a task returned. Raises the error that it returned instead."""
     if isinstance(made, DataFile):
         return made
     raise error_from(made)
