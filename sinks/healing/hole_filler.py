@@ -65,8 +65,7 @@ class Filled:
 
 
 class HoleFiller:
-    """Fills holes of the log `log_id`. Driver only. `on_step` is called after each step: for tests that kill it there.
-    """
+    """Fills holes of one log. Driver only. `on_step` is called after each step: for tests that kill it there."""
 
     def __init__(
         self,

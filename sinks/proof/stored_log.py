@@ -43,7 +43,7 @@ class StoredLog:
         self._placed_by = ("offset",) if master.has_free_offsets else ("offset", "size")
 
     def records(self, wanted: OffsetRange) -> Iterator[Record]:
-        """The records that start in `wanted`, in order. Raises ReplicaError, CorruptRecord (a row that is no record)."""
+        """The records that start in `wanted`, in order. Raises ReplicaError, CorruptRecord (of a damaged row)."""
         master = self._master
         columns = dict.fromkeys((*self._placed_by, self._stored_at, *master.restored_from, *master.measured_by))
         files = self._parts(wanted)
