@@ -1,12 +1,12 @@
-"""Brings what a replica lacks below its position: what lies before its beginning, what was lost, what retention took.
+"""Fills the holes of a replica: records before its beginning, lost records, and records that retention has deleted.
 
 * `holes` asks the replica which ranges of the log it lacks, between *from* and *to* if they are given;
 * `fill` reads each of them, in a Spark job of its own, from the master or from the folder *path*, and commits it;
-* `coverage` says what the replica holds then; its result shows it.
+* `coverage` says what the replica holds afterwards, as its result.
 
-Run it as often as you like, also several runs at once, and while the log is being replicated: a record that is there is
-not written again, and of two runs that fill one hole the second finds it filled. Where nothing is missing, nothing
-is done. What the source does not have any more stays a hole; `coverage` says why.
+Run it as often as you like, also several runs at once, and while the log is being replicated: an existing record is not
+written again, and if two runs fill one hole, the second finds it filled. If nothing is missing, nothing is done.
+Records that the source does not have any more stay holes; `coverage` says why.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from airflow.sdk import DAG, Param
 from logtwin_submit import COMMON, WHERE, Answer, Verb, log_param
 
 FILLS_PER_RUN = 100
-"""More holes than that share their tasks: Airflow maps a task a thousand times at most, and each one starts Spark."""
+"""More holes than that share tasks: Airflow maps a task a thousand times at most, and each one starts Spark."""
 
 FILLS_AT_ONCE = 4
 
@@ -26,14 +26,14 @@ _OFFSET_OR_TIME = r"^(\d{1,19}|\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?
 
 
 def fills(answer: dict[str, Any]) -> list[dict[str, int]]:
-    """Which ranges to fill, each with one submission, of the answer of ``backfill --dry-run``."""
+    """The ranges to fill, each with one submission, from the answer of ``backfill --dry-run``."""
     holes = answer["holes"]
     together = max(1, -(-len(holes) // FILLS_PER_RUN))
     return [_around(holes[at : at + together]) for at in range(0, len(holes), together)]
 
 
 def _around(holes: Sequence[dict[str, int]]) -> dict[str, int]:
-    """From the first to the last: what lies between them is in the replica, and left alone."""
+    """The range from the first hole to the last. Records between holes are in the replica, and are left alone."""
     return {"from": holes[0]["start"], "to": holes[-1]["end"]}
 
 

@@ -1,8 +1,8 @@
 """Keeps the tables of a replica small and quick, every hour, while the log is being replicated.
 
-Small files of one-second commits become large ones, files that no version needs and files of crashed batches go,
-the Delta log gets its checkpoint. Where *days* or *gigabytes* to keep are given, older records are deleted, and the
-ledger says so. With *Only say* nothing is changed, and the log of the task shows what would be.
+It merges small files of one-second commits into large ones, removes files that no version needs and files of crashed
+batches, and writes the Delta log's checkpoint. If *days* or *gigabytes* to keep are given, older records are deleted,
+and the ledger says so. With *Only say* nothing is changed, and the task's log shows what would be done.
 """
 
 from __future__ import annotations

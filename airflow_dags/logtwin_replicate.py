@@ -1,12 +1,12 @@
-"""Brings a replica to where its masters are now, every ten minutes: for who lets no job of Spark's run all day.
+"""Brings a replica to where its masters are now, every ten minutes, if you do not want a Spark job to run all day.
 
-Each run reads what came since the last one, commits it, acknowledges it, brings the typed tables on, and ends. The next
-one goes on from the position in the table, whatever became of this one: a run that was killed is not repeated but
-continued. It never runs twice at once; where one takes longer, the runs that were due meanwhile fall out.
+Each run reads what came since the last one, commits and acknowledges it, brings the typed tables on, and ends. The next
+run goes on from the position in the table, so a run that was killed is not repeated but continued. Two runs never
+overlap: if one takes longer, the runs that were due meanwhile are skipped.
 
-Turn it on where no `logtwin replicate` runs for the same warehouse: the log has one job at a time, and a run beside one
-is refused. A producer that waits for the lakehouse (SYNC_MASTER) waits until the next run: for that let a job run. And
-a master must hold what came between two runs: its retention has to be longer than the time between them.
+Turn it on only if no `logtwin replicate` runs for the same warehouse: a log has one job at a time, and a second one is
+refused. A producer that waits for the lakehouse (SYNC_MASTER) would wait until the next run: run a job all the time
+then. And a master must hold what came between two runs: its retention has to be longer than the time between them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the DAGs share: logtwin's verbs as tasks, each a spark-submit, and the fields that several forms have.
+"""Shared by the DAGs: logtwin's verbs as tasks, each a spark-submit, and the fields that several forms have.
 
-Airflow reads DAG files again and again. So nothing of logtwin is imported here, and where things are is asked when a
-task runs: the Variable ``logtwin``, a JSON object with any of the keys of `DEFAULTS`.
+Airflow parses DAG files again and again. So nothing of logtwin is imported here, and the settings are read when a task
+runs: from the Variable ``logtwin``, a JSON object with any of the keys of `DEFAULTS`.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ DEFAULTS: Mapping[str, Any] = {
 _NOT_SUBMITTED = ("config", "connection")
 
 _HOPELESS = (2, 4, 5)
-"""Exit codes that a retry does not change: the configuration, the log's bytes, the replica (``sources/errors.py``).
-3 and 6, of a master and a storage, may pass."""
+"""Exit codes of errors that a retry does not change: the configuration, the log's bytes, the replica
+(``sources/errors.py``). 3 and 6, of a master and a storage, may pass."""
 
 COMMON: Mapping[str, Any] = {
     "tags": ["logtwin"],
@@ -42,7 +42,7 @@ COMMON: Mapping[str, Any] = {
     "start_date": datetime(2026, 1, 1, tzinfo=UTC),
     "default_args": {"owner": "logtwin", "retries": 2, "retry_delay": timedelta(minutes=1)},
 }
-"""Of every DAG."""
+"""The arguments of every DAG."""
 
 WHERE: Mapping[str, Param] = {
     "config": Param(
@@ -63,14 +63,15 @@ WHERE: Mapping[str, Param] = {
 
 
 def log_param(**what: Any) -> Param:
-    """The field that names a log."""
+    """The form field that names a log."""
     return Param(pattern=r"^[a-z]+/\S+$", title="Log", examples=["rocketmq/broker-a"], **what)
 
 
 class Verb(SparkSubmitOperator):
-    """``logtwin <verb>``. `options` are the run's params that the verb takes by the same name, where they have a value.
+    """Runs ``logtwin <verb>``.
 
-    `given` are more options, of this task alone. A failure that a retry cannot change fails the task at once.
+    `options` are the run's params that the verb takes by the same name, if they have a value. `given` are further
+    options of this task. A failure that a retry cannot change fails the task at once.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Verb(SparkSubmitOperator):
         self._submit(context)
 
     def _submit(self, context: Context, *before: str) -> None:
-        """With the arguments `before` in front of the verb."""
+        """Submit the verb, with the arguments `before` in front of it."""
         params = context["params"]
         _refuse_unknown("parameters of the run", params, context["dag"].params)
         settings = _settings(params)
@@ -100,10 +101,11 @@ class Verb(SparkSubmitOperator):
             raise _as_it_counts(error) from error
 
     def _connect_by(self, connection: str) -> None:
-        """The provider takes its connection when the DAG is read, and ours is known when it runs.
+        """Set the connection, which the provider takes when the DAG is parsed, and which is known only when it runs.
 
-        Its hook alone, which could be given one then, does not follow a driver in deploy mode cluster. So this is the
-        provider's own attribute; where a later one has another, a run must fail, and not use the default connection.
+        The hook could be given a connection at that time, but alone it does not track a driver in deploy mode cluster.
+        So the provider's private attribute is set. If a later version has another one, a run must fail instead of using
+        the default connection.
         """
         if not hasattr(self, "_conn_id"):
             raise AirflowFailException(
@@ -114,9 +116,9 @@ class Verb(SparkSubmitOperator):
 
 
 class Answer(Verb):
-    """A verb that answers in JSON, which becomes the task's result, as `read` takes it.
+    """A verb that answers in JSON. The task's result is what `read` makes of the answer.
 
-    Its driver runs beside the task, whatever the connection says: the answer is a file there.
+    Its driver runs beside the task, whatever the connection says, because the answer is a file there.
     """
 
     def __init__(
@@ -137,21 +139,21 @@ class Answer(Verb):
 
 
 def _settings(params: Mapping[str, Any]) -> dict[str, Any]:
-    """`DEFAULTS`, over them the Variable, over it what the run's form says."""
+    """The settings: `DEFAULTS`, overridden by the Variable, overridden by the run's form."""
     stored = Variable.get("logtwin", default={}, deserialize_json=True)
     _refuse_unknown("keys of the Variable logtwin", stored, DEFAULTS)
     return {**DEFAULTS, **stored, **{name: params[name] for name in WHERE if params[name] is not None}}
 
 
 def _refuse_unknown(what: str, names: Iterable[str], known: Iterable[str]) -> None:
-    """A misspelt bound would be no bound. Raises AirflowFailException."""
+    """Raises AirflowFailException for unknown `names`, because a misspelt bound would be no bound."""
     unknown = sorted(set(names) - set(known))
     if unknown:
         raise AirflowFailException(f"unknown {what}: {', '.join(unknown)}; known are {', '.join(sorted(known))}")
 
 
 def _known(connection: str) -> str:
-    """Itself. A connection that does not exist would be taken for YARN. Raises AirflowFailException."""
+    """`connection`. Raises AirflowFailException if it does not exist, because the provider would take it for YARN."""
     try:
         BaseHook.get_connection(connection)
     except AirflowNotFoundException as error:
@@ -168,6 +170,6 @@ def _as_arguments(options: Mapping[str, Any]) -> list[str]:
 
 
 def _as_it_counts(error: AirflowException) -> AirflowException:
-    """The failure of a submission: final where its exit code says that another try would end the same."""
+    """The failure of a submission, final if its exit code says that another try would end the same."""
     code = re.search(r"Error code is: (\d+)", str(error))
     return AirflowFailException(str(error)) if code and int(code[1]) in _HOPELESS else error

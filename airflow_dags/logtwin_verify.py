@@ -1,8 +1,8 @@
 """Compares a replica with its master, chunk by chunk: the bytes rebuilt from the table against the master's own.
 
-`logtwin_verify` reads a sample every night, `logtwin_verify_whole` everything every Sunday. A difference fails the run,
-at once and without another try, and is an incident: `logtwin incidents list` says what differs, `logtwin repair` heals.
-A try that was interrupted is resumed by the next one.
+`logtwin_verify` reads a sample every night, `logtwin_verify_whole` everything every Sunday. A difference fails the run
+at once, without another try, and is recorded as an incident: `logtwin incidents list` says what differs, and `logtwin
+repair` heals it. An interrupted try is resumed by the next one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SAMPLE = {
 
 
 def verification(dag_id: str, description: str, schedule: str, sample: dict[str, Param]) -> DAG:
-    """A DAG of one task: ``logtwin verify``."""
+    """A DAG with one task, ``logtwin verify``."""
     params = {
         "log": log_param(default=None, type=["null", "string"], description="one log's id; empty: all"),
         **sample,

@@ -1,1 +1,1 @@
-"""Write a replica: files, coverage, handshake, Delta commits. Imports of ``sources`` only offsets, errors, master."""
+"""Write a replica, and read it back. Of ``sources`` it imports only the contract (`sources.master` and the like)."""

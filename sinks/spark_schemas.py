@@ -1,4 +1,4 @@
-"""The schemas of tables, as Spark has them."""
+"""The schemas of tables as Spark types."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pyspark.sql.types import StructField, StructType
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """An Arrow schema with comments as Spark's, every column with its comment."""
+    """The Spark schema of an Arrow schema, with the comment of every column."""
     return StructType([_spark_field(field) for field in schema])
 
 

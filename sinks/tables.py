@@ -1,12 +1,12 @@
 """The tables of a replica: schemas, comments, properties. The analysts' contract, defined once.
 
-``<warehouse>/log`` holds every record of every log, ``kafka_log`` those of Kafka's topics, ``ledger`` one row for each
-committed range, ``incidents``, ``quarantine`` and ``removed`` what went wrong and what was kept of it, ``epochs``
-which elected master has written what, ``dister_kv`` the map that a log makes, ``schema_changes`` and ``unfit`` what
-became of the columns of typed tables (`sinks/typed`) and what these could not take, and one table for each kind of
-metadata every version of its items. All are Delta tables by path. The record columns come from `sources.master` and
-`sources.master_topic`, those of metadata from `sources.metadata`; Spark's schema, with the comments, is derived from
-the Arrow one.
+``<warehouse>/log`` holds every record of every log, ``kafka_log`` those of Kafka's topics, and ``ledger`` one row for
+each committed range. ``incidents``, ``quarantine`` and ``removed`` hold what went wrong, and the bytes and rows that
+were kept of it, ``epochs`` which elected master has written what, ``dister_kv`` the map that a log makes.
+``schema_changes`` has the changes of typed tables' columns (`sinks/typed`), ``unfit`` what typed tables could not take,
+and one table for each kind of metadata has every version of its items. All are Delta tables by path. The record columns
+come from `sources.master` and `sources.master_topic`, those of metadata from `sources.metadata`; Spark's schema, with
+the comments, is derived from the Arrow one.
 """
 
 from __future__ import annotations
@@ -118,22 +118,22 @@ LOG_LEFT_TO_MAINTAIN: Final = {"delta.enableExpiredLogCleanup": "false"}
 _COMMON_PROPERTIES = {
     # The position travels in domain metadata, in the same commit as the data.
     "delta.feature.domainMetadata": "supported",
-    # Rows go rarely, with whole files or by rewriting some; readers without deletion vectors are many.
+    # Rows are rarely deleted, with whole files or by rewriting some; many readers do not know deletion vectors.
     "delta.enableDeletionVectors": "false",
-    # Kernel's hook writes a checkpoint at each tenth commit, after the acknowledgement: a start reads few commit files.
+    # Kernel's hook writes a checkpoint at each tenth commit, after the acknowledgement, so a start reads few commits.
     "delta.checkpointInterval": "10",
-    # Kernel and Spark take a checkpoint at its name and delete the commits below it, though it be empty after a power
-    # failure. Only `maintain` deletes: below a checkpoint that it has read (`sinks/upkeep/log_entries.py`).
+    # Kernel and Spark trust a checkpoint by its name and delete the commits below it, even if it is empty after a power
+    # failure. So only `maintain` deletes, below a checkpoint that it has read (`sinks/upkeep/log_entries.py`).
     **LOG_LEFT_TO_MAINTAIN,
-    # Files that no commit names: a batch that failed left them. A week is longer than any batch may run.
+    # Failed batches leave files that no commit names. A week is longer than any batch may run.
     "delta.deletedFileRetentionDuration": "interval 7 days",
-    # delta.setTransactionRetentionDuration stays unset: a position that expires would be a log read twice.
+    # delta.setTransactionRetentionDuration stays unset: if a position expired, the log would be read twice.
 }
 
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """One table: its folder in the warehouse, columns, and what queries filter on."""
+    """One table: its folder in the warehouse, its columns, and the columns that queries filter on."""
 
     name: str
     comment: str
@@ -141,12 +141,12 @@ class TableSpec:
     statistics: tuple[str, ...]  # columns with minimum, maximum and null count in the Delta log: queries skip files
     clustering: tuple[str, ...] = ()  # at most four, each with statistics; OPTIMIZE sorts by them
     partitioning: tuple[str, ...] = ()  # instead of clustering; without statistics of their own
-    # Where rows are only ever added a reader may stream the table, and no UPDATE or DELETE slips in; OPTIMIZE works.
+    # If rows are only added, readers may stream the table, and UPDATE or DELETE is refused; OPTIMIZE works.
     append_only: bool = True
-    stored_at: str = ""  # of a table of records: the column that says when the master stored one
+    stored_at: str = ""  # for a table of records: the column that says when the master stored a record
     folder: str = ""  # in the warehouse; by default its name
-    growing: tuple[str, ...] = ()  # columns that files may lack which are older than they
-    # Columns that are written with a dictionary, where `sinks.delta.files.DICTIONARY_COLUMNS` does not name them.
+    growing: tuple[str, ...] = ()  # columns that older files may lack
+    # Columns that are written with a dictionary, by default `sinks.delta.files.DICTIONARY_COLUMNS`.
     dictionaries: tuple[str, ...] | None = None
 
     def path(self, warehouse: str) -> str:
@@ -188,16 +188,16 @@ KAFKA_LOG = TableSpec(
     pa.schema([LOG_ID, EPOCH, *KAFKA_SCHEMA]),
     statistics=("log_id", "epoch", "topic", "partition", "offset", "timestamp"),
     clustering=("topic", "timestamp"),
-    # as of log
+    # as for log
     append_only=False,
     stored_at="timestamp",
 )
-"""Made with the first topic that is replicated."""
+"""Created with the first topic that is replicated."""
 LEDGER = TableSpec(
     "ledger",
     "one row for each range that a commit to the log table contains",
     LEDGER_SCHEMA,
-    # with what completeness is told by: a file of one row never has to be opened for that
+    # includes the columns that completeness needs: a file of one row never has to be opened for it
     statistics=(
         "log_id",
         "epoch",
@@ -231,7 +231,7 @@ EPOCHS = TableSpec(
     EPOCHS_SCHEMA,
     statistics=("log_id", "epoch", "number", "start"),
 )
-"""Made with the first such log."""
+"""Created with the first such log."""
 REMOVED = TableSpec(
     "removed",
     "rows that a repair took out of the table log, because the master's log had changed",
@@ -254,7 +254,7 @@ KEY_VALUES = TableSpec(
     partitioning=(LOG_ID.name, BUCKET.name),
     append_only=False,
 )
-"""Made with the first log that makes a map."""
+"""Created with the first log that makes a map."""
 
 SCHEMA_CHANGES = TableSpec(
     "schema_changes",
@@ -274,7 +274,7 @@ SCHEMA_CHANGES = TableSpec(
     ),
     statistics=("table", "number", "changed_at"),
 )
-"""Made with the first column that a typed table finds."""
+"""Created with the first column that a typed table finds."""
 UNFIT = TableSpec(
     "unfit",
     "what a typed table could not take of a message: the dead letters of each",
@@ -294,19 +294,19 @@ UNFIT = TableSpec(
         ]
     ),
     statistics=("table", "log_id", "epoch", "offset", "stored_at"),
-    # what a log has no more goes, and a table that is made anew has its own
+    # rows go if their log no longer has the message, or if the table is rebuilt
     append_only=False,
 )
-"""Made with the first typed table."""
+"""Created with the first typed table."""
 
 LOSS_TABLES = (INCIDENTS, QUARANTINE, REMOVED, KAFKA_REMOVED)
-"""Made when there is something to write into them, as those of metadata are."""
+"""Tables that are created when there is something to write to them, as those of metadata are."""
 
 
 def metadata_table(kind: MetadataKind) -> TableSpec:
-    """Every version of every item of a kind.
+    """The table with every version of every item of a kind of metadata.
 
-    Partitioned, so that a change rewrites what is current of its own log, and leaves other logs and history alone.
+    It is partitioned, so that a change rewrites only the current versions of its own log.
     """
     return TableSpec(
         kind.name,
@@ -322,7 +322,7 @@ METADATA_TABLES = tuple(map(metadata_table, KINDS))
 
 
 TABLES: Final = (LOG, KAFKA_LOG, LEDGER, *LOSS_TABLES, EPOCHS, KEY_VALUES, SCHEMA_CHANGES, UNFIT, *METADATA_TABLES)
-"""All that there may be."""
+"""All tables that a replica may have, without typed ones."""
 
 
 def log_table(log_id: LogId) -> TableSpec:
@@ -336,13 +336,13 @@ def removed_table(log_id: LogId) -> TableSpec:
 
 
 def with_identity(table: TableSpec, log_id: LogId, epoch: int, records: pa.RecordBatch) -> pa.RecordBatch:
-    """`records` of a log as rows of `table`, whose first columns say which log and which history they are of."""
+    """`records` of a log as rows of `table`, whose first columns are the log and its epoch."""
     log_ids = pa.repeat(pa.scalar(str(log_id)), records.num_rows)
     epochs = pa.repeat(pa.scalar(epoch, EPOCH.type), records.num_rows)
     return pa.RecordBatch.from_arrays([log_ids, epochs, *records.columns], schema=table.schema.remove_metadata())
 
 
 def in_numbers(schema: pa.Schema) -> pa.Schema:
-    """The same columns with times as microseconds since 1970, as the driver's values have them."""
+    """The same columns, but with times as microseconds since 1970, as in the driver's values."""
     kinds = (pa.int64() if pa.types.is_timestamp(field.type) else field.type for field in schema)
     return pa.schema([pa.field(field.name, kind) for field, kind in zip(schema, kinds, strict=True)])

@@ -1,4 +1,4 @@
-"""The folder that holds a replica's tables: create what is missing, check what is there."""
+"""The folder that holds a replica's tables: create missing tables, check existing ones."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ _COMMITS_A_CHECKPOINT: Final = "20"
 
 
 def absolute(warehouse: str) -> str:
-    """`warehouse` as tasks and driver both understand it. Raises ConfigurationError as `placed` does."""
+    """`warehouse` in a form that tasks and driver both understand. Raises ConfigurationError as `placed` does."""
     return str(placed(warehouse, "warehouse"))
 
 
 def names_in(spark: SparkSession, place: str) -> set[str]:
-    """Of the folders in the warehouse `place`, none where it is not there: one look instead of some for each table.
+    """The names of the folders in the warehouse `place`; none if it does not exist.
 
-    Asked of Hadoop, which reaches it in whatever session there is. Raises ReplicaError.
+    One request replaces several for each table. Hadoop is asked, because every session can reach the place through it.
+    Raises ReplicaError.
     """
     try:
         path = java_names(spark).org.apache.hadoop.fs.Path(place)
@@ -49,16 +50,16 @@ def names_in(spark: SparkSession, place: str) -> set[str]:
 
 
 def ensure_tables(spark: SparkSession, warehouse: str, *more: TableSpec) -> None:
-    """Create those that every replica has, and `more`, where they are missing, check those that are there.
+    """Create the tables that every replica has, and `more`, if they are missing, and check those that exist.
 
-    Safe when several jobs start at once. Raises ConfigurationError where a table exists that is not ours.
+    Safe if several jobs start at once. Raises ConfigurationError if a table exists that is not ours.
     """
     for spec in dict.fromkeys((LOG, LEDGER, *more)):
         ensure_table(KernelTable(spark, spec.path(absolute(warehouse))), spec)
 
 
 def ensure_table(table: KernelTable, spec: TableSpec) -> None:
-    """Create the table unless it is there, else check it. Raises ConfigurationError where it is not ours."""
+    """Create the table, or check it if it exists. Raises ConfigurationError if it is not ours."""
     found = table.snapshot()
     if found is None:
         found = _create(table, spec)
@@ -68,9 +69,9 @@ def ensure_table(table: KernelTable, spec: TableSpec) -> None:
 
 
 def leave_log_to_maintain(table: KernelTable) -> None:
-    """See to it that nobody's clean-up of the Delta log but ours believes checkpoints; older versions made it so.
+    """Turn off all clean-ups of the Delta log but ours, also for tables of older versions: they trust any checkpoint.
 
-    Raises ReplicaError where others commit all the time, or the storage cannot be written.
+    Raises ReplicaError if others commit all the time, or the storage cannot be written.
     """
 
     def refused(found: str) -> ReplicaError:
@@ -94,7 +95,7 @@ def _create(table: KernelTable, spec: TableSpec) -> Snapshot:
         table.create(spark_schema(spec.schema), _properties(table, spec), spec.clustering, spec.partitioning)
         problem = "it vanished right after it was made"
     except KernelConflict as conflict:
-        # Another job created it in the same moment: then it is there, and is checked like any other.
+        # Another job has created it at the same moment: check it like any other.
         problem = str(conflict)
     found = table.snapshot()
     if found is None:
@@ -103,7 +104,8 @@ def _create(table: KernelTable, spec: TableSpec) -> Snapshot:
 
 
 def _properties(table: KernelTable, spec: TableSpec) -> dict[str, str]:
-    """On an object store a checkpoint asks twice for each version since the one before, and twenty times besides."""
+    """The properties of a new table. Checkpoints are rarer on an object store: each makes two requests for each version
+    since the one before, and twenty more."""
     seldom = {} if placed(table.path).local else {"delta.checkpointInterval": _COMMITS_A_CHECKPOINT}
     return spec.properties | seldom
 
@@ -123,7 +125,7 @@ def _check_columns(spec: TableSpec, path: str, found: StructType) -> None:
 
 
 def _check_properties(spec: TableSpec, path: str, found: dict[str, str]) -> None:
-    """Retention and the like are the operator's; these two are what the replica rests on."""
+    """Check the two properties that the replica depends on; others, such as retention, are the operator's choice."""
     if spec.append_only and found.get("delta.appendOnly") != "true":
         raise _not_ours(path, "the table property delta.appendOnly = true", found.get("delta.appendOnly", "none"))
     expiry = found.get("delta.setTransactionRetentionDuration")

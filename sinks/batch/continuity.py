@@ -1,9 +1,8 @@
-"""Does what comes next continue what is there? The last committed record, known by its checksum. Pure.
+"""Check that the master's next bytes continue the replica, by the checksum of the last committed record. Pure.
 
-A master whose log was rewritten may have a record boundary at the very position, so that joining offsets prove nothing.
-Its bytes do: whoever is about to promise something to a master, or to read what follows the position, looks at the
-record before it first. A reader does that on the connection that brings the batch, so that nothing can change in
-between.
+A rewritten log may have a record boundary at the very position, so joining offsets prove nothing. The bytes do: before
+anything is acknowledged, or read from the position on, the record before the position is compared. A reader does that
+on the connection that brings the batch, so nothing can change in between.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ Lengths = Callable[[pa.RecordBatch], npt.NDArray[np.int64]]
 
 
 def checksum_of(raw: bytes | memoryview) -> str:
-    """The checksum of bytes that are all there, as the ledger writes it."""
+    """The checksum of `raw`, as the ledger writes it."""
     return written(hashlib.sha256(raw))
 
 
 def written(digest: hashlib._Hash) -> str:
-    """A SHA-256 of bytes that passed by, as the ledger writes it: ``sha256:`` and the hex digest."""
+    """A SHA-256 `digest`, as the ledger writes it: ``sha256:`` and the hex digest."""
     return f"sha256:{digest.hexdigest()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """The last record below the position: ``[start, end)``, and the checksum of the master's bytes of it."""
+    """The last record below the position: its range ``[start, end)``, and the checksum of its bytes."""
 
     start: Offset
     end: Offset
@@ -56,13 +55,13 @@ class Link:
         return cls(start=values["start"], end=values["end"], checksum=values["checksum"])
 
     def check(self, raw: bytes | memoryview) -> None:
-        """Raises Rewritten, which knows no log, unless `raw` is what was committed as this record."""
+        """Raises Rewritten, which names no log, unless `raw` is what was committed as this record."""
         found = checksum_of(raw)
         if found != self.checksum:
             raise self.broken(found)
 
     def broken(self, found: object) -> Rewritten:
-        """That the master has not this record there, but what was `found`."""
+        """The error that says that the master has not this record there, but what was `found`."""
         return Rewritten(
             "the master has another record before the position than the one that was replicated",
             offset=self.start,
@@ -73,11 +72,10 @@ class Link:
 
 
 def first_behind(link: Link, pieces: Iterator[Chunk | Damage], lengths: Lengths) -> Chunk | None:
-    """What the first of `pieces`, read from the link's record on, holds behind that record; it may be an empty one.
-    None where there are no pieces.
+    """The rest of the first of `pieces`, which are read from the link's record on, without that record.
 
-    `lengths` is the master's (`MasterLog.lengths`).
-    Raises Rewritten where they do not begin with that record, and what reading them raises.
+    The rest may be empty; None if there are no pieces. `lengths` is the master's (`MasterLog.lengths`).
+    Raises Rewritten if the pieces do not begin with that record, and whatever reading them raises.
     """
     try:
         first = next(pieces, None)

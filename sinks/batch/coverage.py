@@ -1,18 +1,18 @@
-"""Do the pieces that tasks read cover the wanted range exactly? Pure; asked before anything becomes visible.
+"""Prove that the pieces that tasks read cover the wanted range exactly. Pure; done before anything becomes visible.
 
-A range owns the records that start in it, and the last one may reach past its end. So what the tasks covered has to
-join to ``[start, E)`` with
+A range owns the records that start in it, and the last one may reach past its end. So the pieces have to join to
+``[start, E)`` with
 
     first.start == start            nothing missing in front
     next.start  == previous.end     no hole, no overlap
     E >= end                        nothing missing behind
     start of the last record < end  E passes `end` by the last owned record and no more
 
-A split in which no record starts (it may be smaller than a record) covers nothing and says nothing: whether that is
-true shows in the join of its neighbours.
+A split in which no record starts (it may be smaller than a record) reports nothing. The join of its neighbours shows
+whether that is true.
 
-Where offsets count records, and some have none, a piece is what the master was asked for and answered: its last offset
-counts as its last record, so nothing reaches past an end, and records only have to lie in it.
+If offsets count records, and some offsets have none, a piece is the range that the master was asked for and answered.
+Its last offset counts as its last record, so nothing reaches past an end, and records only have to lie in the piece.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ HINT = "Nothing was committed. The master's data or its reader is at fault; keep
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """Whole consecutive records that one task read: not empty, and the last of them starts at `last_record_start`."""
+    """Whole consecutive records that one task read, at least one; the last of them starts at `last_record_start`."""
 
     range: OffsetRange
     last_record_start: Offset
 
 
 def prove(wanted: OffsetRange, pieces: Iterable[Covered]) -> OffsetRange:
-    """The range that `pieces` cover together, ``[wanted.start, E)``. Raises CoverageError, which knows no log."""
+    """The range that `pieces` cover together, ``[wanted.start, E)``. Raises CoverageError, which names no log."""
     ordered = sorted(pieces, key=lambda piece: (piece.range.start, piece.range.end))
     for piece in ordered:
         _check_piece(piece)
@@ -59,7 +59,7 @@ def prove(wanted: OffsetRange, pieces: Iterable[Covered]) -> OffsetRange:
 
 
 def one_batch(found: Iterable[OffsetRange]) -> OffsetRange:
-    """The batch that all splits say they belong to. Raises CoverageError, which knows no log."""
+    """The batch that all splits say they belong to. Raises CoverageError, which names no log."""
     batches = sorted(set(found))
     if len(batches) != 1:
         ranges = ", ".join(map(str, batches)) or "none"
@@ -90,7 +90,10 @@ def _check_join(reached: Offset, covered: OffsetRange) -> None:
 
 
 def check_records(records: pa.RecordBatch, covered: OffsetRange) -> None:
-    """Do the rows fill `covered` without hole or overlap: each starts where the one before ends (offset + size)?"""
+    """Check that the rows fill `covered`: each starts where the one before ends (offset + size).
+
+    Raises CoverageError, which names no log.
+    """
     starts = records.column("offset").to_numpy()
     ends = starts + records.column("size").to_numpy()
     wanted = np.concatenate(([covered.start], ends))
@@ -102,7 +105,10 @@ def check_records(records: pa.RecordBatch, covered: OffsetRange) -> None:
 
 
 def check_offsets(records: pa.RecordBatch, covered: OffsetRange) -> None:
-    """Do the rows lie in `covered`, each behind the one before? They need not fill it."""
+    """Check that the rows lie in `covered`, in ascending order. They need not fill it.
+
+    Raises CoverageError, which names no log.
+    """
     offsets = records.column("offset").to_numpy()
     least = np.concatenate(([covered.start], offsets + 1))[:-1]
     wrong = np.flatnonzero((offsets < least) | (offsets >= covered.end))
@@ -112,5 +118,5 @@ def check_offsets(records: pa.RecordBatch, covered: OffsetRange) -> None:
 
 
 def failure(problem: str, offset: Offset, expected: object, found: object) -> CoverageError:
-    """A CoverageError that knows no log, with the hint that all of them share."""
+    """A CoverageError that names no log, with the hint that all of them share."""
     return CoverageError(problem, offset=offset, expected=expected, found=found, hint=HINT)

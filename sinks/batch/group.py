@@ -1,14 +1,14 @@
-"""The logs that advance together: what `foreachBatch` calls for each batch of ranges of all of them.
+"""Logs that advance together. `foreachBatch` calls a Group for each batch, which has ranges of all of them.
 
     handshake -> tasks write files and report -> coverage proven -> one commit -> acknowledge -> bookkeeping -> hooks
 
-The order is the promise. Nothing is visible before the coverage is proven; nothing is acknowledged that is not
-committed and, on a local disk, synced; ledger, quarantine, incidents and the maps that logs make follow the
+The order is the guarantee. Nothing is visible before the coverage is proven; nothing is acknowledged that is not
+committed and, on a local disk, synced. The ledger, quarantine, incidents and the maps that logs make follow the
 acknowledgement.
 
-Each log is proven by itself, and what is proven is committed together: one log's damage, divergence or silence is its
-own, and so is the loss of it to another job. Only what keeps all of them from being written ends a batch as a whole:
-Spark, and the storage of the tables.
+Each log is proven by itself, and the proven ones are committed together. The damage, divergence or silence of one log,
+or its loss to another job, does not affect the others. Only a failure of Spark or of the tables' storage, which keeps
+all of them from being written, ends a batch as a whole.
 """
 
 from __future__ import annotations
@@ -43,12 +43,13 @@ Outcome = BatchResult | LogtwinError
 
 
 class Group:
-    """Driver only; Spark calls it for one batch after the other. All logs are of `table`.
+    """Brings batches of several logs, all of `table`, into the table. Driver only; one batch after the other.
 
-    `on_step` is called after each step: progress, and the tests' way to die there. `patience_s` is how long a batch of
-    several logs waits for a master that sends little or nothing; None for as long as each by itself would. A log that
-    has a batch for itself has no longer where there are others: their bytes may come meanwhile, and what takes longer
-    is brought by itself (`Replica.bring`). Partitions cannot be: one that has a batch for itself has its time.
+    `on_step` is called after each step: for progress, and for tests that kill a batch there. `patience_s` is how long a
+    batch of several logs waits for a master that sends little or nothing; None is as long as each log alone would. A
+    log that has a batch to itself waits no longer if the group has others: their bytes may come meanwhile, and a log
+    that needs longer is brought by itself (`Replica.bring`). Partitions of topics cannot be brought so: one that has a
+    batch to itself may take its time.
     """
 
     def __init__(
@@ -69,9 +70,9 @@ class Group:
         self._bookkeeping = Bookkeeping(spark, self._warehouse)
 
     def apply(self, planned: Sequence[Planned], replicas: Mapping[str, Replica]) -> dict[str, Outcome]:
-        """Bring one batch into the table, what is `planned` of the logs that `replicas` names; by log id.
+        """Bring one batch into the table: the splits `planned` for the logs in `replicas`. Returns outcomes by log id.
 
-        Raises LogtwinError where it came to nothing for all of them.
+        Raises LogtwinError if the batch failed for all of them.
         """
         parts = _parts(planned, replicas)
         clock = _Clock()
@@ -102,9 +103,9 @@ class Group:
         return {part.log_id: part.outcome or part.result(clock) for part in parts}
 
     def lost(self, replicas: Iterable[Replica]) -> dict[str, LogtwinError]:
-        """Which of them another run has taken: one look at the table, never while a batch is under way.
+        """An error for each of `replicas` that another run has taken, by log id. Reads the table once.
 
-        Raises ReplicaError where the table does not tell.
+        Must not be called while a batch is under way. Raises ReplicaError if the table cannot be read.
         """
         on = self._positions.newest()
         return {str(one.log_id): error for one in replicas if (error := one.lost_in(self._positions, on)) is not None}
@@ -120,7 +121,7 @@ class Group:
             part.reports = reports[part.log_id]
 
     def _commit(self, on: Snapshot, parts: Sequence[_Part]) -> None:
-        """All of `parts`, but for those that another run has taken since they were looked at."""
+        """Commit `parts`, except for those that another run has taken since they were checked."""
         left = list(parts)
         while left and (taken := self._positions.commit(on, [part.moved for part in left])):
             out = [part for part in left if part.replica.log_id in taken]
@@ -133,7 +134,7 @@ class Group:
             part.replica.moved(part.moved)
 
     def _free(self, rest: Sequence[_Part], out: Sequence[_Part]) -> None:
-        """A file is committed as a whole: what the `rest` has in one with logs that are `out` is written anew."""
+        """Rewrite files that the `rest` shares with logs that are `out`, because a file is committed as a whole."""
         names = {name for part in out for name in part.files}
         logs = {part.log_id for part in out}
         shared = {file.name: file for part in rest for file in part.moved.files if file.name in names}
@@ -142,7 +143,7 @@ class Group:
             part.move = replace(part.moved, files=[freed.get(file.name, file) for file in part.moved.files])
 
     def _follow(self, parts: Sequence[_Part], clock: _Clock) -> None:
-        """After the commit: the promise, and what is owed to other tables."""
+        """After the commit: acknowledge, then write what is owed to other tables."""
         for part in parts:
             part.replica.acknowledge()
         self._step(Step.ACKNOWLEDGE, clock)
@@ -161,7 +162,7 @@ class Group:
 
 @dataclass(slots=True)
 class _Part:
-    """One log's part of a batch, as far as it has come. With an `outcome` it is done."""
+    """One log's part of a batch in progress. It is done once it has an `outcome`."""
 
     replica: Replica
     splits: list[PlannedSplit]
@@ -186,7 +187,7 @@ class _Part:
 
     @contextmanager
     def owning(self) -> Iterator[None]:
-        """What goes wrong inside is this log's alone."""
+        """An error inside becomes the outcome of this log alone."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this log's
@@ -206,7 +207,7 @@ class _Part:
             self.move = self.replica.move(self.proven)
 
     def result(self, clock: _Clock) -> BatchResult:
-        """Of one that moved."""
+        """The result of a part that moved."""
         proven, moved = self.proven, self.moved.to
         if proven is None:
             raise ValueError(f"{self.log_id} does not move")
@@ -217,7 +218,7 @@ def _parts(planned: Iterable[Planned], replicas: Mapping[str, Replica]) -> list[
     found: dict[str, _Part] = {}
     for row in planned:
         replica = replicas.get(row.log_id)
-        if replica is None:  # it left the group since it was planned: it is planned anew when it is back
+        if replica is None:  # it has left the group since it was planned; it is planned again when it is back
             continue
         part = found.setdefault(row.log_id, _Part(replica, []))
         if isinstance(row, PlanFailed):
@@ -228,13 +229,13 @@ def _parts(planned: Iterable[Planned], replicas: Mapping[str, Replica]) -> list[
 
 
 def _open(parts: Iterable[_Part]) -> list[_Part]:
-    """Those that are not done with the batch."""
+    """The parts that are not done with the batch."""
     return [part for part in parts if part.outcome is None]
 
 
 @contextmanager
 def _turns(parts: Sequence[_Part], within_s: float | None) -> Iterator[list[_Part]]:
-    """Those of `parts` that may read inside, as it is their turn at their masters. Each master is asked by itself."""
+    """Hold the turns to read of `parts`, and yield those that got one. Each master is asked separately."""
     turns = [part.replica.reading() for part in parts]
     for part, failure in zip(parts, entered(turns, within_s), strict=True):
         part.outcome = None if failure is None else of_log(failure, part.log_id)
@@ -251,7 +252,7 @@ def _turns(parts: Sequence[_Part], within_s: float | None) -> Iterator[list[_Par
 
 
 class _Clock:
-    """Seconds that each step took."""
+    """Measures the seconds that each step takes."""
 
     def __init__(self) -> None:
         self.durations_s: dict[Step, float] = {}

@@ -1,15 +1,15 @@
-"""A batch against the replica's position: replay, append, overlap or gap. Pure.
+"""Compare a batch with the replica's position: replay, append, overlap or gap. Pure.
 
 With position ``P`` (everything below it is committed) and a batch ``[start, end)``::
 
     end <= P            replay    commit nothing, acknowledge P again
-    start <= P < end    append    exactly [P, end); an overlap where start < P
+    start <= P < end    append    exactly [P, end); an overlap if start < P
     start > P           gap       refused: [P, start) would be missing for ever
     no P yet            append    [start, end): the replica begins here
 
 This is the check of a RocketMQ slave (the offset of a transfer must equal its own maximum), at batch granularity. An
 overlap is ordinary: a batch commits up to the end of its last record, which may lie past the batch's own end, where
-the next batch starts. Driver and tasks both decide, by this one function, so they cannot disagree.
+the next batch starts. Driver and tasks both call `decide`, so they cannot disagree.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """`range` is what to write, never empty; `is_overlap` says that the batch began below it."""
+    """`range` is to be written, and never empty; `is_overlap` says that the batch began below it."""
 
     range: OffsetRange
     is_overlap: bool
 
 
 def decide(position: Offset | None, batch: OffsetRange) -> Replay | Append:
-    """What to do with `batch`, given the position. Raises Gap, which does not know its log."""
+    """What to do with `batch`, given the position. Raises Gap, which names no log."""
     if batch.is_empty:
         return Replay(position)
     if position is None:
@@ -57,6 +57,6 @@ def decide(position: Offset | None, batch: OffsetRange) -> Replay | Append:
 
 
 def clip(split: OffsetRange, wanted: OffsetRange) -> OffsetRange:
-    """The part of `split` that lies in `wanted`; empty where none does."""
+    """The part of `split` that lies in `wanted`; empty if none does."""
     start = min(max(split.start, wanted.start), wanted.end)
     return OffsetRange(start, max(start, min(split.end, wanted.end)))

@@ -1,11 +1,11 @@
-"""Is the master the one that the replica's promise is for?
+"""Prove that the master still holds what the replica took from it.
 
-Asked before the first promise of a run and of each connection: a broker that comes back may have lost its tail, may
-hold other bytes at the same offsets, or may be another one. What is read later is proven where it is read
-(`sinks/batch/tasks.py`).
+This is done before the first acknowledgement of a run and of each connection: a broker that comes back may have lost
+its tail, may hold other bytes at the same offsets, or may be a different broker. Bytes that are read later are proven
+where they are read (`sinks/batch/tasks.py`).
 
-Of most masters the last record is compared. Where that proves too little (`MasterLog.proves_all`), all that was
-replicated is: the master's bytes, read once and in order, with the checksums of the ledger.
+For most masters only the last record is compared. If that proves too little (`MasterLog.proves_all`), everything that
+was replicated is: the master's bytes are read once, in order, and compared with the checksums of the ledger.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from sources.offsets import Offset, OffsetRange
 def prove_master(
     master: MasterLog, position: Offset, link: Link | None, ledger: Callable[[], Sequence[LedgerRow]]
 ) -> None:
-    """That `master` still holds what the replica, at `position`, took from it last; asks it anew.
+    """Prove that `master` still holds what the replica, at `position`, took from it. Always asks the master.
 
-    `ledger` gives the ranges that are in the table, in order; it is asked where all of them have to be proven. What
+    `ledger` gives the ranges that are in the table, in order; it is called only if all of them have to be proven. What
     the master's retention has deleted meanwhile cannot be compared, and contradicts nothing.
-    Raises AboveMaximum, Rewritten, Recreated; and whatever keeps the master from answering.
+    Raises AboveMaximum, Rewritten, Recreated, or the error that keeps the master from answering.
     """
     bounds = master.bounds()
     if bounds.is_empty and bounds.start != position:
@@ -61,7 +61,7 @@ def _compare_all(master: MasterLog, position: Offset, rows: Sequence[LedgerRow])
 
 
 def _joined(rows: Iterable[LedgerRow]) -> Iterator[list[LedgerRow]]:
-    """Rows that join, together."""
+    """Group rows that join."""
     run: list[LedgerRow] = []
     for row in rows:
         if run and run[-1].end != row.start:
@@ -73,14 +73,14 @@ def _joined(rows: Iterable[LedgerRow]) -> Iterator[list[LedgerRow]]:
 
 
 class _Stream:
-    """The master's bytes, of which parts are taken in order."""
+    """The master's bytes, consumed in order."""
 
     def __init__(self, pieces: Generator[memoryview]) -> None:
         self._pieces = pieces
         self._piece = memoryview(b"")
 
     def checksum_of(self, size_bytes: int) -> str:
-        """Of so many bytes more; of fewer where the master has no more."""
+        """The checksum of the next `size_bytes` bytes, or of all that are left if there are fewer."""
         digest = hashlib.sha256()
         while size_bytes:
             self._piece = self._piece or next(self._pieces, memoryview(b""))

@@ -1,7 +1,7 @@
-"""What the tasks report of one batch, proven and made ready to be committed. Pure.
+"""Prove what the tasks report of one batch, and prepare it for the commit. Pure.
 
-Records and damage together have to cover the batch exactly: nothing of it is passed without a word. What is damaged
-becomes incidents, one for each stretch of the same condition, and holes of the replica.
+Records and damage together have to cover the batch exactly: no byte is skipped silently. Damage becomes holes in the
+replica, and one incident for each stretch of the same condition.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from sources.offsets import Offset, OffsetRange
 
 @dataclass(frozen=True, slots=True)
 class ProvenBatch:
-    """What is about to be committed: `written` and `damaged`, each in order, join to exactly `range`.
+    """What is about to be committed: `written` and `damaged`, each in order, together cover exactly `range`.
 
-    `late` are the splits behind one whose time was up: nothing of them is committed.
+    `late` are the splits behind the first one that ran out of time: nothing of them is committed.
     """
 
     range: OffsetRange
@@ -43,36 +43,36 @@ class ProvenBatch:
 
     @property
     def files(self) -> list[DataFile]:
-        """Each once; other logs may have records in one, too."""
+        """Each file once. A file may also hold records of other logs."""
         return list({piece.file.name: piece.file for piece in self.written if piece.file is not None}.values())
 
     @property
     def lost(self) -> tuple[OffsetRange, ...]:
-        """What of the range is not among the records."""
+        """The parts of the range that no record covers."""
         return joined(piece.range for piece in self.damaged)
 
     @property
     def link(self) -> Link | None:
-        """The last record, None where damage follows it."""
+        """The last record; None if damage follows it."""
         last = self.written[-1].link if self.written else None
         return last if last is not None and last.end == self.range.end else None
 
     @property
     def mark(self) -> int | None:
-        """Of what lies before the end of the range (`sources.master.Known`)."""
+        """The master's mark at the end of the range (`sources.master.Known`); None if damage lies before the end."""
         last = self.written[-1] if self.written else None
         return last.mark if last is not None and last.covered.range.end == self.range.end else None
 
     @property
     def epochs(self) -> Epochs:
-        """What the master lists below the end of the last record; () of one that is not elected."""
+        """The epochs that the master lists below the end of the last record; () if masters are not elected."""
         return self.written[-1].epochs if self.written else ()
 
     def ledger(self, committed_at_us: int, origin: str = STREAM) -> list[LedgerRow]:
         return [_ledger_row(piece, committed_at_us, origin) for piece in self.written]
 
     def result(self, to: LogState, durations_s: Mapping[Step, float] | None = None) -> BatchResult:
-        """What it came to, once it is committed and the log is at `to`."""
+        """The batch's result, once it is committed and the log is at `to`."""
         return BatchResult(
             range=self.range,
             records=self.records,
@@ -87,7 +87,7 @@ class ProvenBatch:
 
 
 def prove_batch(reports: Sequence[SplitReport], position: Offset | None) -> ProvenBatch | None:
-    """The reports of one batch, checked; None where nothing of it is new. Raises a task's error, Gap, CoverageError."""
+    """Check the reports of one batch; None if nothing of it is new. Raises a task's error, Gap, CoverageError."""
     if not reports:
         return None
     in_order = sorted(reports, key=lambda report: report.split.start)
@@ -108,7 +108,7 @@ def prove_batch(reports: Sequence[SplitReport], position: Offset | None) -> Prov
 def _up_to_the_first_end(
     in_order: Sequence[SplitReport], batch: OffsetRange
 ) -> tuple[Sequence[SplitReport], tuple[SplitReport, ...], OffsetRange]:
-    """The reports up to the first one whose time was up, those behind it, and what of `batch` is wanted then."""
+    """The reports up to the first one that ran out of time, those behind it, and the part of `batch` to commit."""
     for at, report in enumerate(in_order, 1):
         if report.until is not None:
             return in_order[:at], tuple(in_order[at:]), OffsetRange(batch.start, report.until)
@@ -122,7 +122,7 @@ def _raise_first_error(reports: Iterable[SplitReport]) -> None:
 
 
 def _as_covered(damaged: Iterable[Damaged]) -> Iterator[Covered]:
-    """Damage belongs to the batch that it starts in, as a record does, into however many pieces it was cut."""
+    """Damage belongs to the batch that it starts in, as a record does, however many pieces it was cut into."""
     for stretch in _stretches(damaged, lambda one, other: True):
         start = stretch[0].range.start
         yield Covered(OffsetRange(start, stretch[-1].range.end), start)
@@ -133,7 +133,7 @@ def _is_alike(one: Damaged, other: Damaged) -> bool:
 
 
 def _stretches(damaged: Iterable[Damaged], is_alike: Callable[[Damaged, Damaged], bool]) -> list[list[Damaged]]:
-    """Pieces that join and are alike, together."""
+    """Group pieces that join and are alike."""
     found: list[list[Damaged]] = []
     for piece in damaged:
         last = found[-1][-1] if found else None

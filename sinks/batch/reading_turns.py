@@ -1,7 +1,7 @@
-"""The turns to read of several logs (`Session.reading`), asked for side by side, and for no longer than a batch waits.
+"""Wait for the turns to read of several logs (`Session.reading`) side by side, and no longer than a batch may wait.
 
-A master may take its time to say whose turn it is, or never say it. Who is given up is not left behind: a turn that
-comes too late is given back at once, in the thread that has waited for it.
+A master may take long to say whose turn it is, or never say it. A turn that comes after its log was given up is given
+back at once, by the thread that has waited for it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ Turn = AbstractContextManager[None]
 
 
 def entered(turns: Sequence[Turn], within_s: float | None) -> list[Exception | None]:
-    """Enter each; what kept one from that. None `within_s` waits for as long as each takes."""
+    """Enter each of `turns`, and return for each the error that prevented it, or None.
+
+    If `within_s` is None, wait for as long as each takes; otherwise those not entered in that time fail.
+    """
     asked = [None if isinstance(turn, nullcontext) else _Asked(turn) for turn in turns]  # nullcontext asks nobody
     ends_s = None if within_s is None else time.monotonic() + within_s
     return [None if one is None else one.answer(ends_s, within_s) for one in asked]
 
 
 def leave(turn: Turn, error: BaseException | None) -> None:
-    """Give it back. Where reading failed in mid-stream its connections may linger, and the session has to know."""
+    """Give `turn` back. If reading failed in mid-stream its connections may linger, so the session is told `error`."""
     if error is None:
         turn.__exit__(None, None, None)
         return
@@ -33,18 +36,18 @@ def leave(turn: Turn, error: BaseException | None) -> None:
 
 
 class _Asked:
-    """A turn that is asked for in a thread of its own, which ends with the process."""
+    """A turn that a daemon thread of its own asks for."""
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
-        self._lock = threading.Lock()  # of two, the answer and giving up, one comes first
+        self._lock = threading.Lock()  # decides which comes first: the answer, or giving up
         self._answered = threading.Event()
         self._failure: Exception | None = None
         self._is_given_up = False
         threading.Thread(target=self._ask, name="turn to read", daemon=True).start()
 
     def answer(self, ends_s: float | None, within_s: float | None) -> Exception | None:
-        """What kept one from entering; None inside."""
+        """The error that prevented entering; None if the turn was entered."""
         self._answered.wait(None if ends_s is None else max(0.0, ends_s - time.monotonic()))
         with self._lock:
             if self._answered.is_set():

@@ -1,4 +1,4 @@
-"""What a batch does, step by step, and what comes of it: for progress, metrics, and the tests' way to die there."""
+"""The steps of a batch, and its result: for progress and metrics, and for tests that kill a batch at a step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sources.offsets import Offset, OffsetRange
 
 
 class Step(Enum):
-    """What a batch has just done, in order. A replay does ACKNOWLEDGE alone."""
+    """What a batch has just done; members are in order. A replay does only ACKNOWLEDGE."""
 
     FILES = "files"
     COMMIT = "commit"
@@ -20,12 +20,12 @@ class Step(Enum):
 
 
 def no_step(step: Step) -> None:
-    """Nobody listens."""
+    """The default listener: it does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """What a batch did for a log. `durations_s`: seconds up to each step of the batch from the one before."""
+    """What a batch did for a log. `durations_s` has the seconds that each step of the batch took."""
 
     range: OffsetRange
     records: int
@@ -36,7 +36,7 @@ class BatchResult:
 
 
 def in_all(results: Sequence[BatchResult]) -> BatchResult:
-    """What one batch did for several logs, at least one: `range` leads from the sum of their positions to another."""
+    """What one batch did for several logs, at least one. `range` adds up their starts and their ends."""
     start, end = sum(one.range.start for one in results), sum(one.range.end for one in results)
     return BatchResult(
         range=OffsetRange(Offset(start), Offset(end)),

@@ -1,8 +1,8 @@
 """The file that the small splits of one task share, and a stretch of records on its way there. Runs in tasks.
 
-Of many logs most bring little at a time. A file for each would be thousands of small ones an hour, each of which takes
-longer to write than all rows that are in it. So what a split has read is held until the split is sound as a whole, and
-goes into the task's one file then; what grows beyond HELD_BYTES gets a file of its own at once.
+If there are many logs, most bring little at a time. A file for each would be thousands of small files an hour, each of
+which takes longer to create than to fill. So the rows of a split are held in memory until the whole split is sound, and
+then go into the task's one file. A stretch that grows beyond HELD_BYTES gets a file of its own at once.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ from sinks.tables import LOG_ID, TableSpec
 from sources.offsets import Offset
 
 HELD_BYTES: Final = 16 * 1024 * 1024
-"""What a stretch holds in memory at most, as Arrow has it, before it gets a file of its own."""
+"""The Arrow memory that a stretch may hold before it gets a file of its own."""
 
 
 class SharedFile:
-    """Made with its first rows. Use as a context manager: leaving it by an exception removes it."""
+    """The file that several splits share, created with its first rows. Use as a context manager: leaving it by an
+    exception removes the file.
+    """
 
     def __init__(self, table: TableSpec, folder: str) -> None:
         self.table = table
@@ -49,9 +51,9 @@ class SharedFile:
         self._files.__exit__(kind, error, at)
 
     def add(self, rows: Sequence[pa.RecordBatch], first: Offset) -> Future[DataFile | None]:
-        """Append all of `rows`, from any thread. The file is known when `finish` is done; it is for all that was added.
+        """Append all of `rows`, from any thread. The result is the file, which all callers share; `finish` sets it.
 
-        `first` is the offset that the file is named by, if these are its first rows.
+        `first` is the offset in the file's name, if these are its first rows.
         """
         with self._lock:
             if self._writer is None:
@@ -64,7 +66,7 @@ class SharedFile:
         return self._file
 
     def finish(self) -> None:
-        """Close the file and make it durable, if there is one. Raises CoverageError, which knows no log."""
+        """Close the file and make it durable, if there is one. Raises CoverageError, which names no log."""
         if self._writer is None:
             return
         self._write(self._writer)
@@ -73,7 +75,7 @@ class SharedFile:
         self._file.set_result(file)
 
     def _write(self, writer: FileWriter) -> None:
-        """As one row group: one for each log would cost more than the rows."""
+        """Write the waiting rows as one row group: one for each log would cost more than the rows."""
         if self._waiting:
             (whole,) = pa.Table.from_batches(self._waiting).combine_chunks().to_batches()
             self._waiting, self._waiting_bytes = [], 0
@@ -81,7 +83,7 @@ class SharedFile:
 
 
 def without(table: TableSpec, warehouse: str, file: DataFile, logs: Collection[str]) -> DataFile:
-    """The rows of `file` that are not of `logs`, in a file of their own; there are some. Raises ReplicaError."""
+    """Write the rows of `file` that do not belong to `logs`, at least one, to a new file. Raises ReplicaError."""
     folder = table.path(warehouse)
     try:
         with open_parquet(folder, file.name) as parquet:
@@ -101,9 +103,9 @@ def without(table: TableSpec, warehouse: str, file: DataFile, logs: Collection[s
 
 
 class StretchFile:
-    """Where the rows of one stretch go. `files` closes what it opens; `room` is that of `FileWriter`.
+    """Where the rows of one stretch go: into the shared file, or into a file of its own if it is `large` or grows.
 
-    One that is `large` from the start has a file of its own.
+    `files` closes the file that it opens; `room` is that of `FileWriter`.
     """
 
     def __init__(
@@ -122,7 +124,7 @@ class StretchFile:
         self._finishing: Future[DataFile] | None = None
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Append `rows`, of the table's schema. Raises what writing some before has raised."""
+        """Append `rows`, of the table's schema. Raises the error of an earlier write that failed in the background."""
         self._rows += rows.num_rows
         if self._own is not None:
             self._own.write(rows)
@@ -133,14 +135,14 @@ class StretchFile:
                 self._spill()
 
     def end(self) -> None:
-        """Nothing more comes. A file of its own is finished by and by."""
+        """No more rows come. If the stretch has a file of its own, it is finished in the background."""
         if self._own is not None:
             self._finishing = self._own.finishing()
 
     def handed_over(self) -> Future[DataFile | None]:
-        """The split is sound: what is held goes into the shared file now. Waits for a file of its own.
+        """The split is sound: put the held rows into the shared file, or wait until the stretch's own file is complete.
 
-        The result is None where there were no rows. Raises CoverageError, which knows no log.
+        The result is None if there were no rows. Raises CoverageError, which names no log.
         """
         done: Future[DataFile | None] = Future()
         if self._finishing is not None:

@@ -1,9 +1,10 @@
-"""What one split is written into: stretches of sound records, and a file for all bytes that are none. Runs in tasks.
+"""The files of one split: stretches of sound records, and one file for all bytes that are not. Runs in tasks.
 
-A stretch, and its row of the ledger, ends where damage begins. Of a split that no one could cut it also ends where it
-is half as long as a split is elsewhere: the next one's file is begun while the rest of this one is still being written,
-so that one connection keeps several cores busy with its writers. The last of such a split is short: what waits for a
-writer when all has been read waits for two. Short stretches go into the file that all splits of the task share.
+A stretch, and its row of the ledger, ends where damage begins. If a batch could not be cut into splits, a stretch also
+ends at half the usual length of a split: the next one's file is begun while the rest of this one is still being
+written, so that one connection keeps several cores busy. The last stretch of such a split is short, so that two writers
+share the rows that still wait when everything has been read. Short stretches go into the file that all splits of the
+task share.
 """
 
 from __future__ import annotations
@@ -33,15 +34,17 @@ from sources.offsets import Offset, OffsetRange
 from sources.splits import longest
 
 CHUNKS_AHEAD: Final = 4
-"""May wait for their writers where there are several: what the file before still has to write when the next begins."""
+"""How many chunks may wait for their writers if a split has several files: what the file before still has to write
+when the next begins.
+"""
 
 FILES_OF_A_SPLIT: Final = 2
-"""Where batches are not cut each takes this part of what a split should be, 128 MiB of 256: two writers are at
-work only around the end of a file, so ends should come often.
+"""If batches are not cut, a file takes this part of a split's usual size, 128 MiB of 256: two writers are at work only
+around the end of a file, so ends should come often.
 """
 
 LAST_FILE_SHARE: Final = 4
-"""The last of several files has this part of a file's bytes, 32 MiB of 128: about as much as one writer is behind."""
+"""The last of several files has this part of a file's bytes, 32 MiB of 128: about as much as one writer lags behind."""
 
 
 Pending = Callable[[], SplitReport]
@@ -49,8 +52,8 @@ Pending = Callable[[], SplitReport]
 
 
 class SplitFiles:
-    """What one split is written into. Use as a context manager: leaving it by an exception removes every file of its
-    own, and nothing of it is in the `shared` one, which is of the log's table."""
+    """The files that one split is written into. Use as a context manager: leaving it by an exception removes every file
+    of its own, and leaves nothing of it in the `shared` file, which belongs to the log's table."""
 
     def __init__(self, master: MasterLog, epoch: int, warehouse: str, owned: OffsetRange, shared: SharedFile) -> None:
         self._log_id = master.log_id
@@ -60,7 +63,7 @@ class SplitFiles:
         self._is_large = (size_bytes or 0) > HELD_BYTES
         most_bytes = master.split_bytes if master.cuts_batches else master.split_bytes // FILES_OF_A_SPLIT
         is_one_file = (size_bytes or owned.size) <= longest(most_bytes)
-        self._file_bytes = longest(most_bytes) if is_one_file else most_bytes  # offsets need not count bytes
+        self._file_bytes = longest(most_bytes) if is_one_file else most_bytes  # offsets may count records, not bytes
         self._last_file = owned.end if is_one_file else Offset(owned.end - self._file_bytes // LAST_FILE_SHARE)
         self._room = threading.Semaphore(1 if is_one_file else CHUNKS_AHEAD)
         self._epoch = epoch
@@ -68,7 +71,7 @@ class SplitFiles:
         self._files = ExitStack()
         self._stretch: _Stretch | None = None
         self._quarantine: FileWriter | None = None
-        self._ended: list[_Stretch] = []  # whose files are not all complete yet
+        self._ended: list[_Stretch] = []  # their files may not be complete yet
         self._damaged: list[Damaged] = []
         self.reached = owned.start
 
@@ -79,7 +82,7 @@ class SplitFiles:
         self._files.__exit__(kind, error, at)
 
     def add(self, piece: Chunk | Damage) -> None:
-        """The next piece of the split. Raises CoverageError; the error of damage that is no loss with a name."""
+        """Add the next piece of the split. Raises CoverageError, or the error of damage that has no loss condition."""
         self.reached = piece.covered.end
         if isinstance(piece, Damage):
             self._add_damage(piece)
@@ -87,7 +90,7 @@ class SplitFiles:
             self._add_records(piece)
 
     def finish(self, split: OffsetRange, batch: OffsetRange, until: Offset | None = None) -> Pending:
-        """Close the files and make them durable; what is in none of its own goes into the shared one."""
+        """Close the files and make them durable; rows without a file of their own go into the shared one."""
         self._end_stretch()
         quarantined = None if self._quarantine is None else self._quarantine.finish()
         ended = [(stretch, stretch.file.handed_over()) for stretch in self._ended]
@@ -134,8 +137,8 @@ class SplitFiles:
 
 
 class _Stretch:
-    """What consecutive chunks add up to. Checks that they join, and that their records lie where they claim to: in a
-    log whose offsets all have a record they fill it."""
+    """The sum of consecutive chunks. Checks that they join, and that their records lie where they claim to, and fill
+    the stretch if every offset of the log has a record."""
 
     def __init__(self, start: Offset, file: StretchFile, master: MasterLog) -> None:
         self._lengths = master.lengths

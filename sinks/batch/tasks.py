@@ -1,12 +1,12 @@
 """What a task does with its splits: read, write files, report. Runs in Spark's Python workers (`spark_jobs.run_tasks`).
 
-In comes what is planned of each split, out goes a small report of it: what was covered, the files, their
-statistics, the checksums of the master's bytes. Rows of the log never pass through the JVM.
+A task gets planned splits, and returns a small report of each: the range covered, the files, their statistics, the
+checksums of the master's bytes. Rows of the log never pass through the JVM.
 
-The split that begins at the position is read from one record earlier, the link: on the very connection that brings the
-batch the master proves that this continues what is committed. Of that record nothing is written.
+The split that begins at the position is read from one record earlier, the link: this proves, on the very connection
+that brings the batch, that the batch continues what is committed. That record is not written again.
 
-An error travels in the report, so that it is one log's: the next batch asks again where that can help.
+An error travels in the report, so that it affects one log only; if a retry can help, the next batch asks again.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from sources.offsets import Offset, OffsetRange
 from sources.splits import WORTH_A_TASK_BYTES
 
 READ_AT_ONCE: Final = 8
-"""Splits of one task, at most, where they are small: each waits for a master of its own."""
+"""How many small splits one task reads at once, at most: each waits for a master of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class SplitWriter:
-    """The task function: everything it needs of each log, by its id; picklable."""
+    """The task function, with a LogWriter for each log id. Picklable."""
 
     logs: Mapping[str, LogWriter]
 
     def __call__(self, splits: Iterable[PlannedSplit]) -> Iterator[SplitReport]:
-        """A report of each split. Several wait for their masters side by side, and share a file."""
+        """Read and write `splits`; yield a report of each. They are read side by side, and share a file."""
         given = list(splits)
         with across_processes(), self._shared() as shared, ThreadPoolExecutor(self._at_once(given)) as pool:
             reports = list(pool.map(lambda split: self._write(split, shared), given))
@@ -54,26 +54,27 @@ class SplitWriter:
         log = self.logs[split.log_id]
         if split.owned == split.batch:
             return log.write(split, shared)
-        # Of a log with several splits one may come to nothing, and what it shared a file with would, too.
+        # One of a log's several splits may fail. Its shared file would be discarded, with the rows of other logs in it.
         report = log.report(split)
         return lambda: report
 
     def _shared(self) -> SharedFile:
-        """All logs of a job have the same table."""
+        """A new file for the small splits: all logs of a job have the same table."""
         return next(iter(self.logs.values())).new_file()
 
     def _at_once(self, splits: Sequence[PlannedSplit]) -> int:
-        """How many are read side by side: what they hold in memory adds up."""
+        """How many splits are read side by side: the memory that they hold adds up."""
         largest = max(self.logs[split.log_id].master.size_bytes(split.owned) or 0 for split in splits)
         return max(1, min(len(splits), READ_AT_ONCE, READ_AT_ONCE * WORTH_A_TASK_BYTES // max(largest, 1)))
 
 
 @dataclass(frozen=True, slots=True)
 class LogWriter:
-    """What a task needs of one log. `position` is the driver's, for the same handshake, and so is what `master` knows.
+    """What a task needs to read and write one log.
 
-    `link` is the last record below the position, None where nothing can be compared with it. What a master has not sent
-    after `patience_s` is left to a later batch, that it holds up no other log.
+    `position`, and what `master` knows, are the driver's, so that the handshake decides the same. `link` is the last
+    record below the position, None if there is none to compare. What a master has not sent after `patience_s` is left
+    to a later batch, so that it does not hold up other logs.
     """
 
     master: MasterLog
@@ -88,26 +89,29 @@ class LogWriter:
         return SharedFile(table, table.path(self.warehouse))
 
     def report(self, planned: PlannedSplit) -> SplitReport:
-        """`write` of a split that shares no file."""
+        """Like `write`, for a split that shares no file."""
         with self.new_file() as own:
             report = self.write(planned, own)
             own.finish()
             return report()
 
     def write(self, planned: PlannedSplit, shared: SharedFile) -> Pending:
-        """What became of a split of this log; what went wrong travels in it, so that no other log hears of it."""
+        """Read and write a split of this log. An error is put in the report, so that it does not affect other logs.
+
+        Raises OSError or ArrowException if the tables' storage fails.
+        """
         split, batch = planned.owned, planned.batch
         try:
             return self._write(split, batch, shared)
         except (OSError, pa.ArrowException):
-            raise  # the tables' storage: every log has the same
+            raise  # the tables' storage failed, which all logs share
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this log's
             problem = "reading or writing a part of the log failed"
             found = of_log(error, self.master.log_id, problem, offset=split.start)
         return partial(SplitReport, planned.log_id, split, batch, error=found)
 
     def _write(self, split: OffsetRange, batch: OffsetRange, shared: SharedFile) -> Pending:
-        """Read and write what the position leaves of `split`; an empty report where no record starts in that."""
+        """Read and write the part of `split` above the position; the report is empty if no record starts in it."""
         nothing = partial(SplitReport, str(self.master.log_id), split, batch)
         decision = decide(self.position, batch)
         if not isinstance(decision, Append):
@@ -136,7 +140,7 @@ class LogWriter:
         pieces = self._hurried.read(OffsetRange(link.start, owned.end), committed=self.position, boundary=True)
         try:
             first = first_behind(link, pieces, self.master.lengths)
-        except BelowMinimum:  # the master's retention took the record: there is nothing to compare with any more
+        except BelowMinimum:  # the master's retention has deleted the record, so it cannot be compared
             return self._hurried.read(owned, committed=self.position, boundary=True)
         if first is None:
             raise link.broken("nothing")

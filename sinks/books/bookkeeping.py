@@ -1,7 +1,7 @@
-"""What a commit of logs owes to other tables: ledger rows, quarantined bytes, incidents, epochs.
+"""Write what a commit of logs owes to other tables: ledger rows, quarantined bytes, incidents, epochs.
 
-All of it stands in the domain metadata of the commit (`LogState`), so that writing it can be repeated: by the batch
-itself, and by the next start where the batch was killed in between.
+All of it is in the domain metadata of the commit (`LogState`), so writing it can be repeated: by the batch itself, and
+by the next start if the batch was killed in between.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sources.offsets import LogId, Offset, Position
 
 
 class Bookkeeping:
-    """Of the logs of one table. Driver only; one thread at a time."""
+    """The bookkeeping of one table's logs. Driver only; one thread at a time."""
 
     def __init__(self, spark: SparkSession, warehouse: str) -> None:
         self._spark = spark
@@ -31,13 +31,13 @@ class Bookkeeping:
         self._quarantine = Quarantine(spark, QUARANTINE.path(warehouse))
 
     def check(self, states: Mapping[LogId, LogState]) -> None:
-        """Raises ReplicaError where the ledger is ahead of the table log."""
+        """Raises ReplicaError if the ledger is ahead of the table log."""
         self._ledger.check_below(Position(log, one.epoch, one.offset or Offset(0)) for log, one in states.items())
 
     def settle(self, states: Mapping[LogId, LogState]) -> set[LogId]:
-        """Write what the commit of each of `states` owes and is not there yet; of which logs that was anything.
+        """Write what the commit of each of `states` owes, unless it is there. Returns the logs that lacked anything.
 
-        The ledger of all of them in one commit. Raises ReplicaError.
+        The ledger rows of all logs are one commit. Raises ReplicaError.
         """
         owing = {
             Position(log, state.epoch, state.offset): state for log, state in states.items() if state.offset is not None
@@ -52,7 +52,7 @@ class Bookkeeping:
         return were_missing
 
     def report(self, log: LogId, epoch: int, *found: Incident) -> bool:
-        """Write what was found of `log`, unless it is there; whether it was not."""
+        """Write incidents `found` in `log`, unless they are there. Returns whether any was missing."""
         return bool(found) and IncidentsTable(self._spark, self._warehouse, log).record(epoch, found) > 0
 
     def run_hooks(self) -> None:

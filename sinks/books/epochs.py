@@ -1,9 +1,9 @@
-"""The table `epochs`: of each log whose master is elected, which epochs what was replicated is of.
+"""The table `epochs`: for each log whose master is elected, the epochs that its replicated records belong to.
 
-What the log's state says of them (`sinks/state/log_state.py`) as rows that last. They follow the commit that has learnt
-of an epoch (`sinks/books/follow_up_table.py`); the transaction version is above the number of the newest epoch in here
-by 1, because that may be 0. It is of each history of the log: after a fail-over that took something back its list is
-written anew.
+It keeps what the log's state says of them (`sinks/state/log_state.py`). A row follows the commit that has learnt of the
+epoch (`sinks/books/follow_up_table.py`). The transaction version is the number of the newest epoch in the table plus 1,
+because that number may be 0. Each history of the log has its own: after a fail-over that took records back, its list is
+written again.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _SCHEMA = EPOCHS.schema.remove_metadata()
 
 
 class EpochsTable:
-    """Driver only; made with its first row."""
+    """The table `epochs`, created with its first row. Driver only."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._table = FollowingTable(spark, EPOCHS, path)
-        self._written: dict[str, int] = {}  # version by application: nothing is asked for what is known
+        self._written: dict[str, int] = {}  # version by application, so that a known one is not asked for again
 
     def append(self, log_id: LogId, history: int, known: Epochs) -> bool:
-        """Add what is `known` of the `history` of a log and is not there yet. Returns whether that was anything.
+        """Add the `known` epochs of a log's `history` that are not there yet. Returns whether there were any.
 
         Raises ReplicaError.
         """

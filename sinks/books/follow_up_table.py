@@ -1,8 +1,8 @@
-"""Tables whose rows follow the commit to the log table that they belong to, once.
+"""Tables whose rows follow a commit to the log table, exactly once.
 
-They follow the acknowledgement too, because producers wait for data and not for bookkeeping. What a commit owes to such
-a table stands in its domain metadata (`sinks.state.log_state.LogState`), from where the next start takes it up again.
-An append is idempotent by a transaction version, which grows with every commit that owes something.
+They also follow the acknowledgement, because producers wait for data and not for bookkeeping. What a commit owes to
+such a table is in the commit's domain metadata (`sinks.state.log_state.LogState`), from which the next start can write
+it. An append is idempotent by a transaction version, which grows with every commit that owes something.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ class FollowingTable:
         self._chain: OwnChain[str, int | None] = OwnChain()
 
     def ensure(self) -> None:
-        """Make it unless it is there. Raises ConfigurationError where it is not ours."""
+        """Create the table unless it is there. Raises ConfigurationError if it is not ours."""
         ensure_table(self._table, self._spec)
 
     def versions(self, apps: Iterable[str]) -> dict[str, int]:
-        """How far each of `apps` is in this table, 0 before its first row. Raises ReplicaError."""
+        """The transaction version of each of `apps` in this table, 0 before its first row. Raises ReplicaError."""
         snapshot = self._table.existing()
         return {app: self._version_on(snapshot, app) or 0 for app in apps}
 
     def append(self, app_id: str, version: int, files: Callable[[], Sequence[DataFile]]) -> bool:
-        """Add what `files` gives in one commit with `app_id`'s transaction `version`, unless it is that far already.
+        """Add what `files` returns in one commit with `app_id`'s transaction `version`, unless it is that far already.
 
-        `files` is asked once, and only if they are wanted. Returns whether this call added them. Raises ReplicaError.
+        `files` is called once at most, and only if needed. Returns whether this call added them. Raises ReplicaError.
         """
         found: Sequence[DataFile] | None = None
         for attempt in retrying(self.failure):
@@ -55,10 +55,10 @@ class FollowingTable:
         return True
 
     def append_each(self, owed: Mapping[str, int], files: Callable[[Collection[str]], Sequence[DataFile]]) -> set[str]:
-        """Of the applications in `owed` add what `files` gives for those that are not at their version, in one commit.
+        """Add in one commit what `files` returns for the applications in `owed` that are not at their version yet.
 
-        Returns which these are. A domain of each is written, too: Kernel compares one application a commit, and any
-        number of domains. Raises ReplicaError.
+        Returns these applications. A domain of each is written, too: to find conflicts Kernel compares only one
+        application of a commit, but any number of domains. Raises ReplicaError.
         """
         found: Sequence[DataFile] = ()
         wanted = asked = set[str]()
@@ -80,7 +80,7 @@ class FollowingTable:
         return self._chain.value(snapshot.version, app, lambda: snapshot.transaction_version(app))
 
     def failure(self, found: object) -> ReplicaError:
-        """That nothing can be written, because of what was `found`."""
+        """The error that says that nothing can be written, because of what was `found`."""
         return failed_by(found)(
             f"what a commit owes to the table {self._spec.name} cannot be written",
             expected=f"to add rows to {self.path}",

@@ -45,7 +45,7 @@ class Incident:
         return OffsetRange(self.start, self.end)
 
     def id_in(self, log_id: LogId, epoch: int) -> str:
-        """Twelve hex digits: the same loss, found again, has the same."""
+        """The incident's id, twelve hex digits. The same loss, found again, has the same id."""
         place = f"{log_id}@{epoch} {self.condition.value} {self.start} {self.end}"
         return hashlib.sha256(place.encode()).hexdigest()[:12]
 
@@ -101,8 +101,8 @@ Rows = dict[str, IncidentRow]
 def with_found(rows: Rows, found: Iterable[IncidentRow]) -> Rows:
     """The rows after `found`, all of them open, were found.
 
-    A healed one is open again if it was found after it was healed: a start that repeats the word of a commit opens
-    nothing. One that an operator has closed stays closed.
+    A healed incident is opened again only if it was found after it was healed, so a start that repeats what a commit
+    said opens nothing. An incident that an operator has closed stays closed.
     """
     after = dict(rows)
     for row in found:

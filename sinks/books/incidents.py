@@ -1,11 +1,11 @@
-"""The incidents of a log: what was lost, damaged or found to differ, as rows that last.
+"""The table `incidents`: what of a log was lost, damaged or found to differ.
 
 An incident that a commit of the log passes over travels in the log's domain metadata, as the ledger rows do, and is
-written after the commit: no byte is skipped without a word, whatever is killed when. One that is only found (by
-verify, by a start) is written by itself.
+written after the commit, so no byte is skipped silently even if a process is killed in between. An incident that is
+only found (by verify, by a start) is written by itself.
 
-A log's incidents are few: a change exchanges the files that hold them, in one commit built on the snapshot that was
-read, and is made anew where anybody committed in between. Everything runs in the driver, without a Spark job.
+A log has few incidents. A change exchanges the files that hold them, in one commit built on the snapshot that was read,
+and is repeated if anybody committed in between. Everything runs in the driver, without a Spark job.
 """
 
 from __future__ import annotations
@@ -45,10 +45,7 @@ def logs_with_incidents(warehouse: str) -> list[LogId]:
 
 
 def _incidents_in(folder: str, files: Iterable[StoredFile], log_id: LogId) -> list[IncidentRow]:
-    """Of `log_id`, in the order of their epochs and offsets, as files of the table in `folder` have them.
-
-    Raises ReplicaError.
-    """
+    """The incidents of `log_id` in `files` of the table in `folder`, by epoch and offset. Raises ReplicaError."""
     try:
         rows, _ = _read(folder, files, log_id)
     except (OSError, pa.ArrowException, KeyError, ValueError) as error:
@@ -57,7 +54,7 @@ def _incidents_in(folder: str, files: Iterable[StoredFile], log_id: LogId) -> li
 
 
 def incidents_of(warehouse: str, log_ids: Iterable[LogId]) -> dict[LogId, list[IncidentRow]]:
-    """Of each of these logs, at one version; none where there is no table. Raises ReplicaError."""
+    """The incidents of each of `log_ids`, at one version; none if there is no table. Raises ReplicaError."""
     folder = INCIDENTS.path(absolute(warehouse))
     version = newest(folder)
     files = {} if version is None else version.files
@@ -65,7 +62,7 @@ def incidents_of(warehouse: str, log_ids: Iterable[LogId]) -> dict[LogId, list[I
 
 
 def _read(folder: str, files: Iterable[StoredFile], log_id: LogId) -> tuple[Rows, pa.Table]:
-    """The log's rows, and those of others, which OPTIMIZE may have put into the same files."""
+    """The rows of the log, and those of other logs, which OPTIMIZE may have put into the same files."""
     tables = [_SCHEMA.empty_table()]
     for file in files:
         with open_parquet(folder, file.path) as opened:
@@ -86,23 +83,23 @@ def _failure(problem: str, folder: str, log_id: LogId, found: object) -> Replica
 
 
 class IncidentsTable:
-    """The incidents of one log. Driver only; one thread at a time. The table is made with the first incident."""
+    """The incidents of one log. Driver only; one thread at a time. The table is created with the first incident."""
 
     def __init__(self, spark: SparkSession, warehouse: str, log_id: LogId) -> None:
         self._table = KernelTable(spark, INCIDENTS.path(absolute(warehouse)))
         self._log_id = log_id
 
     def all(self) -> list[IncidentRow]:
-        """In the order of their epochs and offsets; none where there is no table. Raises ReplicaError."""
+        """All incidents, ordered by epoch and offset; none if there is no table. Raises ReplicaError."""
         snapshot = self._table.snapshot()
         return [] if snapshot is None else _incidents_in(self._table.path, self._files(snapshot), self._log_id)
 
     def open(self) -> list[IncidentRow]:
-        """Those that are neither healed nor closed."""
+        """The incidents that are neither healed nor closed. Raises ReplicaError."""
         return [row for row in self.all() if row.state is State.OPEN]
 
     def record(self, epoch: int, incidents: Sequence[Incident]) -> int:
-        """Add `incidents` of the history `epoch`, all open, as `with_found` says. Returns how many rows that changed.
+        """Add `incidents` of the history `epoch`, all open, as `with_found` says. Returns how many rows changed.
 
         Raises ReplicaError, ConfigurationError (a table that is not ours).
         """
@@ -113,7 +110,7 @@ class IncidentsTable:
         return self._change(lambda rows: with_found(rows, found))
 
     def end(self, ids: Sequence[str], state: State, note: str, at_us: int) -> int:
-        """Make of the open incidents among `ids` healed or closed ones. Returns how many those were."""
+        """Mark the open incidents among `ids` as healed or closed. Returns how many there were. Raises ReplicaError."""
         if not ids or self._table.snapshot() is None:
             return 0
 

@@ -1,7 +1,7 @@
 """The ledger: one row for each range that a commit to the log table contains.
 
 The rows follow that commit (`sinks/books/follow_up_table.py`); the transaction version is the end of the newest range
-in here.
+in the ledger.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Ledger:
         self._table = FollowingTable(spark, LEDGER, path)
 
     def check_below(self, positions: Iterable[Position]) -> None:
-        """Raises ReplicaError where the ledger is above one of them: then it is the table log that went back."""
+        """Raises ReplicaError if the ledger is above one of `positions`: then the table log went back."""
         wanted = {app_id(position): position for position in positions}
         for app, found in self._table.versions(wanted).items():
             position = wanted[app]
@@ -58,7 +58,7 @@ class Ledger:
         return bool(self.append_each({position: rows}))
 
     def append_each(self, owed: Mapping[Position, Sequence[LedgerRow]]) -> set[Position]:
-        """Add the rows of the commit that led to each position, unless they are there. Returns whose it added."""
+        """Add the rows of the commit that led to each position, unless they are there. Returns the positions added."""
         positions = {app_id(position): position for position, rows in owed.items() if rows}
         written: list[DataFile] = []
 
@@ -78,11 +78,11 @@ class Ledger:
         return {positions[app] for app in added}
 
     def append_topic(self, topic: LogId, commits: int, rows: Sequence[Entry]) -> bool:
-        """Add the rows of `topic`'s commit number `commits`, unless they are there: of an older version's table."""
+        """Add the rows of `topic`'s commit number `commits`, unless they are there. For an older version's table."""
         return self._append(f"logtwin/ledger/{topic}", commits, rows)
 
     def append_fill(self, position: Position, fills: int, rows: Sequence[LedgerRow]) -> bool:
-        """Add the rows of the fill number `fills`, unless they are there; `position` is any of the log's epoch."""
+        """Add the rows of fill number `fills`, unless they are there; `position` is any one in the log's epoch."""
         return self._append(fill_app_id(position.log_id), fills, _of(position.log_id, position.epoch, rows))
 
     def _append(self, app: str, version: int, rows: Sequence[Entry]) -> bool:

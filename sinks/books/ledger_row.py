@@ -14,7 +14,7 @@ REPAIR = "repair"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerRow:
-    """A committed range. Times are microseconds since 1970, UTC; those of the store are None without a message."""
+    """A committed range. Times are microseconds since 1970, UTC; store timestamps are None if it has no message."""
 
     start: Offset
     end: Offset
@@ -41,7 +41,7 @@ class LedgerRow:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A row, and the history of the log that it is of."""
+    """A row of the ledger, with its log and the log's history that it belongs to."""
 
     log_id: LogId
     epoch: int

@@ -1,7 +1,7 @@
-"""Quarantine: the master's own bytes that are no sound records, kept as they came.
+"""The table `quarantine`: bytes of the master that are no sound records, kept as they came.
 
-Tasks write them, one row a piece of damage, into files that the commit of the log names in its domain metadata; after
-that commit they are added to the table (`sinks/books/follow_up_table.py`).
+Tasks write them to files, one row for each piece of damage. The commit of the log names these files in its domain
+metadata; after the commit they are added to the table (`sinks/books/follow_up_table.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SCHEMA = QUARANTINE.schema.remove_metadata()
 
 
 def cause_of(error: LogtwinError) -> str:
-    """What was expected and found, without where it was and what to do: for columns beside those that say it."""
+    """The text of `error` with what was expected and found, but without log, offset and hint."""
     return str(LogtwinError(error.problem, expected=error.expected, found=error.found))
 
 
@@ -43,7 +43,7 @@ def quarantine_row(log_id: LogId, epoch: int, piece: Damaged, raw: memoryview) -
 
 
 def open_quarantine(folder: str, start: Offset) -> FileWriter:
-    """A file for a task to write such rows into. The table is made later, with the first row that is committed."""
+    """A file for a task to write such rows to. The table is created later, with the first row that is committed."""
     local = placed(folder).local
     if local is not None:
         local.mkdir(parents=True, exist_ok=True)
@@ -51,7 +51,7 @@ def open_quarantine(folder: str, start: Offset) -> FileWriter:
 
 
 class Quarantine:
-    """The table. Driver only; made with its first row."""
+    """The table `quarantine`, created with its first row. Driver only."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._table = FollowingTable(spark, QUARANTINE, path)

@@ -1,4 +1,4 @@
-"""What lies in the quarantine of a log: the master's bytes that are no sound records. To be looked at, by offset."""
+"""Read the quarantine of a log by offset: the master's bytes that are no sound records."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Quarantined:
 def quarantined(warehouse: str, log_id: LogId, wanted: OffsetRange, head_bytes: int) -> list[Quarantined]:
     """The pieces that have bytes in `wanted`, by offset, with at most `head_bytes` of each.
 
-    None where there is no table. Raises ReplicaError naming the file that cannot be read.
+    Empty if there is no table. Raises ReplicaError naming the file that cannot be read.
     """
     folder = QUARANTINE.path(absolute(warehouse))
     version = newest(folder)

@@ -1,4 +1,4 @@
-"""A data file of a Delta table, as the commit that names it has to know it. Pure."""
+"""What the commit that names a data file of a Delta table has to know about it. Pure."""
 
 from __future__ import annotations
 

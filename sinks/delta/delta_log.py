@@ -1,12 +1,12 @@
-"""A table as the files of its Delta log have it: what there is to know without a JVM, which takes seconds to start.
+"""Read a table's Delta log from its files, without a JVM, which takes seconds to start.
 
     _delta_log/<version>.json                         a commit: an action a line
     _delta_log/<version>.checkpoint.parquet           all that holds at that version, an action a row; or in parts,
     _delta_log/<version>.checkpoint.<n>.<of>.parquet  all of which have to be there
 
-(Delta's protocol, "Delta Log Entries" and "Checkpoints".) Reads only. Whoever commits has Kernel's view of the same
-(`sinks/delta/kernel.py`). A table with a feature for readers that is not named here, as other writers may give it, is
-left to Spark.
+(Delta's protocol, "Delta Log Entries" and "Checkpoints".) Commits go through Kernel (`sinks/delta/kernel.py`), which
+has its own view of the log. A table with a reader feature that is not listed in this module, which another writer may
+have enabled, can be read only by Spark.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _READ: Final = [
     *("txn", "metaData", "protocol", "domainMetadata"),
     *(f"add.{name}" for name in ("path", "partitionValues", "size", "modificationTime", "stats")),
 ]
-"""Of a checkpoint. What was removed from the table is in it only for who cleans up."""
+"""The columns to read of a checkpoint. Its `remove` actions are only of use to clean-ups."""
 _ATTEMPTS: Final = 3
-"""Between the listing and the reading a clean-up of the log may come by."""
+"""A clean-up of the log may remove files between the listing and the reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class StoredFile:
 
     @property
     def path(self) -> str:
-        """Within the table's folder."""
+        """The path within the table's folder."""
         return unquote(self.action["path"])
 
     @property
@@ -55,42 +55,42 @@ class StoredFile:
 
     @property
     def modified_ms(self) -> int:
-        """When it was written, ms since 1970."""
+        """When the file was written, in ms since 1970."""
         return int(self.action["modificationTime"])
 
     def partition(self) -> dict[str, str]:
-        """Its value of each partition column, as text."""
+        """The value of each partition column, as text."""
         return dict(self.action["partitionValues"])
 
     def statistics(self) -> dict[str, Any]:
-        """What the Delta log says of its columns: ``numRecords``, ``minValues``, ``maxValues``, ``nullCount``."""
+        """The statistics in the Delta log: ``numRecords``, ``minValues``, ``maxValues``, ``nullCount``."""
         statistics: dict[str, Any] = json.loads(self.action.get("stats") or "{}")
         return statistics
 
 
 class Version(Protocol):
-    """A version of a table, whoever has read it."""
+    """A version of a table, read by Kernel or by this module."""
 
     @property
     def version(self) -> int:
-        """Its number."""
+        """The version's number."""
 
     def domain(self, name: str) -> str | None:
-        """The metadata kept under `name`, as it was written."""
+        """The domain metadata kept under `name`, as it was written; None if there is none."""
 
     def domains(self) -> Mapping[str, str]:
-        """The metadata of every domain, by its name."""
+        """The metadata of every domain, by the domain's name."""
 
     def transaction_version(self, app_id: str) -> int | None:
-        """The last transaction version of an application."""
+        """The last transaction version of an application; None if it has none."""
 
     def schema_json(self) -> str:
-        """Its columns."""
+        """The table's schema, as JSON."""
 
 
 @dataclass(slots=True)
 class LoggedVersion:
-    """The actions that hold at a version, `files` by their paths."""
+    """A version read from the files of the Delta log: the actions that hold at it, with `files` by path."""
 
     version: int
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class LoggedVersion:
         return str(self.metadata["schemaString"])
 
     def take(self, action: Mapping[str, Any]) -> None:
-        """What one action makes of it."""
+        """Apply one action of the Delta log."""
         for kind, said in action.items():
             if said is None:
                 continue
@@ -134,9 +134,9 @@ class LoggedVersion:
 
 
 def newest(path: str, known: LoggedVersion | None = None) -> LoggedVersion | None:
-    """The newest version of the table at `path`; None where there is no table.
+    """The newest version of the table at `path`; None if there is no table.
 
-    `known` is the one that was the newest a moment ago: where it still is, it is the answer, and nothing is read.
+    `known` is a version that was read before: if it is still the newest, it is returned, and no file is read.
 
     Raises ReplicaError, ConfigurationError, StorageUnreachable.
     """
@@ -179,7 +179,7 @@ def _newest(filesystem: pafs.FileSystem, folder: str, known: LoggedVersion | Non
 
 
 def _newest_checkpoint(names: Iterable[str]) -> tuple[int, list[str]]:
-    """Its version and its parts, in order; -1 and none without one."""
+    """The version of the newest complete checkpoint, and its parts in order; -1 and none if there is none."""
     parts: dict[tuple[int, int], list[str]] = {}
     for name in sorted(names):
         found = _CHECKPOINT.fullmatch(name)
@@ -196,7 +196,7 @@ def _actions_of(filesystem: pafs.FileSystem, parts: Sequence[str]) -> Iterator[M
 
 
 def _check(path: str, found: LoggedVersion) -> None:
-    """Raises ReplicaError where a reader has to know more than is known here."""
+    """Raises ReplicaError if the table has a reader feature that this module does not know."""
     said = found.protocol
     unknown = sorted({*(said.get("readerFeatures") or ())} - _READER_FEATURES)
     if unknown or (said["minReaderVersion"] > 1 and not said.get("readerFeatures")):

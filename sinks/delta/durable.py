@@ -1,4 +1,4 @@
-"""Local files brought to the disk: at the end, and before that as far as they are written, so that the end is short."""
+"""Sync local files to the disk: at the end, and in parts while they are written, so that the last sync is short."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Final
 
 EVERY_BYTES: Final = 4 * 1024 * 1024
-"""What is worth asking the disk for: half a second of its time would otherwise come after a task's last record."""
+"""How much has to be written before an early sync. Without early syncs, half a second of the disk's time would come
+after a task's last record.
+"""
 
 
 def sync(path: Path) -> None:
@@ -29,7 +31,7 @@ def _opened(path: Path) -> Iterator[int]:
 
 
 class EarlySync:
-    """Sends what is written of the file `path` to the disk, by a thread, while more is written."""
+    """Syncs what is written of the file `path`, in a thread, while more is written."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDONLY)
@@ -38,7 +40,7 @@ class EarlySync:
         self._asked_bytes = 0
 
     def grown(self, size_bytes: int) -> None:
-        """The file has `size_bytes` now. Raises OSError where the disk has refused what came before."""
+        """Note that the file has `size_bytes` now. Raises OSError if an earlier sync failed."""
         if self._under_way is not None and not self._under_way.done():
             return
         self._check()
@@ -47,7 +49,10 @@ class EarlySync:
             self._under_way = self._thread.submit(os.fsync, self._descriptor)
 
     def close(self) -> None:
-        """Before the last `sync`: the kernel tells of a failure only once. Raises OSError as `grown`. Idempotent."""
+        """Wait for the last early sync. Idempotent. Raises OSError as `grown` does.
+
+        To be called before the last `sync`, because the kernel reports a failure only once.
+        """
         if self._descriptor < 0:
             return
         self._thread.shutdown()

@@ -1,17 +1,17 @@
-"""What Delta keeps about a file so that queries can skip it: record count, and per column minimum, maximum, nulls.
+"""The statistics of a file that let queries skip it: record count, and per column minimum, maximum and nulls.
 
-JSON as in the Delta protocol, "Per-file Statistics". A bound that is too wide costs a read; one that is too narrow
-loses rows. So each value that cannot be written exactly is rounded outwards:
+They are JSON as in the Delta protocol, "Per-file Statistics". A bound that is too wide costs a read; one that is too
+narrow loses rows. So each value that cannot be written exactly is rounded outwards:
 
     timestamps   milliseconds: minimum down, maximum up (Delta itself cuts both and has readers add a millisecond;
                  a reader that does not add it would lose rows)
     strings      at most MAX_STRING_CHARS characters: minimum cut (a prefix sorts before the whole), maximum cut and
                  followed by the greatest character there is
-    log ids      whole, however long: by them who repairs, deletes or merges tells whose rows a file has
+    log ids      whole, however long: repairs, deletions and merges tell by them whose rows a file has
     neither fits then the bound is left out, and the file is never skipped by that column
 
-Who reads bounds of strings asks `may_hold` and `holds_only`: files of older versions, and those that OPTIMIZE wrote,
-have log ids cut as well.
+Read bounds of strings through `may_hold` and `holds_only`: files of older versions, and those that OPTIMIZE wrote, have
+log ids cut as well.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(slots=True)
 class ColumnRange:
-    """Least and greatest value of one column so far, None before the first value. Timestamps are in microseconds."""
+    """The least and greatest value of one column so far, None before the first. Timestamps are in microseconds."""
 
     nulls: int = 0
     least: Any = None
@@ -46,14 +46,14 @@ class ColumnRange:
         if pa.types.is_timestamp(values.type):
             values = values.cast(pa.int64())
         found = pc.min_max(values).as_py()
-        # Python orders strings by code point, as UTF-8 orders their bytes: one order for all
+        # Python orders strings by code point, which is the order of their UTF-8 bytes
         self.least = found["min"] if self.least is None else min(self.least, found["min"])
         self.greatest = found["max"] if self.greatest is None else max(self.greatest, found["max"])
 
 
 @dataclass(slots=True)
 class Statistics:
-    """Statistics of one file while its batches pass by. Every batch has all `columns`."""
+    """The statistics of one file, collected from its batches. Every batch has all `columns`."""
 
     columns: Sequence[str]
     records: int = 0
@@ -89,7 +89,7 @@ def _keep(bounds: dict[str, Any], name: str, bound: Any) -> None:
 
 
 def lower_bound(least: Any, kind: pa.DataType) -> Any:
-    """`least` as JSON, at or below it. None where none can be written. Timestamps come as microseconds."""
+    """A JSON value at or below `least`; None if there is none. Timestamps are given in microseconds."""
     if pa.types.is_timestamp(kind):
         return _timestamp(least // 1000)
     if pa.types.is_string(kind):
@@ -98,7 +98,7 @@ def lower_bound(least: Any, kind: pa.DataType) -> Any:
 
 
 def upper_bound(greatest: Any, kind: pa.DataType) -> Any:
-    """`greatest` as JSON, at or above it. None where none can be written. Timestamps come as microseconds."""
+    """A JSON value at or above `greatest`; None if there is none. Timestamps are given in microseconds."""
     if pa.types.is_timestamp(kind):
         return _timestamp(-(-greatest // 1000))
     if pa.types.is_string(kind):
@@ -115,21 +115,21 @@ def may_hold(statistics: Mapping[str, Any], column: str, text: str) -> bool:
 def holds_only(statistics: Mapping[str, Any], column: str, text: str) -> bool:
     """Whether all rows of a file with these statistics are proven to have `text` in `column`.
 
-    Also of bounds that may be cut: a greatest one that was cut ends with a character that follows no text, so that the
-    two are equal only where neither was.
+    This is safe even if bounds may be cut: a cut maximum ends with the greatest character, so the two bounds are equal
+    only if neither was cut.
     """
     return bounds(statistics, column) == (text, text) and not statistics.get("nullCount", {}).get(column)
 
 
 def bounds(statistics: Mapping[str, Any], column: str) -> tuple[Any, Any]:
-    """Least and greatest value of a column by the statistics of an add action, each None where they do not say."""
+    """The least and greatest value of a column in the statistics of an add action, each None if they do not say."""
     return statistics.get("minValues", {}).get(column), statistics.get("maxValues", {}).get(column)
 
 
 def _cut_upwards(text: str) -> str:
     if len(text) <= MAX_STRING_CHARS:
         return text
-    # Text that goes on with the greatest character itself would sort above the cut: then it stays whole.
+    # Text that continues with the greatest character itself would sort above the cut, so it stays whole.
     return text if text[MAX_STRING_CHARS] == GREATEST_CHARACTER else text[:MAX_STRING_CHARS] + GREATEST_CHARACTER
 
 

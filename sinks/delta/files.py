@@ -1,11 +1,11 @@
-"""Arrow batches -> one Parquet file of a Delta table, with its statistics. Runs in tasks; pyarrow only, no JVM.
+"""Read and write the Parquet files of a Delta table, with statistics. Runs in tasks, too; pyarrow only, no JVM.
 
 A file is written straight into the table's folder under a name nobody can guess. No reader sees it until a commit
-names it, and one that is never named is VACUUM's. On a local disk the file and its folder are synced before it is
-reported: the commit that names it becomes a promise to the master.
+names it, and VACUUM removes a file that no commit names. On a local disk the file and its folder are synced before it
+is reported, because the commit that names it is acknowledged to the master.
 
-Encoding and compressing a batch is done by a thread, outside of Python's lock, while the caller makes the next one.
-How many batches may wait for that, and so take memory, is the caller's to say: one, unless several files share more.
+A thread encodes and compresses a batch, without Python's lock, while the caller makes the next one. The caller decides
+how many batches may wait for that, and so take memory: one, unless several files share more.
 
 Physical types are Delta's: the table's Arrow schema as it stands (timestamp[us, UTC], string, binary, list, map).
 """
@@ -34,8 +34,9 @@ from sinks.storage.place import open_folder, placed
 from sinks.tables import TableSpec
 from sources.offsets import Offset
 
-# Few different values: a dictionary makes them nothing. Bodies, unique keys and the values of properties, of which the
-# unique key is one, would only overflow it: without one they are written in two thirds of the time, and are smaller.
+# Columns with few distinct values, which a dictionary makes tiny. Bodies, unique keys and the values of properties, of
+# which the unique key is one, would only overflow it: without a dictionary they are written in two thirds of the time,
+# and are smaller.
 DICTIONARY_COLUMNS = (
     "log_id",
     "epoch",
@@ -56,7 +57,7 @@ DICTIONARY_COLUMNS = (
     "properties.key_value.key",
     "origin",
 )
-# Values that grow: differences take a few bits each.
+# Columns with ascending values: differences take a few bits each.
 DELTA_COLUMNS = ("offset", "queue_offset", "store_timestamp", "born_timestamp", "timestamp", "start", "end")
 ZSTD_LEVEL = 1
 _READ_WHOLE_BYTES = 1 << 20
@@ -64,7 +65,10 @@ _INT96_UNIT = "us"  # Spark may have written timestamps as INT96
 
 
 def open_parquet(folder: str, name: str) -> pq.ParquetFile:
-    """A data file of the table in `folder`, to be closed. Raises OSError, ValueError, ArrowException: unreadable."""
+    """Open a data file of the table in `folder`; the caller closes it.
+
+    Raises OSError, ValueError or ArrowException if it cannot be read.
+    """
     filesystem, inner = open_folder(f"{folder.rstrip('/')}/{name}")
     if isinstance(filesystem, pafs.LocalFileSystem):
         return pq.ParquetFile(inner, filesystem=filesystem, coerce_int96_timestamp_unit=_INT96_UNIT)
@@ -72,11 +76,11 @@ def open_parquet(folder: str, name: str) -> pq.ParquetFile:
     if source.size() <= _READ_WHOLE_BYTES:  # one request instead of one for its end and one for its columns
         with source:
             source = pa.BufferReader(source.read_buffer())
-    return pq.ParquetFile(source, coerce_int96_timestamp_unit=_INT96_UNIT)  # closed with the last who knows it
+    return pq.ParquetFile(source, coerce_int96_timestamp_unit=_INT96_UNIT)  # closed with its last reference
 
 
 def dataset_of(folder: str, names: Iterable[str], schema: pa.Schema) -> ds.Dataset:
-    """Data files of the table in `folder` as one dataset. Raises OSError; reading it does, and ArrowException."""
+    """Data files of the table in `folder` as one dataset. Raises OSError; reading it raises that or ArrowException."""
     filesystem, inner = open_folder(folder)
     paths = [f"{inner.rstrip('/')}/{name}" for name in names]
     parquet = ds.ParquetFileFormat(coerce_int96_timestamp_unit=_INT96_UNIT)
@@ -86,16 +90,16 @@ def dataset_of(folder: str, names: Iterable[str], schema: pa.Schema) -> ds.Datas
 def batches_of(
     parquet: pq.ParquetFile, rows: int, columns: Sequence[str], groups: Iterable[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Some columns of a data file, at most so many `rows` at once; one row group at a time is in memory.
+    """Some columns of a data file, in batches of at most `rows` rows; one row group at a time is in memory.
 
-    Of all its row groups, or those with these numbers.
+    `groups` are the numbers of the row groups to read, by default all.
     """
     for number in range(parquet.num_row_groups) if groups is None else groups:
         yield from parquet.iter_batches(rows, row_groups=[number], columns=list(columns))
 
 
 def group_bounds(parquet: pq.ParquetFile, column: str) -> list[tuple[Any, Any] | None]:
-    """Of each row group the least and the greatest value in a column; None where the file does not say."""
+    """The least and the greatest value of a column in each row group; None if the file does not say."""
     leaf = [one.path for one in parquet.schema].index(column)
     metadata = parquet.metadata
     found = (metadata.row_group(number).column(leaf).statistics for number in range(metadata.num_row_groups))
@@ -103,14 +107,14 @@ def group_bounds(parquet: pq.ParquetFile, column: str) -> list[tuple[Any, Any] |
 
 
 def new_name(start: Offset) -> str:
-    """A name that no other attempt of the same task will take; the offset in it is for people."""
+    """A file name that no other attempt of the same task will take; the offset in it is for people."""
     return f"part-{start:020d}-{uuid.uuid4()}.zstd.parquet"
 
 
 class FileWriter:
-    """One file in the making. Use as a context manager: leaving it by an exception removes the file.
+    """Writes one data file. Use as a context manager: leaving it by an exception removes the file.
 
-    `room` is for batches that are under way, here and in other files that have it too; without it for one.
+    `room` limits the batches that wait to be written, here and in other files that share it; by default to one.
     """
 
     def __init__(self, table: TableSpec, folder: str, name: str, room: threading.Semaphore | None = None) -> None:
@@ -137,7 +141,10 @@ class FileWriter:
             self._abandon()
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append `batch`, of the table's schema, as one row group, by and by. Raises what one before it has raised."""
+        """Append `batch`, of the table's schema, as one row group, in the background.
+
+        Raises the error of an earlier batch.
+        """
         self._room.acquire()
         before = self._under_way
         self._under_way = self._thread.submit(self._write, batch, before)
@@ -147,18 +154,18 @@ class FileWriter:
 
     def _write(self, batch: pa.RecordBatch, before: Future[None] | None) -> None:
         if before is not None:
-            before.result()  # nothing goes behind what is not there
+            before.result()  # raises if the batch before failed: nothing may follow it then
         self._statistics.add(batch)
         self._parquet.write_batch(batch, row_group_size=max(1, batch.num_rows))
         if self._early_sync is not None:
             self._early_sync.grown(self._sink.tell())
 
     def finish(self) -> DataFile:
-        """Close the file and make it durable. Raises as `write`."""
+        """Close the file and make it durable. Raises as `write` does."""
         return self.finishing().result()
 
     def finishing(self) -> Future[DataFile]:
-        """`finish`, by and by, behind what is under way."""
+        """Like `finish`, but in the background, behind the batches that still wait."""
         return self._thread.submit(self._finish, self._under_way)
 
     def _finish(self, before: Future[None] | None) -> DataFile:
@@ -176,7 +183,7 @@ class FileWriter:
         )
 
     def _abandon(self) -> None:
-        # The disk may be full: what is wrong is on its way up already.
+        # The disk may be full: the error that matters is being raised already.
         with suppress(OSError):
             self._parquet.close()
         with suppress(OSError):
@@ -189,7 +196,7 @@ class FileWriter:
 
 
 def parquet_options(schema: pa.Schema, dictionaries: Sequence[str] | None = None) -> dict[str, object]:
-    """What `pq.ParquetWriter` is told about a file of a table with this schema."""
+    """The options of `pq.ParquetWriter` for a file of a table with this schema."""
     names = set(schema.names)
     columns = [name for name in dictionaries or DICTIONARY_COLUMNS if name.partition(".")[0] in names]
     return {
@@ -197,7 +204,7 @@ def parquet_options(schema: pa.Schema, dictionaries: Sequence[str] | None = None
         "compression_level": ZSTD_LEVEL,
         "use_dictionary": columns,
         "column_encoding": {name: "DELTA_BINARY_PACKED" for name in DELTA_COLUMNS if name in names},
-        # minima and maxima of bodies would be bytes nobody asks for
+        # nobody asks for minima and maxima of bodies
         "write_statistics": [
             name
             for name in schema.names
@@ -208,9 +215,9 @@ def parquet_options(schema: pa.Schema, dictionaries: Sequence[str] | None = None
 
 
 def in_columns(batch: pa.RecordBatch, schema: pa.Schema, growing: Collection[str] = ()) -> pa.RecordBatch:
-    """`batch` in these columns; of those in `growing` null where its file is older than the column.
+    """`batch` in the columns of `schema`. Columns in `growing` are null if the file is older than the column.
 
-    Raises KeyError for any other that is missing, ArrowException where a value does not fit.
+    Raises KeyError for any other missing column, ArrowException if a value does not fit.
     """
     lacks = [field for field in schema if field.name in growing and field.name not in batch.schema.names]
     for field in lacks:
@@ -219,7 +226,7 @@ def in_columns(batch: pa.RecordBatch, schema: pa.Schema, growing: Collection[str
 
 
 def discard(folder: str, names: Iterable[str]) -> None:
-    """Remove files that no commit names and none ever will. One that resists is left to VACUUM."""
+    """Remove files that no commit names or ever will. A file that cannot be removed is left to VACUUM."""
     filesystem, inner = open_folder(folder)
     for name in names:
         with suppress(OSError):

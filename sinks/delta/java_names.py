@@ -1,4 +1,4 @@
-"""Packages and classes of the JVM, each looked up once: a look asks the JVM, which may search all its jars."""
+"""Packages and classes of the JVM, each looked up once: a lookup asks the JVM, which may search all its jars."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 
 class JavaNames:
-    """A package, or what has them all. Its attributes are packages, as JavaNames, and classes, as py4j has them."""
+    """A Java package, or the root of all. Its attributes are packages, as JavaNames, and classes, as py4j has them."""
 
     def __init__(self, java: Any) -> None:
         self._java = java
@@ -31,7 +31,7 @@ def is_not_found(error: Py4JJavaError, spark: SparkSession | SparkContext) -> bo
 
 
 def java_names(spark: SparkSession | SparkContext) -> Any:
-    """All of the JVM of `spark`, the same for everybody who asks."""
+    """The root of all packages in the JVM of `spark`, the same object for every caller."""
     return _names(cast(Any, spark._jvm))
 
 

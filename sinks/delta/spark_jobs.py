@@ -1,4 +1,4 @@
-"""Spark jobs of Python tasks; what ended one: the error that a task raised, or what Spark itself says, in few words."""
+"""Run Spark jobs of Python tasks, and find what ended one: the error that a task raised, or a line of Spark's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from sinks.storage.errors import failed_by
 from sources.errors import LogtwinError, WorkerLost, find_error
 
-# It did not start; it ended at work; it had ended before it was given any.
+# The worker did not start; it died at work; it had died before it was given any.
 _WORKER_LOST = (
     "Python worker failed to connect back",
     "Python worker exited unexpectedly",
@@ -23,7 +23,7 @@ _WORKER_LOST = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFacts:
-    """What to say where Spark ends a job: what failed, in which log and from which offset on, and what to do."""
+    """What an error says if Spark ends a job: what failed, in which log and from which offset on, and what to do."""
 
     problem: str
     log: object
@@ -43,9 +43,10 @@ def run_tasks(
     *,
     tasks: int | None = None,
 ) -> list[Made]:
-    """One Spark job: what `work`, which must pickle, makes of `given`, in order. A task for each, or `tasks` at most.
+    """Run `work`, which must pickle, on `given` in one Spark job, and return the results in order.
 
-    Raises what a task raised, as what it was, or else what `facts` say.
+    There is one task for each of `given`, or `tasks` at most. Raises the error that a task raised, or else one that
+    says `facts`.
     """
     count = min(tasks or len(given), len(given))
     shares = [given[at * len(given) // count : (at + 1) * len(given) // count] for at in range(count)]
@@ -58,10 +59,10 @@ def run_shares(
     shares: Sequence[Sequence[Given]],
     facts: JobFacts,
 ) -> list[Made]:
-    """The same, with what each task is to be given.
+    """Like `run_tasks`, with the share of each task.
 
-    An RDD, because a query would be analysed, optimised and compiled anew for each batch, which takes 40 ms. All tasks
-    of a job are RDDs': Spark keeps the Python workers of queries apart from theirs, two for each core.
+    This is an RDD, because a query would be analysed, optimised and compiled again for each batch, which takes 40 ms.
+    All tasks of a job use RDDs: Spark keeps separate Python workers for queries, which would make two for each core.
     """
     if not shares:
         return []
@@ -73,7 +74,7 @@ def run_shares(
 
 
 def job_failure(error: Exception, facts: JobFacts) -> LogtwinError:
-    """Of the `error` that collecting raised: a task's own, as what it was, or a ReplicaError that says `facts`."""
+    """The error behind the `error` that collecting raised: a task's own error, or a ReplicaError that says `facts`."""
     text = str(error)
     found = find_error(text) or lost_worker(text, log=facts.log, offset=facts.offset)
     return found or failed_by(error)(
@@ -82,7 +83,7 @@ def job_failure(error: Exception, facts: JobFacts) -> LogtwinError:
 
 
 def lost_worker(text: str, *, log: object, offset: int | None = None) -> WorkerLost | None:
-    """What Spark's `text` comes to where it tells of a worker that died, as whoever runs out of memory does."""
+    """WorkerLost if Spark's `text` tells of a Python worker that died, for instance for lack of memory; else None."""
     said = next((words for words in _WORKER_LOST if words in text), None)
     if said is None:
         return None
@@ -97,7 +98,7 @@ def lost_worker(text: str, *, log: object, offset: int | None = None) -> WorkerL
 
 
 def first_line(error: Exception) -> str:
-    """What Spark says of an `error`, without the plan or the stack that comes after it."""
+    """The first line of Spark's message, without the plan or the stack that follows it."""
     return str(error).strip().partition("\n")[0]
 
 
@@ -110,6 +111,6 @@ def first_cause(error: Py4JJavaError) -> Any:
 
 
 def _last_line(trace: str) -> str:
-    """What a traceback, of Python or Java, comes to: its last line that is not indented."""
+    """The conclusion of a traceback, of Python or Java: its last line that is not indented."""
     lines = [line for line in trace.splitlines() if line.strip() and not line[0].isspace()]
     return lines[-1] if lines else trace

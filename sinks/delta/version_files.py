@@ -1,7 +1,6 @@
-"""The files of a Delta log's versions, `_delta_log/N.json`: written one at a time, on the disk, told from one another.
+"""The files of a Delta log's versions, `_delta_log/N.json`: lock them, sync them, and tell one from another.
 
-Two file systems are told apart here: a local disk, where the first two are ours to see to, and any other, through
-Hadoop, where they are not.
+On a local disk the lock and the sync are done here. On any other file system, which Hadoop reaches, neither is needed.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _LOG_FOLDER = "_delta_log"
 class VersionFiles:
     """The version files of the table at `path` (absolute, or a URI). Driver only; one thread at a time.
 
-    What Hadoop refuses is raised as py4j and PySpark have it, what a local disk refuses as OSError.
+    Errors of Hadoop are raised as py4j and PySpark raise them, those of a local disk as OSError.
     """
 
     def __init__(self, spark: SparkSession, path: str) -> None:
@@ -41,11 +40,12 @@ class VersionFiles:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """On a local disk: one commit at a time, also of other processes.
+        """On a local disk, hold the lock that allows one commit at a time, across processes.
 
-        Kernel writes a version there as Hadoop does, by a look whether the file exists, a rename of it, and a rename of
-        its checksum, where it has one. Two writers in between leave one's file with the other's checksum, which nobody
-        can read. S3 puts if absent when it is told to (`conditional_commits.py`), other stores and HDFS by themselves.
+        Kernel writes a version there as Hadoop does: it checks whether the file exists, renames it into place, and
+        renames its checksum, if it has one. Two writers that interleave leave one's file with the other's checksum,
+        which nobody can read. S3 puts if absent when told to (`conditional_commits.py`), other stores and HDFS do so by
+        themselves.
         """
         if self._folder is None:
             yield
@@ -56,7 +56,7 @@ class VersionFiles:
             yield  # closing the file gives the lock back, as does a kill
 
     def sync(self, version: int) -> None:
-        """On a local disk: force the commit, and Hadoop's checksum if it has one, out before anything is promised."""
+        """On a local disk, sync the commit, and Hadoop's checksum if it has one, before anything is acknowledged."""
         if self._folder is None:
             return
         log = self._folder / _LOG_FOLDER
@@ -66,7 +66,7 @@ class VersionFiles:
         sync(log)
 
     def stamp(self, version: int) -> tuple[int, ...] | None:
-        """What tells the file of a version from another one in its place; None where there is none."""
+        """A value that tells the file of a version from another one in its place; None if there is no file."""
         if self._folder is None:
             return self._remote_stamp(version)
         try:
@@ -76,7 +76,7 @@ class VersionFiles:
         return found.st_ino, found.st_mtime_ns
 
     def is_there(self, version: int) -> bool:
-        """Whether a version has a file. For one that is hardly there: an exception of the JVM costs 8 ms."""
+        """Whether a version has a file. For versions that rarely exist: `stamp` would cost a JVM exception, 8 ms."""
         if self._folder is not None:
             return self.stamp(version) is not None
         path = self._remote(version)

@@ -1,1 +1,1 @@
-"""Changes what is in a replica: goes back to the master, takes rows out, fills holes."""
+"""Change what is in a replica: bring it back to its master, take rows out, fill holes."""

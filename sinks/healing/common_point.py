@@ -1,9 +1,9 @@
-"""The last point that a replica and its master have in common. Pure: bytes and answers in, an offset out.
+"""Find the last point that a replica and its master have in common. Pure.
 
 Histories part once: up to some point both hold the same, from there on they do not. So the ledger's rows, each with the
-checksum of the master's bytes of its range, agree up to one of them, and whoever looks back from the newest in steps of
-1, 2, 4, 8 … and then halves what is left compares about 2·log2(d) rows, where d is how many rows the point is away.
-Inside the first row that differs the records themselves are compared, one after the other.
+checksum of the master's bytes of its range, agree up to one of them. The search looks back from the newest in steps of
+1, 2, 4, 8 … and then halves the rest. It compares about 2·log2(d) rows, where d is how many rows the point is away.
+Inside the first row that differs, the records themselves are compared, one after the other.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _Row = TypeVar("_Row")
 
 
 def last_agreeing(rows: Sequence[_Row], agrees: Callable[[_Row], bool]) -> _Row | None:
-    """The last of `rows` that agrees, where all before it do and none behind it; None where none does.
+    """The last of `rows` that agrees, given that all before it agree and none behind it; None if none does.
 
-    `agrees` is asked at most 2·log2(d) + 2 times, where that row is the d-th from the end.
+    `agrees` is called at most 2·log2(d) + 2 times, if that row is the d-th from the end.
     """
     differs, at, step = len(rows), 0, 1
     while differs and not agrees(rows[at := max(len(rows) - step, 0)]):
@@ -39,10 +39,10 @@ def last_agreeing(rows: Sequence[_Row], agrees: Callable[[_Row], bool]) -> _Row 
 def last_equal(
     records: Iterable[tuple[OffsetRange, bytes]], master: Iterable[memoryview], start: Offset, *, counts_bytes: bool
 ) -> Link | None:
-    """The last of `records`, in order, before the first whose bytes are not the master's; None if that is the first.
+    """The last of `records`, in order, before the first one that differs from the master's; None if the first differs.
 
-    `master` gives the master's bytes from `start` on, in pieces, each good until the next is asked for. Where offsets
-    do not count them, `counts_bytes`, its records follow one another as ours have to.
+    `master` gives the master's bytes from `start` on, in pieces, each valid until the next is requested. `counts_bytes`
+    says whether offsets count bytes; otherwise the records of both are taken to follow one another.
     """
     found = None
     window, at = _Window(master, start if counts_bytes else Offset(0)), 0
@@ -56,9 +56,9 @@ def last_equal(
 
 
 def last_left(both: Iterable[tuple[Offset, bytes | None, bytes | None]]) -> Link | None:
-    """Of a master that drops records: the last one that both have, before the first that differs or that we lack.
+    """The last record that both have, before the first that differs or that we lack, if the master drops records.
 
-    `both` are offset, ours and the master's, in order. One that the master has no more says nothing.
+    `both` are offset, our bytes and the master's, in order. A record that the master has dropped says nothing.
     """
     found = None
     for offset, ours, theirs in both:
@@ -71,7 +71,7 @@ def last_left(both: Iterable[tuple[Offset, bytes | None, bytes | None]]) -> Link
 
 
 class _Window:
-    """A stream of bytes, from which ranges are taken in order."""
+    """Takes ranges, in order, from a stream of bytes."""
 
     def __init__(self, pieces: Iterable[memoryview], start: Offset) -> None:
         self._pieces = iter(pieces)
@@ -79,7 +79,7 @@ class _Window:
         self._bytes = bytearray()
 
     def take(self, wanted: OffsetRange) -> bytes:
-        """The bytes of `wanted`, fewer where the stream ends. What lies before it is let go."""
+        """The bytes of `wanted`, or fewer if the stream ends. Bytes before it are discarded."""
         while self._start + len(self._bytes) < wanted.end:
             piece = next(self._pieces, None)
             if piece is None:

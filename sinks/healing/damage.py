@@ -1,9 +1,9 @@
-"""Ranges of the replica that do not give the bytes that were replicated: what has to go with them. Driver only.
+"""Find what has to be taken out with rows that do not give the bytes that were replicated. Driver only.
 
-A range goes as whole rows of the ledger, because the checksum of a part could not be proven. A data file that cannot be
-read goes as a whole, and may have rows of several logs (`owners.py`). What each of them loses its own ledger says: the
-rows that have offsets in the file, and of which the files that can be read do not hold as many records as they claim.
-A log whose ledger is whole without the file loses nothing.
+A damaged range is taken out as whole rows of the ledger, because the checksum of a part could not be proven. A data
+file that cannot be read is taken out as a whole, and may have rows of several logs (`owners.py`). The ledger of each
+says what it loses: the ledger rows with offsets in the file for which the readable files hold fewer records than they
+claim. A log whose ledger is whole without the file loses nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _START, _END = attrgetter("start"), attrgetter("end")
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """What has to go: `taken` of the log itself, which may be nothing, what of `others`, and the files in `lost`."""
+    """What has to be taken out: `taken` of the log itself, which may be empty, of `others`, and the files in `lost`."""
 
     taken: TakenOut
     others: tuple[TakenOut, ...] = ()
@@ -50,7 +50,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """Where one log stands, and its ledger."""
+    """The state of one log, and its ledger."""
 
     table: LogTable
     held: Held
@@ -59,7 +59,10 @@ class Books:
 
 @dataclass(frozen=True, slots=True)
 class DamageSearch:
-    """In the table log at version `on`, by the log `log_id`. `books` gives those of any log, as of that version."""
+    """A search for damage of the log `log_id` in the table log at version `on`.
+
+    `books` gives the books of any log, as of that version.
+    """
 
     log_id: LogId
     table: KernelTable
@@ -69,11 +72,11 @@ class DamageSearch:
     _can_be_read: dict[str, bool] = field(default_factory=dict)
 
     def damage_in(self, doubtful: OffsetRange) -> Damage | None:
-        """What the rows of the ledger in `doubtful` come to; None where all are whole.
+        """The damage in the rows of the ledger in `doubtful`; None if all are whole.
 
-        First the files that cannot be read; what is wrong without them shows once they are gone. Raises RepairPending
-        where a repair of another log that has rows in one of them is not done, ReplicaError where it cannot be told
-        which offsets such a file has.
+        Files that cannot be read come first; other damage is found once they are gone. Raises RepairPending if another
+        log that has rows in one of them has a pending repair, ReplicaError if it is not known which offsets such a file
+        has.
         """
         ledger = self.books(self.log_id).ledger
         rows = [row for row in ledger.overlapping(doubtful) if not self.stored.is_whole(row)]
@@ -83,12 +86,13 @@ class DamageSearch:
         return Damage(self._taken(self.log_id, rows)) if rows else None
 
     def unreadable(self, wanted: OffsetRange) -> Damage | None:
-        """What goes with the files that cannot be read and may have rows in `wanted`. Raises as `damage_in` does."""
+        """The damage by files that cannot be read and may have rows in `wanted`. Raises as `damage_in` does."""
         lost = self._lost(self.log_id, wanted)
         return self._without(lost) if lost else None
 
     def _without(self, lost: Sequence[StoredFile]) -> Damage:
-        """A row that goes may have records in further files that cannot be read: these go as well, and so on."""
+        """The damage by the `lost` files. A ledger row that is taken out may have records in further files that cannot
+        be read: these are taken out as well, and so on."""
         gone: defaultdict[LogId, dict[OffsetRange, LedgerRow]] = defaultdict(dict)
         files: dict[str, StoredFile] = {}
         waiting = list(lost)
@@ -114,7 +118,7 @@ class DamageSearch:
         return TakenOut(log_id, self.books(log_id).held.epoch, joined(row.range for row in rows))
 
     def _logs(self, file: StoredFile) -> list[LogId]:
-        """Those that may have rows in a file that has to go. Raises RepairPending."""
+        """The logs that may have rows in a file that is taken out. Raises RepairPending."""
         others = others_in(file, self.on, self.log_id)
         in_repair = [log_id for log_id in others if self.books(log_id).held.is_in_repair]
         if in_repair:
@@ -131,7 +135,7 @@ class DamageSearch:
         return [self.log_id, *others] if is_mine else others
 
     def _lacking(self, log_id: LogId, wanted: OffsetRange, lost: Collection[str]) -> list[LedgerRow]:
-        """The rows of a log's ledger in `wanted` whose records are not all in the other files that can be read."""
+        """The rows of a log's ledger in `wanted` whose records are not all in the other readable files."""
         books = self.books(log_id)
         rows = [row for row in books.ledger.overlapping(wanted) if not books.held.holes.hold(row.range)]
         found: list[LedgerRow] = []
@@ -150,7 +154,7 @@ class DamageSearch:
         return np.sort(np.concatenate(found)) if found else np.empty(0, np.int64)
 
     def _offsets_of(self, file: StoredFile, log_id: LogId, rows: Rows) -> list[npt.NDArray[np.int64]]:
-        """None of a file that cannot be read. Raises StorageUnreachable."""
+        """The offsets of the wanted records; empty if the file cannot be read. Raises StorageUnreachable."""
         try:
             batches = rows_of(self.table.path, log_table(log_id), file, log_id, rows.columns)
             return [batch.filter(rows.condition).column("offset").to_numpy() for batch in batches]
@@ -172,14 +176,14 @@ class DamageSearch:
         try:
             for _ in rows_of(self.table.path, log_table(self.log_id), file, self.log_id):
                 pass
-        except StorageUnreachable:  # nobody knows: a file that may be whole must not go
+        except StorageUnreachable:  # the file may be whole, so it must not be taken out
             raise
         except ReplicaError:
             return False
         return True
 
     def _offsets(self, file: StoredFile) -> OffsetRange:
-        """The offsets of a file that has to go. Raises ReplicaError where its statistics do not say."""
+        """The offsets of a file that is taken out. Raises ReplicaError if its statistics do not say."""
         offsets = offsets_of(file)
         if offsets is not None:
             return offsets

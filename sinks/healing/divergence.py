@@ -1,8 +1,8 @@
-"""Where a replica and its master part: the ledger's checksums against the master's bytes. Driver only.
+"""Find where a replica and its master part, by the ledger's checksums and the master's bytes. Driver only.
 
 Only what both have can be compared: rows of the ledger that lie between the master's minimum and its maximum. Rows
-below the minimum are believed to agree as soon as one above it is proven to; where every one that can be compared
-differs, nothing is proven, and the master may be another one.
+below the minimum are believed to agree if one above it is proven to. If all comparable rows differ, nothing is proven,
+and it may be a different master.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _WIDER = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Divergence:
-    """Up to `common` replica and master are the same, and no further; the replica claims what is below `end`.
+    """Replica and master are the same up to `common`, and no further; the replica has offsets below `end`.
 
-    RECREATED: nothing proves that they are of one log; `common` is the master's minimum then. FAILED_OVER: that is what
-    the epochs of both say, too; EPOCHS_CONTRADICT: it is not. REPLICA_DAMAGED: the
-    table has nothing from `common` on, though its ledger says that it once had.
+    RECREATED: nothing proves that they are the same log; then `common` is the master's minimum. FAILED_OVER: the epochs
+    of both agree with that; EPOCHS_CONTRADICT: they do not. REPLICA_DAMAGED: the table has nothing from `common` on,
+    though its ledger says that it once had.
     """
 
     condition: Condition
@@ -43,12 +43,12 @@ class Divergence:
 
     @property
     def out(self) -> OffsetRange:
-        """What has to go. Of another log that is everything: below its minimum, too, nothing proves the rows."""
+        """The range to take out. If it is another log, that is all: no row below its minimum is proven either."""
         return OffsetRange(Offset(0) if self.condition is Condition.RECREATED else self.common, self.end)
 
 
 class Comparison:
-    """Of a replica at `position` with its master, which holds `bounds`. Nothing is compared twice."""
+    """Compares a replica at `position` with its master, which holds `bounds`. No row is compared twice."""
 
     def __init__(
         self, master: MasterLog, ledger: LedgerRows, stored: StoredLog, position: Offset, bounds: OffsetRange
@@ -67,10 +67,10 @@ class Comparison:
         return len(self._answers)
 
     def find(self, doubtful: Sequence[OffsetRange] = ()) -> Divergence | None:
-        """Where the two part; None where nothing that can be compared differs.
+        """Where the two part; None if nothing that can be compared differs.
 
-        In `doubtful` ranges the master was found to have other bytes before: they are looked at by themselves, because
-        what follows them may agree. Raises what reading the master, the ledger or the table raises.
+        In the `doubtful` ranges the master was found to have other bytes before: they are compared separately, because
+        the rows behind them may agree. Raises what reading the master, the ledger or the table raises.
         """
         doubt = self._first_doubt(doubtful)
         ceiling = min(self._position, self._bounds.end) if doubt is None else doubt.start
@@ -83,7 +83,7 @@ class Comparison:
         reached = floor if link is None else link.end
         if is_all and (not rows or reached == rows[-1].end):
             return self._lost_commits()
-        if doubt is not None and reached >= doubt.end:  # every record is the same: it is the ledger that errs
+        if doubt is not None and reached >= doubt.end:  # every record is the same: the ledger is wrong
             return self.find([one.starting_at(doubt.end) for one in doubtful if one.end > doubt.end])
         return self._divergence(reached, is_proven=agreeing is not None or link is not None)
 
@@ -93,13 +93,13 @@ class Comparison:
         return bool(rows) and all(self._is_comparable(row, self._bounds.end) and self._agrees(row) for row in rows)
 
     def _first_doubt(self, doubtful: Sequence[OffsetRange]) -> LedgerRow | None:
-        """The first row in `doubtful` that does differ."""
+        """The first row in `doubtful` that differs."""
         rows = (row for one in sorted(doubtful) for row in self._ledger.overlapping(one))
         comparable = (row for row in rows if self._is_comparable(row, self._bounds.end))
         return next((row for row in comparable if not self._agrees(row)), None)
 
     def _search(self, ceiling: Offset) -> tuple[list[LedgerRow], LedgerRow | None]:
-        """The rows that begin at or below `ceiling`, as far back as was needed; and the last that agrees, if any."""
+        """The rows that begin at or below `ceiling`, as far back as needed, and the last one that agrees, if any."""
         look_bytes = _FIRST_LOOK_BYTES
         while True:
             start = max(self._bounds.start, ceiling - look_bytes)
@@ -111,9 +111,9 @@ class Comparison:
             look_bytes *= _WIDER
 
     def _last_equal(self, rows: Sequence[LedgerRow], floor: Offset, ceiling: Offset) -> Link | None:
-        """The last record from `floor` on, and below `ceiling`, that is the master's, in the first row that differs.
+        """The last record between `floor` and `ceiling` that equals the master's, in the first row that differs.
 
-        Where none agrees that is the first one that the master has from its beginning, and the rest of the one before.
+        If no row agrees, that is the first row that the master has from its start, and the rest of the row before it.
         """
         above = [row for row in rows if row.end > floor]
         if not above:
@@ -129,12 +129,12 @@ class Comparison:
         return last_equal(self._readable(wanted), raw, start, counts_bytes=self._master.log_id.counts_bytes)
 
     def _readable(self, wanted: OffsetRange) -> Iterator[tuple[OffsetRange, bytes]]:
-        """The replica's records, up to the first that cannot be read: that one is not the master's, either."""
+        """The replica's records, up to the first one that cannot be read, which does not equal the master's either."""
         with suppress(ReplicaError, CorruptRecord):
             yield from ((record.range, record.raw) for record in self._stored.records(wanted))
 
     def _lost_commits(self) -> Divergence | None:
-        """The ledger is written after the commit: what it has above the position the table had, and lost."""
+        """Rows that the table has lost: the ledger is written after a commit, so the table had all that it lists."""
         above = self._ledger.overlapping(OffsetRange(self._position, END))
         if not above:
             return None
@@ -167,7 +167,7 @@ class Comparison:
         return written(digest)
 
     def _left_checksum(self, row: LedgerRow) -> str:
-        """Of the master's records, and of the replica's where the master has dropped one."""
+        """The checksum of the master's records, with the replica's for those that the master has dropped."""
         digest = hashlib.sha256()
         for _, mine, theirs in self._both(row.range):
             digest.update(mine or b"" if theirs is None else theirs)

@@ -1,8 +1,8 @@
-"""Ids at the end of a hole that no entry has. Pure.
+"""Find the ids at the end of a hole that no entry has. Pure.
 
-Where entries are lost nobody knows the last id among them: the hole reaches up to the id of the entry behind it, which
-the replica has as one that takes its own id only. A source that holds them all has it begin right behind the last of
-them. The ids in between are free there; they are no part of what is to be read, and the hole's nonetheless.
+If entries are lost, nobody knows the last id among them. The hole reaches up to the id of the entry behind it, which
+the replica holds as one that takes only its own id. At a source that holds all entries, it begins right behind the last
+lost one. The ids in between are free there: they are not read, but they belong to the hole.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from sources.offsets import Offset, OffsetRange
 
 
 def free_at_end(hole: OffsetRange, source: MasterLog, held: OffsetRange) -> OffsetRange:
-    """The ids at the end of `hole` that `source`, which holds `held`, has free; empty where it says nothing of them.
+    """The ids at the end of `hole` that are free in `source`, which holds `held`.
 
-    So it is unless its next entry is the one behind the hole. Raises as `source.boundary_after` does.
+    Empty unless the source's next entry is the one behind the hole. Raises as `source.boundary_after` does.
     """
     nothing = OffsetRange(hole.end, hole.end)
     if source.log_id.counts_bytes or not (held.start <= hole.end < held.end):

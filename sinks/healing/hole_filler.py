@@ -1,14 +1,14 @@
-"""Fills holes of one log, batch by batch, while the stream of the log may go on.
+"""Fill holes of one log, batch by batch, while the stream of the log may go on.
 
     tasks write files and report -> coverage proven -> one commit -> ledger rows
 
-A batch begins at a record boundary, at the edge of a hole or where the batch before it ended, and the last record of a
-hole has to end exactly where the hole ends: another log's bytes hardly do. What was found damaged stays a hole. A
-commit of files and holes touches nothing of the stream's; of two that fill one hole Kernel refuses the second, and then
-the records are in the table already.
+A batch begins at a record boundary: at the edge of a hole, or where the batch before it ended. The last record of a
+hole has to end exactly where the hole ends, which another log's bytes rarely do. Ranges that are found damaged stay
+holes. A commit of files and holes does not conflict with the stream. If two commits fill one hole, Kernel refuses the
+second, and then the records are in the table already.
 
-Killed anywhere, it is run again: what is committed is no hole any more, and the ledger rows of the newest fill stand in
-the holes' metadata until the next fill, which restores them first.
+If it is killed at any point, it can be run again: committed ranges are no holes any more, and the ledger rows of the
+newest fill are in the holes' metadata until the next fill, which restores them first.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from sources.offsets import LogId, OffsetRange
 
 
 class FillStep(Enum):
-    """What a fill has just done, in order."""
+    """What a fill has just done; members are in order."""
 
     FILES = "files"
     COMMIT = "commit"
@@ -47,14 +47,14 @@ class FillStep(Enum):
 
 
 def no_step(step: FillStep) -> None:
-    """Nobody listens."""
+    """The default listener: it does nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filled:
-    """One batch: all of `range` was read, and the records of `ranges` were committed. `link` is the last one.
+    """One batch of a fill: all of `range` was read, and the records of `ranges` were committed.
 
-    `bytes` are those of the master's log that the records take.
+    `link` is the last record, `bytes` the size of the records in the master's log.
     """
 
     range: OffsetRange
@@ -65,7 +65,7 @@ class Filled:
 
 
 class HoleFiller:
-    """Driver only. `on_step` is called after each step: the tests' way to die there."""
+    """Fills holes of one log. Driver only. `on_step` is called after each step: for tests that kill it there."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class HoleFiller:
         self._ledger_rows = LedgerRows(spark, self._warehouse, log_id)
 
     def look(self) -> Held:
-        """The log as it stands, once the ledger agrees with its holes. Raises RepairPending, ReplicaError."""
+        """Read the log's state, and bring the ledger in line with its holes. Raises RepairPending, ReplicaError."""
         held = self._table.read()
         self._table.refuse_repair(held.state)
         self._settle(held)
@@ -92,11 +92,11 @@ class HoleFiller:
     def fill(
         self, held: Held, batch: OffsetRange, source: MasterLog, link: Link | None, free: OffsetRange | None = None
     ) -> Filled | None:
-        """Bring `batch`, which begins in a hole of `held` at a record, from `source`; None if the hole is gone by now.
+        """Fill `batch`, which begins in a hole of `held` at a record, from `source`; None if the hole is gone by now.
 
-        `link` is the record before it, if the source has that; `free` the ids that no entry has, up to the end of the
-        hole: they are claimed together with what is before them. Raises CoverageError where its records do not end
-        where the hole does, Rewritten, and what reading raises; nothing was committed then.
+        `link` is the record before the batch, if the source has it. `free` are the ids at the end of the hole that no
+        entry has: they are claimed together with the ids before them. Raises CoverageError if the records do not end
+        where the hole does, Rewritten, and whatever reading raises; then nothing was committed.
         """
         hole = next(hole for hole in held.holes.ranges if batch.start in hole)
         write = SplitWriter({str(self._log_id): LogWriter(source, held.epoch, batch.start, link, self._warehouse)})
@@ -152,7 +152,7 @@ class HoleFiller:
 
 
 def _reaching_over(free: OffsetRange | None, rows: list[LedgerRow]) -> list[LedgerRow]:
-    """`rows`, the last of which claims the ids behind it, too, where these are the free ones."""
+    """`rows`, with the last one extended over the `free` ids if these follow it."""
     if free is None or not rows or rows[-1].end != free.start:
         return rows
     return [*rows[:-1], replace(rows[-1], end=free.end)]

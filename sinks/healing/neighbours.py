@@ -1,7 +1,7 @@
-"""Is this the log that the hole is in? The records around a hole, compared with the source that shall fill it.
+"""Compare the records around a hole with the source that is to fill it: is it the same log?
 
-That the source's records begin and end where the hole does is little proof: segment files of all brokers begin at the
-same offsets. The replica knows the record before the hole and the one after it; the source, where it holds one of them,
+It proves little that the source's records begin and end where the hole does: segment files of all brokers begin at the
+same offsets. The replica knows the record before the hole and the one after it. If the source holds one of them, it
 must have the same bytes there.
 """
 
@@ -22,9 +22,9 @@ _HINT = "These are another log's files, or the master's log was rewritten since:
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """What of the records around a hole was compared and found equal: `before` is the one before it.
+    """The records around a hole that were compared and found equal; `before` is the one before it.
 
-    Without any, nothing but its offsets says that the source is the same log.
+    If there are none, only the offsets say that the source is the same log.
     """
 
     before: Link | None
@@ -38,10 +38,10 @@ class Neighbours:
 def compare(
     stored: StoredLog, source: MasterLog, held: OffsetRange, hole: OffsetRange, committed: Offset
 ) -> Neighbours:
-    """Of the records around `hole` those that `source`, which holds `held`, has too.
+    """The records around `hole` that `source`, which holds `held`, has too.
 
-    `committed` is the replica's position. Raises Rewritten where one of them is another one at the source, and what
-    reading raises.
+    `committed` is the replica's position. Raises Rewritten if the source has different bytes for one of them, and
+    whatever reading raises.
     """
     before = [record for record in (_before(stored, hole.start),) if record and held.holds(record.range)]
     after = [
@@ -53,7 +53,7 @@ def compare(
 
 
 def _before(stored: StoredLog, end: Offset) -> Record | None:
-    """The record that ends at `end`; nobody knows how far back it begins."""
+    """The record that ends at `end`, searched for in growing steps, because its start is not known."""
     for size in _sizes(end):
         records = list(stored.records(OffsetRange(Offset(end - size), end)))
         if records:

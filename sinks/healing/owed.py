@@ -1,8 +1,9 @@
-"""What the holes of a log owe to its ledger. Driver only.
+"""Write what the holes of a log owe to its ledger. Driver only.
 
-Two things stand in the holes' metadata, written in the commit that made them true: the rows of the newest fill, and
-which ranges a repair took out, of this log or of another that had rows in the same damaged file. Whoever fills or
-repairs the log makes the ledger say the same first, and so does that repair itself, whatever was killed before.
+The holes' metadata has two things, each written in the commit that made it true: the ledger rows of the newest fill,
+and the ranges that a repair took out, a repair of this log or of another that had rows in the same damaged file. Every
+fill and repair of the log first brings the ledger in line with them, and so does that repair itself, whatever was
+killed before.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from sinks.state.position import Held, LogTable
 
 
 def settle_holes(ledger: Ledger, rows: LedgerRows, table: LogTable, held: Held) -> None:
-    """Write what the holes of `held` owe, unless it is there. Raises ReplicaError."""
+    """Write what the holes of `held` owe to the ledger, unless it is there. Raises ReplicaError."""
     position = None if held.state is None else table.position_of(held.state)
     if position is None:
         return

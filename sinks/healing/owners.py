@@ -1,8 +1,8 @@
-"""Whose rows a data file may have, without opening it. Driver only.
+"""Find whose rows a data file may have, without opening it. Driver only.
 
-Its statistics say it, but they may have ids cut at 32 characters: those of older versions, and of OPTIMIZE. What the
-same version of the table says of each log goes further: none has a row without a state, nor at or above its position,
-nor in a hole.
+The file's statistics say it, but those of older versions, and of OPTIMIZE, may have ids cut at 32 characters. The logs'
+states at the same version of the table say more: a log has no row without a state, none at or above its position, and
+none in a hole.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from sources.offsets import LogId, Offset, OffsetRange
 
 
 def is_of(file: StoredFile, log_id: LogId) -> bool:
-    """Whether its statistics prove that all rows of a file are of one log."""
+    """Whether the statistics of `file` prove that all its rows belong to `log_id`."""
     return holds_only(file.statistics(), LOG_ID.name, str(log_id))
 
 
 def offsets_of(file: StoredFile) -> OffsetRange | None:
-    """The offsets at which the rows of a file, of whatever log, start; None where the statistics do not say."""
+    """The range in which the rows of `file`, of all logs, start; None if the statistics do not say."""
     least, greatest = bounds(file.statistics(), "offset")
     return None if least is None or greatest is None else OffsetRange(least, greatest + 1)
 
 
 def lies_in(file: StoredFile, wanted: OffsetRange) -> bool:
-    """Whether all its rows, of whatever log, start in `wanted`."""
+    """Whether all rows of `file`, of all logs, start in `wanted`."""
     offsets = offsets_of(file)
     return offsets is not None and wanted.holds(offsets)
 
 
 def others_in(file: StoredFile, on: Snapshot, log_id: LogId) -> list[LogId]:
-    """The logs beside `log_id` that may have rows in a file of the table log, as far as version `on` says."""
+    """The logs other than `log_id` that may have rows in a file of the table log, according to version `on`."""
     if is_of(file, log_id):
         return []
     domains, statistics, offsets = on.domains(), file.statistics(), offsets_of(file)
@@ -51,8 +51,8 @@ def others_in(file: StoredFile, on: Snapshot, log_id: LogId) -> list[LogId]:
 
 
 def _may_have_rows(log_id: LogId, state: LogState, domains: Mapping[str, str], offsets: OffsetRange | None) -> bool:
-    """Whether some of `offsets` (None: of any) lie below the log's position and in no hole of it."""
-    if state.repair is not None:  # on its way to another position
+    """Whether some of `offsets` (None: any offset) lie below the log's position and in no hole of it."""
+    if state.repair is not None:  # its position is about to change
         return True
     if state.offset is None or offsets is None:
         return state.offset is not None

@@ -1,4 +1,4 @@
-"""The audit table: rows that a repair takes out of a table of records are kept here, each once. Driver only."""
+"""The audit table `removed`, which keeps rows that a repair takes out of a table of records, each once. Driver only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FILE_BYTES = 256 * 1024 * 1024  # of Arrow's, before compression
 
 
 class Removed:
-    """Of one log. The table is made with its first row."""
+    """The audit table, for rows of one log. The table is created with its first row."""
 
     def __init__(self, spark: SparkSession, warehouse: str, log_id: LogId) -> None:
         self._log = log_table(log_id)
@@ -37,7 +37,7 @@ class Removed:
     ) -> None:
         """Copy the rows of the log's `files` that meet `condition`, as removed by `epoch`.
 
-        A repetition with the same transaction version of `app_id` copies nothing. Raises ReplicaError.
+        A second call with the same transaction version of `app_id` copies nothing. Raises ReplicaError.
         """
         if not files:
             return

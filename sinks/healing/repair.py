@@ -1,8 +1,8 @@
-"""Bring a replica back to its master: damage of its own out first, then back to the last point that both share.
+"""Bring a replica back to its master: take out its own damage first, then go back to the last point that both share.
 
-Damage first, because it is no reason to go back: its range becomes a hole, and a backfill reads it anew. Otherwise the
-master is always right, but for one thing: a master that is empty, or of which nothing is what was replicated, is more
-likely a wrong path than a lost log, and has to be accepted by whoever knows.
+Damage comes first, because it is no reason to go back: its range becomes a hole, and a backfill reads it again.
+Otherwise the master is always right, with one exception: a master that is empty, or has nothing of what was replicated,
+is more likely a wrong path than a lost log, so an operator has to accept it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ from sources.offsets import END, LogId, Offset, OffsetRange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WayBack:
-    """From position `since` to the common point of `found`; so many records, and bytes of the master's log, go."""
+    """The way back from position `since` to the common point of `found`.
+
+    `records` and `bytes` count what is taken out, in bytes of the master's log.
+    """
 
     found: Divergence
     since: Offset
@@ -50,8 +53,8 @@ class WayBack:
 class Repaired:
     """What a repair of a log at `position` did, or would do.
 
-    `resumed` was pending. `taken_out` are damaged ranges, `missing` is what of such ranges is a hole now; `others` is
-    what went of other logs, which had rows in the same damaged files.
+    `resumed` was pending. `taken_out` are damaged ranges, and `missing` the holes in such ranges; `others` is what was
+    taken out of other logs, which had rows in the same damaged files.
     """
 
     position: Offset | None
@@ -72,7 +75,7 @@ _FOR_A_PERSON: Final = {
         "the bytes of the replica, up to where the epochs part",
     ),
 }
-"""What is done only where the master was accepted; else what to raise, and with which words."""
+"""Conditions that are repaired only if the master was accepted; else the error to raise, and its words."""
 
 
 def _taken_out(damages: Iterable[Damage]) -> tuple[OffsetRange, ...]:
@@ -80,7 +83,7 @@ def _taken_out(damages: Iterable[Damage]) -> tuple[OffsetRange, ...]:
 
 
 def _others(taken: Iterable[TakenOut]) -> tuple[TakenOut, ...]:
-    """Each log once."""
+    """The same, with each log once."""
     found: dict[tuple[LogId, int], tuple[OffsetRange, ...]] = {}
     for one in taken:
         found[one.log_id, one.epoch] = joined([*found.get((one.log_id, one.epoch), ()), *one.ranges])
@@ -88,11 +91,14 @@ def _others(taken: Iterable[TakenOut]) -> tuple[TakenOut, ...]:
 
 
 def _no_step(step: Step) -> None:
-    """Nobody listens."""
+    """The default listener: it does nothing."""
 
 
 class Repair:
-    """Of one log. Driver only; any number of times, and after a kill at any moment. `on_step` as in `RepairSteps`."""
+    """A repair of one log. Driver only. It can be repeated, also after a kill at any point.
+
+    `on_step` is as in `RepairSteps`.
+    """
 
     def __init__(
         self,
@@ -114,7 +120,7 @@ class Repair:
         self._steps = RepairSteps(spark, self._warehouse, master, self._writer, on_step)
 
     def look(self, *, accept_master: bool = False) -> Repaired:
-        """What `run` would do. Changes nothing; of a repair that is pending it only says so. Raises as `run` does."""
+        """Say what `run` would do, and change nothing. A pending repair is only reported. Raises as `run` does."""
         state = self._begun()
         if state is None or state.offset is None:
             return Repaired(position=None)
@@ -137,11 +143,11 @@ class Repair:
         )
 
     def run(self, *, accept_master: bool = False, is_owner: bool = False) -> Repaired:
-        """Take the log from whoever has it, and repair it. `is_owner`: the writer has it, and nobody else may.
+        """Claim the log from the run that has it, and repair it. With `is_owner` the writer has to have it already.
 
-        Raises Recreated where the master has nothing in common with the replica, and EpochsContradict where its epochs
-        are other ones than its bytes say, unless it is accepted; ReplicaError,
-        TakenOver (a job was started meanwhile), and what reading the master raises.
+        Raises Recreated if the master has nothing in common with the replica, and EpochsContradict if its epochs and
+        its bytes contradict each other, unless `accept_master`; ReplicaError, TakenOver (a job was started meanwhile),
+        and what reading the master raises.
         """
         if self._begun() is None:
             return Repaired(position=None)
@@ -174,7 +180,7 @@ class Repair:
         )
 
     def _begun(self) -> LogState | None:
-        """What the table says of a log that has a position."""
+        """The state of the log, if it has a position; else None."""
         state = None if self._files.snapshot() is None else self._table.read().state
         return None if state is None or state.offset is None else state
 
@@ -197,7 +203,7 @@ class Repair:
         return DamageSearch(self._master.log_id, self._files, held.snapshot, self._stored, books)
 
     def _take_out_damaged(self) -> list[Damage]:
-        """What incidents say of the replica's own rows, and is still true."""
+        """Take out the damaged rows that incidents report and that are still damaged."""
         taken_out = []
         for row in damaged_in(self._incidents):
             while damage := self._search(self._table.read(), self._steps.settle).damage_in(row.found.range):
@@ -206,14 +212,14 @@ class Repair:
         return taken_out
 
     def _take_out_unreadable(self, start: Offset) -> Damage | None:
-        """Before it is decided to go back to `start`: what could not be copied or rewritten then."""
+        """Take out the rows from `start` on that going back there could not copy or rewrite."""
         damage = self._search(self._table.read(), self._steps.settle).unreadable(OffsetRange(start, END))
         if damage is not None:
             self._steps.take_out(damage)
         return damage
 
     def _missing(self, held: Held, taken_out: Sequence[OffsetRange]) -> tuple[OffsetRange, ...]:
-        """The holes in which damaged rows have been."""
+        """The holes that damaged rows have left."""
         damaged = [row.found.range for row in damaged_in(self._incidents)] + list(taken_out)
         return tuple(hole for hole in held.holes.ranges if any(Holes(ranges=(hole,)).within(one) for one in damaged))
 
@@ -243,7 +249,7 @@ class Repair:
         return WayBack(found=found, since=since, records=records, bytes=size_bytes)
 
     def _heal(self, held: Held, comparison: ComparisonByRule, *, is_same: bool) -> int:
-        """End the incidents that are true no more."""
+        """End the incidents that no longer hold. Returns how many there were."""
         divergences = (Condition.ABOVE_MAXIMUM, Condition.RECREATED, Condition.EPOCHS_CONTRADICT)
         healed = [
             row.id

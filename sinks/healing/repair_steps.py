@@ -1,19 +1,20 @@
-"""What a repair does to the tables, step by step. Driver only.
+"""The steps of a repair: what it does to the tables. Driver only.
 
     MARK ─▶ AUDIT ─▶ CUT ─▶ LEDGER ─▶ INCIDENTS ─▶ FINISH
 
 From MARK to FINISH the log's state says that a repair is pending, and no job replicates the log (`Replica.open`). A
-repair that is started again goes on with what the mark says, whatever the master says by then:
+repair that is started again continues what the mark says, whatever the master says by then:
 
-    AUDIT      a copy of the rows that go is in the table removed, under a transaction version of its own
+    AUDIT      a copy of the rows to take out is in the table removed, under a transaction version of its own
     CUT        one commit takes the rows out, moves the position, begins the epoch, and leaves in the log's state what
                it owes to other tables
-    LEDGER     no row of the ledger claims what is not in the table; the rest of the one that was cut is a row again
-    INCIDENTS  what the repair answers, and what it took away with it, is open no more
+    LEDGER     no row of the ledger claims what is not in the table; the rest of the row that was cut is a row again
+    INCIDENTS  the incident that is repaired, and those about rows that were taken out, are closed
 
-Damage goes by the same steps, with CUT as its mark: the rows become a hole, the position stays. What other logs lose
-with it goes in the same commit, as holes in metadata of their own, which the ledger has to follow (`owed.py`); an
-incident says so before it, which is true whether the commit comes or not. The mark names these logs.
+Damage is taken out by the same steps, with CUT as its mark: the rows become a hole, and the position stays. The same
+commit takes out what other logs lose, as holes in metadata of their own, which the ledger has to follow (`owed.py`). An
+incident reports that loss before the commit, which is true whether the commit is made or not. The mark names these
+logs.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _OTHER_EPOCHS: Final = (Condition.EPOCHS_CONTRADICT, Condition.RECREATED)
 
 
 class Step(Enum):
-    """What a repair has just done, in order."""
+    """What a repair has just done; members are in order."""
 
     MARK = "mark"
     AUDIT = "audit"
@@ -67,7 +68,7 @@ class Step(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What stays below the point to go back to: records up to `end`, the `rest` of a ledger row, the last record."""
+    """What is kept below the point to go back to: records up to `end`, the `rest` of a ledger row, the last record."""
 
     end: Offset
     rest: tuple[LedgerRow, ...] = ()
@@ -75,7 +76,7 @@ class _Kept:
 
 
 class RepairSteps:
-    """Of one log, which `writer` has claimed. `on_step` is called after each step."""
+    """Repairs one log, which `writer` has claimed. `on_step` is called after each step."""
 
     def __init__(
         self, spark: SparkSession, warehouse: str, master: MasterLog, writer: Writer, on_step: Callable[[Step], None]
@@ -83,7 +84,7 @@ class RepairSteps:
         self._spark = spark
         self._warehouse = warehouse
         self._log_id = master.log_id
-        # a rule that does not look at all bytes may keep a last record that the master has not, byte for byte
+        # a rule that does not compare all bytes may keep a last record that differs from the master's
         self._keeps_link = (master.proves_all or not master.overrules) and not master.has_free_offsets
         self._master = master
         self._writer = writer
@@ -97,7 +98,7 @@ class RepairSteps:
         self._removed = Removed(spark, warehouse, self._log_id)
 
     def restore(self) -> None:
-        """Take a repair that is pending to its end; or else write what the newest commits owe, as every start does."""
+        """Complete a pending repair, or else write what the newest commits owe, as every start does."""
         held, state = self._held()
         if state.repair is None or state.repair.epoch > state.epoch:
             self._books.settle({self._log_id: state})
@@ -105,13 +106,13 @@ class RepairSteps:
         self.complete()
 
     def settle(self, table: LogTable, held: Held) -> None:
-        """Write what the newest commits of another log owe to its ledger, which is asked then what the log has lost."""
+        """Write what the newest commits of another log owe to its ledger, before the ledger is asked what is lost."""
         if held.state is not None and held.state.repair is None:
             self._books.settle({table.log_id: held.state})
             self._settle_holes(table, held)
 
     def mark(self, found: Divergence) -> None:
-        """Decide: from here on the log goes back to the common point."""
+        """Commit the decision that the log goes back to the common point of `found`."""
         held, state = self._held()
         incident = _repaired(found.condition, found.out, found.cause)
         pending = PendingRepair(to=found.common, epoch=state.epoch + 1, found=incident)
@@ -119,14 +120,14 @@ class RepairSteps:
         self._on_step(Step.MARK)
 
     def accept(self) -> None:
-        """Follow the log that has the name now: it has all that the replica holds, which may be nothing."""
+        """Follow the log that now has the name. It has everything that the replica holds, which may be nothing."""
         held, state = self._held()
         accepted = replace(state, identity=self._master.identity(), mark=None, epochs=())
         if (accepted.identity, accepted.epochs) != (state.identity, state.epochs):
             self._table.mark(held, replace(accepted, commit=uuid.uuid4().hex))
 
     def complete(self) -> None:
-        """Take what is marked to its end, from wherever it stopped."""
+        """Complete the marked repair, from wherever it stopped."""
         held, state = self._held()
         if state.repair is not None:
             if state.repair.epoch > state.epoch:
@@ -134,7 +135,7 @@ class RepairSteps:
             self._follow()
 
     def take_out(self, damage: Damage) -> None:
-        """Make holes of `damage`, in the logs that have it. Rows that can be read are kept. Raises RepairPending."""
+        """Turn `damage` into holes, in all logs that have it. Readable rows are copied first. Raises RepairPending."""
         held, state = self._held()
         for one in damage.of_each:
             self._keep(one, damage, held.snapshot)
@@ -150,7 +151,7 @@ class RepairSteps:
         self._follow()
 
     def _keep(self, taken: TakenOut, damage: Damage, on: Snapshot) -> None:
-        """Tell of what goes of one log, and copy what can be read of it."""
+        """Report what is taken out of one log, and copy the rows that can be read."""
         if not taken.ranges:
             return
         lost, rows = {file.path for file in damage.lost}, Rows.taken_out([taken])
@@ -163,7 +164,10 @@ class RepairSteps:
         )
 
     def _tell(self, taken: TakenOut, cause: str) -> int:
-        """Put on record what no open incident tells of; the moment of the newest that does. The same after a kill."""
+        """Record an incident for each range that no open one covers. Returns the time of the newest incident, in µs.
+
+        The result is the same after a kill.
+        """
         incidents = IncidentsTable(self._spark, self._warehouse, taken.log_id)
         told = Holes(ranges=joined(row.found.range for row in damaged_in(incidents)))
         new = [one for one in taken.ranges if not told.hold(one)]
@@ -173,7 +177,7 @@ class RepairSteps:
             for row in damaged_in(incidents)
             if any(one.overlaps(row.found.range) for one in taken.ranges)
         )
-        return max(moments, default=time.time_ns() // 1000)  # none: whoever closed it knows of it
+        return max(moments, default=time.time_ns() // 1000)  # none if an operator has closed it
 
     def _table_of(self, log_id: LogId) -> LogTable:
         return self._table if log_id == self._log_id else LogTable(self._spark, self._files.path, log_id)
@@ -183,7 +187,7 @@ class RepairSteps:
         settle_holes(ledger, LedgerRows(self._spark, self._warehouse, table.log_id), table, held)
 
     def _go_back(self, held: Held, state: LogState, pending: PendingRepair) -> None:
-        self._settle_holes(self._table, held)  # one may have come in just before the mark, which keeps others out
+        self._settle_holes(self._table, held)  # a fill may have come just before the mark, which keeps others out
         kept = self._kept_below(pending.out.start)
         above = OffsetRange(kept.end, END)
         out = Rows.of_log(self._log_id, above)
@@ -203,7 +207,7 @@ class RepairSteps:
             branched_at=pending.to,
             link=kept.link if self._keeps_link else None,
             identity=self._master.identity(),
-            mark=None,  # that of what is left is not known; whoever reads on learns it
+            mark=None,  # not known for what is left; the next batch learns it
             epochs=_epochs(state, pending),
             ledger=kept.rest,
             incidents=() if pending.found is None else (pending.found,),
@@ -228,7 +232,7 @@ class RepairSteps:
         return _Kept(rest.end, (rest,), link if link.end == to else None)
 
     def _follow(self) -> None:
-        """What other tables owe to the cut, then the end of the repair."""
+        """Bring other tables in line with the cut, then finish the repair."""
         held, state = self._held()
         if (pending := state.repair) is None:
             return
@@ -254,7 +258,7 @@ class RepairSteps:
         self._incidents.end(ended, State.HEALED, note, time.time_ns() // 1000)
 
     def _held(self) -> tuple[Held, LogState]:
-        """Raises TakenOver where another run has the log."""
+        """The log as it is, and its state. Raises TakenOver if another run has the log."""
         mine = self._table.held_by(self._writer)
         held = self._table.read()
         self._table.check(held, mine)
@@ -262,7 +266,7 @@ class RepairSteps:
 
 
 def damaged_in(incidents: IncidentsTable) -> list[IncidentRow]:
-    """The open ones that say that the replica's own rows are wrong."""
+    """The open incidents that say that the replica's own rows are damaged."""
     return [row for row in incidents.open() if row.found.condition is Condition.REPLICA_DAMAGED]
 
 
@@ -289,22 +293,22 @@ def _repaired(condition: Condition, affected: OffsetRange, cause: str) -> Incide
 
 
 def _epochs(state: LogState, pending: PendingRepair) -> Epochs:
-    """Those of what is left; none where the master's are to be believed instead."""
+    """The epochs of what is left; none if the master's are to be believed instead."""
     is_the_masters = pending.found is not None and pending.found.condition in _OTHER_EPOCHS
     return () if is_the_masters else below(state.epochs, pending.to)
 
 
 def _first(state: LogState, pending: PendingRepair) -> Offset:
-    """Where the replica begins afterwards; anew, where nothing below the point it goes back to is kept."""
+    """Where the replica begins after the repair: at the point it goes back to, if nothing below that is kept."""
     if state.first is None or pending.out.start < pending.to:
         return pending.to
     return min(state.first, pending.to)
 
 
 def _is_over(row: IncidentRow, pending: PendingRepair) -> bool:
-    """Whether the repair took away what an incident of an older epoch is about.
+    """Whether the repair took out what an incident of an older epoch is about.
 
-    A hole or damage that begins below the common point is still there; where the two histories part is not.
+    A hole or damage that begins below the common point is still there; a divergence is not.
     """
     if row.epoch >= pending.epoch or row.found.end <= pending.out.start:
         return False

@@ -1,9 +1,9 @@
-"""Taking rows out of a table: files that hold nothing else are removed, others are written anew without them.
+"""Take rows out of a table: remove files that hold nothing else, and rewrite the others without them.
 
-What goes is told twice, and must be the same: `Rows.files` finds by statistics every file that may hold some of it,
-`Rows.condition` says of each row whether it goes. A file whose statistics prove that all of it goes is never opened,
-and one that cannot be read goes where what the table says of its logs proves it.
-Files written here are named by no commit until the exchange is; what a kill leaves of them is VACUUM's.
+The rows are described twice, and both have to agree: `Rows.files` finds by statistics every file that may hold some of
+them, `Rows.condition` says of each row whether it is one. A file whose statistics prove that all its rows are taken out
+is never opened. A file that cannot be read is removed if the states of the table's logs prove the same.
+No commit names files written here before the exchange is committed; VACUUM removes what a kill leaves of them.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _ROWS_AT_ONCE = 16_384
 class Rows:
     """Rows of some logs in one table: which files may hold them, and which rows of a file they are.
 
-    `condition` is on `columns`. `holds_all` says of a file's statistics whether nothing else can be in it, `owns` of
-    what a version says of each log, which reaches further and takes longer. `lost` are files that nobody can read.
+    `condition` is on `columns`. `holds_all` says by a file's statistics whether it has no other rows. `owns` says the
+    same by the logs' states at a version, which proves more and takes longer. `lost` are files that nobody can read.
     """
 
     places: tuple[tuple[LogId, Overlap], ...]
@@ -60,7 +60,7 @@ class Rows:
 
     @classmethod
     def taken_out(cls, taken: Sequence[TakenOut], lost: Sequence[StoredFile] = ()) -> Rows:
-        """The records of table `log` that start in the ranges of `taken`, and all of `lost`, which has no others."""
+        """The records of table `log` that start in the ranges of `taken`, and `lost` files, which have no others."""
         places = [(one.log_id, wanted) for one in taken for wanted in one.ranges]
         paths = {file.path for file in lost}
         return cls(
@@ -84,7 +84,7 @@ class Rows:
         return self.places[0][1].range.start if self.places else Offset(0)
 
     def files(self, table: KernelTable, on: Snapshot) -> list[StoredFile]:
-        """Those of version `on`; what of `lost` is not there any more is not among them."""
+        """The files of version `on` that may hold the rows, with those in `lost` that are still there."""
         of_logs = [table.files(on, {LOG_ID.name: str(log_id)}, overlap) for log_id, overlap in self.places]
         still = [_again(file, table, on) for file in self.lost]
         return list({file.path: file for files in (*of_logs, *still) for file in files}.values())
@@ -92,7 +92,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Files to be removed and added in one commit; `rows` is how many rows that takes out."""
+    """Files to remove and add in one commit, which takes out `rows` rows."""
 
     removed: tuple[StoredFile, ...] = ()
     added: tuple[DataFile, ...] = ()
@@ -100,9 +100,9 @@ class Exchange:
 
 
 class TakingOut:
-    """Prepares the exchange that takes `rows` out of a table, anew only where the files in question have changed.
+    """Prepares the exchange that takes `rows` out of a table, again only if the files in question have changed.
 
-    What it wrote for an exchange that was tried stays: who was refused cannot always tell whether the commit was done.
+    Files written for an exchange that was tried stay: a refused writer cannot always tell whether the commit was made.
     """
 
     def __init__(self, table: KernelTable, spec: TableSpec, rows: Rows) -> None:
@@ -139,7 +139,7 @@ class TakingOut:
             return _all_of(file)
         try:
             return self._by_its_rows(file)
-        except StorageUnreachable:  # nobody knows: a file that may be whole must not go
+        except StorageUnreachable:  # the file may be whole, so it must not be removed
             raise
         except ReplicaError:
             if self._rows.owns(file, on):
@@ -157,7 +157,7 @@ class TakingOut:
         return Exchange((file,), () if gone == count else (self._rest(file),), gone)
 
     def _rest(self, file: StoredFile) -> DataFile:
-        """The other rows of a file, in a file of their own."""
+        """Write the other rows of a file to a new file."""
         try:
             with FileWriter(self._spec, self._table.path, new_name(self._rows.start)) as writer:
                 for batch in self._read(file, self._spec.schema.names):
@@ -182,10 +182,10 @@ def _start_in(log_id: LogId, wanted: OffsetRange) -> pc.Expression:
 
 
 def _again(file: StoredFile, table: KernelTable, on: Snapshot) -> list[StoredFile]:
-    """The same file of version `on`, found by its own statistics."""
+    """The same file in version `on`, found by its own statistics; empty if it is gone."""
     least, offsets = bounds(file.statistics(), LOG_ID.name)[0], offsets_of(file)
     overlap = None if offsets is None else Overlap(offsets, "offset")
-    # a bound that is missing excludes nothing
+    # a missing bound excludes nothing
     return [one for one in table.files(on, {LOG_ID.name: least or ""}, overlap) if one.path == file.path]
 
 
@@ -203,7 +203,7 @@ def _joined(exchanges: Iterator[Exchange]) -> Exchange:
 def rows_of(
     folder: str, spec: TableSpec, file: StoredFile, log_id: LogId | None, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """All rows of a data file, of whatever log, as they lie there. Raises ReplicaError where it cannot be read."""
+    """All rows of a data file, of all logs, in the file's order. Raises ReplicaError if it cannot be read."""
     schema = pa.schema([spec.schema.field(name) for name in columns or spec.schema.names]).remove_metadata()
     with _naming(file, folder, log_id), open_parquet(folder, file.path) as parquet:
         batches = batches_of(parquet, _ROWS_AT_ONCE, schema.names)

@@ -1,12 +1,12 @@
-"""Where replica and master part by the master's own rule, if it has one. Driver only.
+"""Find where replica and master part by the master's own rule, if it has one. Driver only.
 
-By `MasterLog.common_offset` the replica's records themselves are compared, from its beginning on, not what the ledger
-says of them; and whatever differs goes, also all of it. Only a master that is empty, or begins too late to give again
-what would go, is more likely a wrong path.
+With `MasterLog.common_offset` the replica's records themselves are compared, from the replica's beginning on, instead
+of the ledger's checksums. Whatever differs is taken out, even if that is all of it. Only a master that is empty, or
+begins too late to give those records again, is more likely a wrong path.
 
-By the epochs of elected masters (`MasterLog.parting`) what goes is what lies above the common point of both lists. Two
-groups may have an epoch alike, their first at least: so the ledger's checksums have to agree up to that point, or the
-two contradict each other, which is for a person to judge.
+With the epochs of elected masters (`MasterLog.parting`) everything above the common point of both lists is taken out.
+Two groups may have an epoch in common, at least their first, so the ledger's checksums have to agree up to that point.
+Otherwise epochs and bytes contradict each other, and a person has to decide.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from sources.offsets import Offset, OffsetRange
 
 
 class ComparisonByRule(Comparison):
-    """By the master's rule; of a master without one by the ledger's checksums.
+    """A comparison by the master's rule, or by the ledger's checksums if it has none.
 
-    `parted` is what the epochs say of the master and the replica at `position`; nothing where they do not differ.
+    `parted` says where the epochs of the master and of the replica at `position` part; None if they do not.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class ComparisonByRule(Comparison):
         self._parted = parted
 
     def find(self, doubtful: Sequence[OffsetRange] = ()) -> Divergence | None:
-        """As `Comparison.find`. To a rule no range is more doubtful than others."""
+        """Like `Comparison.find`. A rule ignores the `doubtful` ranges."""
         if self._parted is not None and self._parted.common is not None:
             return self._by_epochs(self._parted, self._parted.common)
         common = self._master.common_offset(self._readable(OffsetRange(Offset(0), self._position)))

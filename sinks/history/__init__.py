@@ -1,1 +1,1 @@
-"""What stands beside a log, with its history: a master's metadata, the map that a log makes."""
+"""What is kept beside a log: the history of its master's metadata, and the map that a log makes."""

@@ -1,7 +1,7 @@
 """A map of keys to their newest changes, as Arrow tables: one for each bucket of keys. Pure.
 
 The newest change of a key is the one with the greatest id, so it does not matter in which order, or how often, changes
-come in. A removed key keeps its row: a change with a lower id must find that it is too old.
+are applied. A removed key keeps its row, so that a change with a lower id is recognized as too old.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from sinks.tables import KEY_VALUES
 from sources.keyed_state import Changes
 
 BUCKETS = 16
-"""Each is a file. A batch that changes few keys rewrites few of them; many small files would be slow to read."""
+"""The number of buckets; each is a file. A batch that changes few keys rewrites few of them, but many small files would
+be slow to read.
+"""
 
 ENTRIES_SCHEMA = pa.schema(
     [KEY_VALUES.schema.field(name) for name in ("key", "value", "id", "deleted")]
@@ -23,12 +25,12 @@ ENTRIES_SCHEMA = pa.schema(
 
 
 def bucket_of(key: str) -> str:
-    """Which part of the map `key` is in."""
+    """The bucket that `key` is in."""
     return f"{crc32(key.encode()) % BUCKETS:02d}"
 
 
 def by_bucket(changes: Changes) -> dict[str, Changes]:
-    """The same changes, apart."""
+    """The same changes, by bucket."""
     parts: dict[str, Changes] = {}
     for key, change in changes.items():
         parts.setdefault(bucket_of(key), {})[key] = change
@@ -36,7 +38,7 @@ def by_bucket(changes: Changes) -> dict[str, Changes]:
 
 
 def merged(entries: pa.Table, changes: Changes) -> pa.Table | None:
-    """`entries` (ENTRIES_SCHEMA) after `changes`; None where they are older than what is there."""
+    """`entries` (ENTRIES_SCHEMA) after `changes`; None if all of these are older than what is there."""
     touched = entries.filter(_names(entries, changes))
     known = dict(zip(touched["key"].to_pylist(), touched["id"].to_pylist(), strict=True))
     newer = {key: change for key, change in changes.items() if change.id > known.get(key, -1)}
@@ -46,7 +48,7 @@ def merged(entries: pa.Table, changes: Changes) -> pa.Table | None:
 
 
 def _names(entries: pa.Table, changes: Changes) -> pa.ChunkedArray:
-    """Of each row whether it is of a key in `changes`."""
+    """Whether each row has a key in `changes`."""
     return pc.is_in(entries["key"], value_set=pa.array(list(changes), pa.string()))
 
 

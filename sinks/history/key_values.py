@@ -1,13 +1,14 @@
-"""The map that one log makes, in the table dister_kv: read, and exchanged as a whole.
+"""Read and update the map that one log makes, in the table dister_kv.
 
-A commit replaces the files of the buckets that change, and says up to where the map tells of its log, in the domain
-metadata ``logtwin.<log id>`` and, where the offset moves, as transaction version:
+A commit replaces the files of the buckets that change. It writes the map's position in the log to the domain metadata
+``logtwin.<log id>`` and, if the offset moves, to the transaction version:
 
     epoch, offset   every record of that history below `offset` is in the map
     fills           so many backfills of the log (`sinks.state.holes.Holes.fills`) are in it
 
-So there is never a map without its position, nor half of either. A kill leaves files that no commit names; VACUUM takes
-them. A refused commit leaves them too: it may have been done. Everything runs in the driver, without a Spark job.
+So there is never a map without its position, nor half of either. A kill leaves files that no commit names; VACUUM
+removes them. A refused commit leaves them too, because it may have been made. Everything runs in the driver, without a
+Spark job.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _ROWS_AT_ONCE = 16_384
 
 @dataclass(frozen=True, slots=True)
 class MapPosition:
-    """Up to where a map tells of its log; see the module's docstring."""
+    """The position of a map in its log; see the module's docstring."""
 
     epoch: int
     offset: Offset
@@ -56,7 +57,7 @@ class MapView:
 
 
 def position_at(version: Version, log_id: LogId) -> MapPosition | None:
-    """What that version of the table says of the map of a log. Raises ReplicaError."""
+    """The position of a log's map at that version of the table; None if it has none. Raises ReplicaError."""
     domain = f"logtwin.{log_id}"
     text = version.domain(domain)
     try:
@@ -66,7 +67,7 @@ def position_at(version: Version, log_id: LogId) -> MapPosition | None:
 
 
 class StoredMap:
-    """The map of a log, in files of the table in `folder`. Raises ReplicaError naming the one that cannot be read."""
+    """The map of a log, in `files` of the table in `folder`. Raises ReplicaError naming a file that cannot be read."""
 
     def __init__(self, folder: str, log_id: LogId, files: Sequence[StoredFile]) -> None:
         self._folder = folder
@@ -74,7 +75,7 @@ class StoredMap:
         self._files = files
 
     def value(self, key: str) -> str | None:
-        """What the map says of `key`; None where it does not have it."""
+        """The value of `key`; None if the map does not have it."""
         bucket = [file for file in self._files if file.partition()[BUCKET.name] == bucket_of(key)]
         for entries in self._batches(("key", "value"), bucket):
             found = entries.filter(pc.equal(entries["key"], key))
@@ -83,7 +84,7 @@ class StoredMap:
         return None
 
     def count(self) -> int:
-        """How many keys the map has."""
+        """The number of keys in the map."""
         return sum(_count(entries) for entries in self._batches(("deleted",)))
 
     def items(self) -> dict[str, str]:
@@ -95,11 +96,11 @@ class StoredMap:
         return dict(sorted(found.items()))
 
     def entries(self) -> pa.Table:
-        """All there are, those of deleted keys among them."""
+        """All entries, including those of deleted keys, as ENTRIES_SCHEMA."""
         return pa.Table.from_batches(self._batches(ENTRIES_SCHEMA.names), ENTRIES_SCHEMA)
 
     def _batches(self, columns: Sequence[str], files: Sequence[StoredFile] | None = None) -> Iterator[pa.RecordBatch]:
-        """Some columns of the entries: never those of the partition, which files that Spark wrote lack."""
+        """Some columns of the entries, but never partition columns, which files that Spark wrote lack."""
         schema = pa.schema([ENTRIES_SCHEMA.field(name) for name in columns])
         for file in self._files if files is None else files:
             try:
@@ -121,7 +122,7 @@ def _unreadable(what: str, log_id: LogId, found: object) -> ReplicaError:
 
 
 class KeyValues:
-    """The map of one log. Driver only; one thread at a time. Raises ReplicaError naming what cannot be read."""
+    """The map of one log in the table. Driver only; one thread at a time. Raises ReplicaError."""
 
     def __init__(self, spark: SparkSession, warehouse: str, log_id: LogId) -> None:
         self._table = KernelTable(spark, KEY_VALUES.path(absolute(warehouse)))
@@ -129,18 +130,18 @@ class KeyValues:
         self._domain = f"logtwin.{log_id}"
 
     def ensure(self) -> None:
-        """Make the table unless it is there. Raises ConfigurationError where it is not ours."""
+        """Create the table unless it is there. Raises ConfigurationError if it is not ours."""
         ensure_table(self._table, KEY_VALUES)
 
     def look(self) -> MapView | None:
-        """The newest version; None where there is no table."""
+        """The newest version; None if there is no table."""
         snapshot = self._table.snapshot()
         return None if snapshot is None else MapView(snapshot, position_at(snapshot, self._log_id))
 
     def exchange(self, view: MapView, changes: Changes, to: MapPosition, *, anew: bool) -> None:
-        """Bring the map of `view`, or an empty one where it is made `anew`, to `to` by `changes`, in one commit.
+        """Apply `changes` to the map of `view`, or to an empty map if `anew`, which brings it to `to`, in one commit.
 
-        Raises KernelConflict where the log's map was changed since `view`.
+        Raises KernelConflict if the log's map has changed since `view`.
         """
         files = self._by_bucket(view)
         removed = [file for bucket in files.values() for file in bucket] if anew else []
@@ -162,7 +163,7 @@ class KeyValues:
         self._table.run_hooks()
 
     def _transaction(self, view: MapView, to: MapPosition) -> tuple[str, int] | None:
-        """A transaction version has to grow: none where a backfill alone has changed the map."""
+        """The transaction of the commit; None if only a backfill changes the map, because its version has to grow."""
         was = view.position
         if was is not None and (was.epoch, was.offset) == (to.epoch, to.offset):
             return None
@@ -175,7 +176,7 @@ class KeyValues:
         return found
 
     def _write(self, bucket: str, entries: pa.Table, epoch: int) -> tuple[Partition, DataFile]:
-        """One file. The partition columns are in it too: not every reader takes them from the Delta log alone."""
+        """Write one file. It has the partition columns, too: not every reader takes them from the Delta log."""
         partition = {LOG_ID.name: str(self._log_id), BUCKET.name: bucket}
         name = f"part-{bucket}-{uuid.uuid4()}.zstd.parquet"
         with FileWriter(KEY_VALUES, self._table.path, name) as writer:

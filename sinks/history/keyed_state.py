@@ -1,14 +1,14 @@
-"""Keeps the map that a log makes in step with the log's position: at each start, and after each commit of the log.
+"""Keep the map that a log makes in step with the log's position: at each start, and after each commit of the log.
 
-It only looks at the two tables, and brings the map from its own position to the log's, by the records in between, which
-it reads from the table log. So killed anywhere, or run twice, or at the same time as another, it ends the same:
+This depends only on the two tables: it brings the map from its own position to the log's, by the records in between,
+which it reads from the table log. So it ends the same if it is killed anywhere, run twice, or run by two processes:
 
-    the log moved on            the records in between
-    a backfill brought records  all records, over the map that is there: older ones change nothing
-    another epoch, or no map    all records, over none, in one commit: nothing is left of what a repair took out
+    the log moved on            apply the records in between
+    a backfill brought records  apply all records to the existing map: older ones change nothing
+    another epoch, or no map    apply all records to an empty map, in one commit: nothing that a repair took out is left
 
-The records are read batch by batch. The newest change of each key is kept in memory: at most the whole map, as dister
-itself has it.
+The records are read batch by batch. The newest change of each key is kept in memory: at most the whole map, as in
+dister itself.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class KeyedStateFollower:
-    """Of one log. Driver only; one thread at a time. Of a log that makes no map it does nothing."""
+    """Keeps the map of one log in step. Does nothing if the log makes no map. Driver only; one thread at a time."""
 
     def __init__(self, spark: SparkSession, warehouse: str, master: MasterLog) -> None:
         self._spark = spark
@@ -47,7 +47,7 @@ class KeyedStateFollower:
         self._keyed = master.keyed_state
         self._is_ensured = False
 
-    # The tables are made with the first use: most logs make no map, and a job may have many.
+    # These are made on first use: most logs make no map, and a job may have many logs.
 
     @cached_property
     def _files(self) -> KernelTable:
@@ -62,10 +62,10 @@ class KeyedStateFollower:
         return KeyValues(self._spark, self._warehouse, self._log_id)
 
     def follow(self) -> bool:
-        """Bring the map to the log's position; whether it was elsewhere. The table is made with the first log's.
+        """Bring the map to the log's position. Returns whether it was elsewhere. Creates the table if need be.
 
-        Raises ReplicaError, ConfigurationError (a table that is not ours). The log has lost nothing: the next call goes
-        on.
+        Raises ReplicaError, ConfigurationError (a table that is not ours). The log is not affected by a failure: the
+        next call goes on.
         """
         keyed = self._keyed
         if keyed is None:
@@ -75,14 +75,14 @@ class KeyedStateFollower:
                 self._map.ensure()
                 self._is_ensured = True
             return retrying(self._failure)(self._follow, keyed)
-        except (OSError, pa.ArrowException, LogError) as error:  # a LogError is of a row that the master never sent
+        except (OSError, pa.ArrowException, LogError) as error:  # LogError: a row that the master never sent
             raise self._failure(error) from error
 
     def _follow(self, keyed: KeyedState) -> bool:
         view = self._map.look()
         if view is None:
             raise self._failure("the table is gone")
-        held = self._log.read()  # after the map: it cannot be behind what the map was made of
+        held = self._log.read()  # after the map, so that it cannot be older than the map
         was, to = view.position, _position(held)
         if to is None or to == was:
             return False
@@ -98,7 +98,7 @@ class KeyedStateFollower:
         return True
 
     def _changes(self, held: Held, wanted: OffsetRange, keyed: KeyedState) -> Changes:
-        """What the records that start in `wanted` do to the map."""
+        """The changes that the records that start in `wanted` make to the map."""
         files = parts(self._files, held.snapshot, self._log_id, wanted)
         columns = tuple(dict.fromkeys(("offset", *keyed.made_from)))
         found: Changes = {}
@@ -119,7 +119,8 @@ class KeyedStateFollower:
             )
 
     def _check_whole(self, held: Held, needed: OffsetRange) -> None:
-        """What the replica's own retention has deleted cannot be replayed. What was lost before, the map never had."""
+        """Raises ReplicaError if the replica's own retention has deleted records that are needed. Records that were
+        lost before were never in the map."""
         first = Offset(0) if held.state is None or held.state.first is None else held.state.first
         if held.holes.front <= max(first, needed.start):
             return
@@ -146,7 +147,7 @@ class KeyedStateFollower:
 
 
 def _position(held: Held) -> MapPosition | None:
-    """Where the log is; None before its first record."""
+    """The map position that the log is at; None before its first record."""
     if held.state is None or held.state.offset is None:
         return None
     return MapPosition(held.state.epoch, held.state.offset, held.holes.fills)

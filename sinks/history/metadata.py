@@ -1,15 +1,16 @@
 """The history of one kind of metadata of one log: a Delta table of versions.
 
-A fetch that changes something is one commit: the file of what is current is exchanged, and what ended goes to a file
-of its own. History is never touched again. The commit is built on the very snapshot whose files were compared, and a
-commit of anybody in between makes it fail and the fetch be compared anew: logs of other brokers, OPTIMIZE. So nothing
-is kept between two fetches, and a restart is nothing special. Everything runs in the driver, without a Spark job:
-batches wait for nothing here.
+A fetch that changes something is one commit: it exchanges the file of current versions, and adds a file of the versions
+that ended. History is never changed. The commit is built on the very snapshot whose files were compared. If anybody
+commits in between (another log, OPTIMIZE), it fails, and the fetch is compared again. So nothing is kept between two
+fetches, and a restart needs no special treatment. Everything runs in the driver, without a Spark job, so batches do not
+wait for it.
 
-Where a master numbers its states, the number is kept with the commit, also of a state without items: what comes with
-a lower one is old.
+If a master numbers its states, the number is kept with the commit, even for a state without items: a fetch with a lower
+number is outdated.
 
-A kill leaves files that no commit names; VACUUM takes them. A refused commit leaves them too: it may have been done.
+A kill leaves files that no commit names; VACUUM removes them. A refused commit leaves them too, because it may have
+been made.
 """
 
 from __future__ import annotations
@@ -41,19 +42,19 @@ from sources.offsets import LogId
 _TICK = timedelta(microseconds=1)
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 _TURN = threading.Lock()
-"""The logs of a job write the same tables: all at once, most of what they read would be refused as old."""
+"""Serializes the logs of a job, which write the same tables: if all wrote at once, most commits would be refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Last:
-    """What the last commit says of its log: when it changed, and the master's own number for that state."""
+    """What the last commit of a log says: when the metadata changed, and the master's own number of that state."""
 
     changed_at: datetime
     version: int
 
 
 class MetadataTable:
-    """Driver only; one thread at a time. The table is made at the first fetch of the kind."""
+    """The metadata of one kind of one log. Driver only; one thread at a time. The first fetch creates the table."""
 
     def __init__(self, spark: SparkSession, warehouse: str, log_id: LogId, kind: MetadataKind) -> None:
         self._kind = kind
@@ -64,11 +65,11 @@ class MetadataTable:
         self._is_ensured = False
 
     def record(self, items: pa.Table, fetched_at: datetime, version: int = 0) -> int:
-        """Make the table say that at `fetched_at` the master had exactly `items`. Returns how many versions began or
-        ended; 0 where it said so already, and nothing was committed but the master's `version` where it grew.
+        """Record that at `fetched_at` the master had exactly `items`. Returns how many versions began or ended.
 
-        Where the clock went back, the time of the last change, and a microsecond, stands for `fetched_at`.
-        Raises MasterError where `version` is below the recorded one: the items are older, and are not taken.
+        If that is 0, nothing is committed but the master's `version` if it grew. If the clock went back, the time of
+        the last change plus a microsecond is used for `fetched_at`.
+        Raises MasterError if `version` is below the recorded one: the items are older, and are not taken.
         Raises ReplicaError, ConfigurationError (a table that is not ours).
         """
         if not self._is_ensured:
@@ -136,7 +137,7 @@ class MetadataTable:
         return rows
 
     def _write(self, rows: Sequence[Row], partition: Partition, at: datetime) -> DataFile:
-        """One file. The partition columns are in it too: not every reader takes them from the Delta log alone."""
+        """Write one file. It has the partition columns, too: not every reader takes them from the Delta log."""
         name = f"part-{at.astimezone(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4()}.zstd.parquet"
         with FileWriter(self._spec, self._table.path, name) as writer:
             writer.write(pa.RecordBatch.from_pylist([{**row, **partition} for row in rows], schema=self._schema))

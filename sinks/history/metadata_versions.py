@@ -1,12 +1,12 @@
-"""What a fetch of metadata changes about the versions that are kept. Pure.
+"""Compute how a fetch of metadata changes the stored versions. Pure.
 
-Let `at` be the time of a fetch. What must hold afterwards, whatever was fetched before:
+Let `at` be the time of a fetch. Afterwards this must hold, whatever was fetched before:
 
     the versions with  valid_from <= at < valid_to (or none)  are exactly the items of the fetch
-    (and, of a kind with a `lasting` item that the fetch lacks, that item as it was)
-    of one key, no two versions overlap
+    (and, for a kind with a `lasting` item that the fetch lacks, that item as it was)
+    no two versions of one key overlap
 
-It holds if `at` is later than every time that is kept already, and the caller sees to that.
+It holds if `at` is later than every stored time, which the caller ensures.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from typing import Any
 from sources.metadata import MetadataKind
 
 Row = Mapping[str, Any]
-"""An item's columns; of a version also `valid_from` and `valid_to`."""
+"""An item's columns; a version also has `valid_from` and `valid_to`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """`current`: every version that is current now, in order of the key; `opened` of them have just begun.
+    """A change of the stored versions.
 
-    `closed`: those that have just ended.
+    `current` are all versions that are current now, ordered by key; `opened` counts those that have just begun.
+    `closed` are the versions that have just ended.
     """
 
     current: Sequence[Row]
@@ -35,7 +36,7 @@ class Change:
 
 
 def compare(kind: MetadataKind, current: Sequence[Row], items: Sequence[Row], at: datetime) -> Change | None:
-    """What `items`, all there are at `at`, make of the `current` versions; None where they say the same."""
+    """The change from the `current` versions to `items`, all items at the time `at`; None if nothing changes."""
     known = {_key(kind, row): row for row in current}
     found = {_key(kind, item): item for item in [*_left_out(kind, current, items), *items]}
     kept = {key: row for key, row in known.items() if key in found and _is_same(kind, row, found[key])}
@@ -51,7 +52,7 @@ def compare(kind: MetadataKind, current: Sequence[Row], items: Sequence[Row], at
 
 
 def _left_out(kind: MetadataKind, current: Sequence[Row], items: Sequence[Row]) -> list[Row]:
-    """The `lasting` items among the `current` ones, where no item is one."""
+    """The `lasting` items among the `current` ones, if `items` has none."""
     if kind.lasting is None:
         return []
     column, value = kind.lasting

@@ -1,1 +1,1 @@
-"""Reads a replica back: rows by offset, rebuilt bytes, what is complete, what is the master's."""
+"""Read a replica back: rows by offset, rebuilt bytes, whether it is complete, whether it equals the master's log."""

@@ -1,9 +1,9 @@
-"""Is the replica what the master holds? Claim by claim: a range of the ledger, or a hole. No Spark.
+"""Compare a replica with its master, claim by claim: a claim is a range of the ledger, or a hole. No Spark.
 
-Three things are to be the same for a range: the master's bytes, the bytes rebuilt from the table's rows, and those that
-the ledger's checksum was made of. Two that agree outvote the third. What equals is hashed once; where something
-differs, the records that differ are looked for in halves of halves. Rows and master are read in order, and nothing is
-kept of them. Where the master drops records (`sinks.proof.dropping`) those that it has are compared, each by itself.
+Three things have to be the same for a range: the master's bytes, the bytes rebuilt from the table's rows, and those
+that the ledger's checksum was made of. Two that agree outvote the third. Equal bytes are hashed once; if they differ,
+the records that differ are found by bisection. Rows and master are read in order, and neither is kept in memory. If the
+master drops records (`sinks.proof.dropping`), those that it still has are compared one by one.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from sources.errors import CorruptRecord
 from sources.offsets import LogId, Offset, OffsetRange
 
 _NO_RECORD = b"\0"
-"""What a row that gives no record counts for, so that no checksum is right with it."""
+"""Stands in for a row that gives no record, so that no checksum can match."""
 
 
 class Format(Protocol):
-    """Of `sources.master.MasterLog`, what gives the bytes of rows."""
+    """The part of `sources.master.MasterLog` that gives the bytes of rows."""
 
     @property
     def log_id(self) -> LogId: ...
@@ -48,7 +48,7 @@ def compare(
 ) -> Iterator[Compared]:
     """The verdict on each of `claims`, which join; `rows` are the replica's that start in them, by offset.
 
-    They have the columns that `log` restores and measures by. `master` is None where it has the range no more.
+    They have the columns that `log` restores and measures by. `master` is None if it no longer holds the range.
     Raises what `rows` and `master` raise.
     """
     by_claim = RowsInOrder(rows)
@@ -60,13 +60,13 @@ def compare(
 
 
 class _Digests:
-    """Of the rows' bytes and of the master's: one, as long as they are the same."""
+    """The digests of the rows' bytes and of the master's: one digest, as long as they are the same."""
 
     def __init__(self) -> None:
         self._rows = self._master = hashlib.sha256()
 
     def add(self, rows: bytes | memoryview, master: bytes | memoryview | None) -> None:
-        """Bytes of the rows, and what the master has in their place, None for the same."""
+        """Add bytes of the rows, and those that the master has in their place, None if they are the same."""
         if master is not None and self._master is self._rows:
             self._master = self._rows.copy()
         self._rows.update(rows)
@@ -86,7 +86,7 @@ class _Digests:
 class _Records:
     """Rows that follow each other: `raw` are their bytes, and `edges` say where in these each of them begins.
 
-    `offsets` and `edges` have one more: where the last one ends.
+    `offsets` and `edges` have one more item: where the last row ends.
     """
 
     offsets: Sequence[int]
@@ -101,16 +101,16 @@ class _Records:
 
 
 class _Comparison:
-    """One claim, as its rows come."""
+    """The comparison of one claim, to which rows are added as they are read."""
 
     def __init__(self, claim: Claim, master: MasterBytes | None, log: Format) -> None:
         self._claim = claim
         self._master = master
         self._log = log
         self._digests = _Digests()
-        self._at = claim.range.start  # up to where both sides were looked at
+        self._at = claim.range.start  # both sides were compared up to here
         self._last: Offset | None = None
-        self._is_open = False  # the row at `_at` is no record: nobody knows where it ends
+        self._is_open = False  # the row at `_at` is no record, so its end is not known
         self._rows = 0
         self._differences: list[Difference] = []
         self._differing = 0
@@ -144,7 +144,7 @@ class _Comparison:
         if self._master is None and verdict is not Verdict.EQUAL:
             return Verdict.REPLICA_DAMAGED
         if verdict is Verdict.LEDGER_WRONG and self._may_be_dropped:
-            return Verdict.REPLICA_DAMAGED  # what is wrong may be what the master has no more: it has no vote
+            return Verdict.REPLICA_DAMAGED  # the master may have dropped the wrong record, so it has no vote
         return verdict
 
     @property
@@ -153,7 +153,7 @@ class _Comparison:
         return dropping is not None and dropping.does()
 
     def _add(self, batch: pa.RecordBatch) -> None:
-        """Rows that follow each other together, any others in halves of halves."""
+        """Add rows together if they follow each other, and otherwise bisect them."""
         rebuilt = self._joined(batch)
         if rebuilt is not None:
             self._add_records(batch, rebuilt)
@@ -165,14 +165,14 @@ class _Comparison:
             self._add(batch.slice(middle))
 
     def _joined(self, batch: pa.RecordBatch) -> bytes | None:
-        """The bytes of rows that follow each other as they should; None of any others."""
+        """The bytes of rows that follow each other as they should; None if they do not."""
         edges = None if self._is_open else self._edges(batch)
         return None if edges is None or edges[-1] > self._claim.range.end else self._restored(batch)
 
     def _edges(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64] | None:
-        """Where each record begins, from where the comparison is, and the last one ends; None where they do not join.
+        """Where each record begins, and where the last one ends; None if they do not join, from `_at` on.
 
-        Offsets without a record count to the record behind them.
+        Offsets without a record belong to the record behind them.
         """
         offsets = batch.column("offset").to_numpy()
         if self._log.has_free_offsets:
@@ -191,7 +191,7 @@ class _Comparison:
             return None
 
     def _add_records(self, batch: pa.RecordBatch, rebuilt: bytes) -> None:
-        """Rows that follow each other, and their bytes."""
+        """Add rows that follow each other, with their bytes."""
         offsets = self._edges(batch)
         if offsets is None:
             raise ValueError("rows that do not follow each other")
@@ -208,12 +208,13 @@ class _Comparison:
         self._last, self._at = batch.column("offset")[-1].as_py(), whole.end
 
     def _passes(self, master: MasterBytes, whole: OffsetRange, rebuilt: bytes) -> bool:
-        """Not asked where it is known that records are dropped: their range is fetched once, to look at each."""
+        """Whether the master has the same bytes. False if it is known to drop records: then each is compared later, and
+        the range is fetched only once."""
         is_dropping = master.dropping is not None and master.dropping.is_known
         return not is_dropping and master.passes(whole, memoryview(rebuilt))
 
     def _add_left(self, dropping: Dropping, records: _Records, count: int) -> None:
-        """`count` records, of which the master may have dropped some: a record that it has no more says nothing."""
+        """Add `count` records, of which the master may have dropped some: a record that it has dropped says nothing."""
         ours = ((Offset(records.offsets[at + 1] - 1), bytes(records.bytes(at, at + 1))) for at in range(count))
         for offset, mine, theirs in side_by_side(ours, dropping.records(records.range(0, count))):
             self._digests.add(mine or b"", None if mine == theirs else theirs)
@@ -223,7 +224,7 @@ class _Comparison:
                 self._note(offset, Kind.MISSING if mine is None else Kind.CHANGED, Offset(offset + 1))
 
     def _add_differing(self, master: MasterBytes, records: _Records, first: int, stop: int) -> None:
-        """The records from `first` up to `stop`, of which the master has one at least otherwise."""
+        """Add the records from `first` up to `stop`, of which at least one differs from the master's."""
         if stop - first == 1:
             wanted = records.range(first, stop)
             self._digests.add(records.bytes(first, stop), b"".join(map(bytes, master.parts(wanted))))
@@ -238,7 +239,7 @@ class _Comparison:
                 self._add_differing(master, records, begin, end)
 
     def _add_row(self, row: pa.RecordBatch) -> None:
-        """A row that does not follow the one before it, or is no record."""
+        """Add a row that does not follow the one before it, or is no record."""
         offset = row.column("offset")[0].as_py()
         if offset < self._at or offset == self._last:
             self._note(offset, Kind.TWICE if offset == self._last else Kind.SURPLUS)
@@ -254,7 +255,7 @@ class _Comparison:
         self._last, self._is_open = offset, True
 
     def _pass_over(self, offset: Offset) -> None:
-        """Go on at `offset`: what lies before it has no row, or one that is no record."""
+        """Go on at `offset`. The offsets before it have no row, or one that is no record."""
         if offset > self._at:
             lacking = OffsetRange(self._at, offset)
             is_lacked = self._take(lacking)
@@ -264,7 +265,7 @@ class _Comparison:
         self._is_open = False
 
     def _take(self, lacking: OffsetRange) -> bool:
-        """Count what the master alone has. Whether anything has to be there: ids may be free, bytes never are."""
+        """Add bytes that only the master has. Returns whether a record is missing: ids may be free, bytes never are."""
         found = False
         for part in () if self._master is None else self._master.parts(lacking):
             self._digests.add(b"", part)
@@ -272,7 +273,7 @@ class _Comparison:
         return found or self._master is None or self._log.log_id.counts_bytes
 
     def _note(self, offset: Offset, kind: Kind, end: Offset | None = None) -> None:
-        """A record at `offset`, which is known to end at `end`."""
+        """Note a difference of the record at `offset`, which ends at `end`, if that is known."""
         self._differing += 1
         if len(self._differences) < LISTED:
             entry_id = None if end is None or self._log.log_id.counts_bytes else end - 1

@@ -1,7 +1,7 @@
-"""A master that drops records of its log: what it has left of a range, beside what was replicated.
+"""Compare with a master that drops records of its log, such as a compacted Kafka topic.
 
-Compaction takes records that newer ones of the same key have made old. Then the master's bytes of a range are other
-ones than were replicated, though none of its records is. What can be compared are the records that it has.
+Compaction removes records if a newer one has the same key. Then the master's bytes of a range differ from those that
+were replicated, though none of its records does. Only the records that it still has can be compared.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _END: Final[Located] = (END, b"")
 
 
 class Dropping:
-    """Whether `master` drops records is asked once, where it first matters: few topics do, and not all may be asked."""
+    """Asks `master` once, when it first matters, whether it drops records: few topics do, and not all may be asked."""
 
     def __init__(self, master: MasterLog, committed: Offset) -> None:
         self._master = master
@@ -27,17 +27,20 @@ class Dropping:
 
     @property
     def is_known(self) -> bool:
-        """That it does was asked before."""
+        """Whether the master was asked before, and drops records."""
         return self._answer is True
 
     def does(self) -> bool:
-        """Raises as `MasterLog.drops_records`."""
+        """Whether the master drops records. Raises as `MasterLog.drops_records` does."""
         if self._answer is None:
             self._answer = self._master.drops_records()
         return self._answer
 
     def records(self, wanted: OffsetRange) -> Iterator[Located]:
-        """What the master has left of `wanted`, in order. Raises as `MasterLog.read`, and what is no record."""
+        """The records that the master still has in `wanted`, in order.
+
+        Raises as `MasterLog.read` does, and the error of bytes that are no record.
+        """
         for piece in self._master.read(wanted, committed=self._committed, boundary=True):
             if isinstance(piece, Damage):
                 raise piece.error
@@ -51,7 +54,7 @@ class Dropping:
 def side_by_side(
     ours: Iterable[Located], theirs: Iterable[Located]
 ) -> Iterator[tuple[Offset, bytes | None, bytes | None]]:
-    """Of each offset that either has what is ours and what is theirs, in order, as both are."""
+    """Merge two ordered sequences of records: each offset that either has, our bytes and theirs, None if missing."""
     mine, other = iter(ours), iter(theirs)
     first, second = next(mine, _END), next(other, _END)
     while (at := min(first[0], second[0])) < END:

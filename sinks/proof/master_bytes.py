@@ -1,7 +1,7 @@
-"""The master's bytes, range by range, as a comparison asks for them: in order, and no range twice that was equal.
+"""Read the master's bytes range by range, in order, for a comparison. A range that was equal is not read again.
 
-Where offsets count bytes, one stream of the master serves all ranges: over HA each request would be a connection. Where
-they are ids nothing says how many bytes a range has, so each is asked for by itself, which files answer cheaply.
+If offsets count bytes, one stream of the master serves all ranges: over HA each request would be a connection. If they
+are ids, nothing says how many bytes a range has, so each is requested by itself, which is cheap with files.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from sources.offsets import Offset, OffsetRange
 
 
 class MasterBytes(Protocol):
-    """Asked for ranges that follow one another; a part of one that was not taken may be asked for again."""
+    """The master's bytes, requested range by range in order. Parts that were not taken may be requested again."""
 
     def passes(self, wanted: OffsetRange, expected: memoryview) -> bool:
-        """Whether the bytes of `wanted` are the `expected` ones: then they are taken, else none of them."""
+        """Whether the bytes of `wanted` equal `expected`. They are taken if so; otherwise none are."""
 
     def parts(self, wanted: OffsetRange) -> Iterator[memoryview]:
-        """Take the bytes of `wanted`, none where the master's log has ended; each part is good until the next one."""
+        """Take the bytes of `wanted`, none behind the end of the master's log. A part is valid until the next one."""
 
     @property
     def dropping(self) -> Dropping | None:
-        """The records that it has left, where it may have dropped some; None where it never does."""
+        """Access to the records that the master still has, if it may have dropped some; None if it never does."""
 
 
 @contextmanager
 def master_bytes(master: MasterLog, wanted: OffsetRange, committed: Offset) -> Iterator[MasterBytes]:
-    """Those of ranges in `wanted`. Asking raises what `master.raw` raises."""
+    """Open the master's bytes in `wanted`. Reading them raises what `master.raw` raises."""
     if not master.log_id.counts_bytes:
         dropping = Dropping(master, committed) if master.has_free_offsets else None
         yield Ranges(lambda part: master.raw(part, committed=committed), dropping)
@@ -43,7 +43,7 @@ def master_bytes(master: MasterLog, wanted: OffsetRange, committed: Offset) -> I
 
 
 class Stream:
-    """Of a log whose offsets count bytes: `pieces` are its bytes, each good until the next is asked for."""
+    """The bytes of a log whose offsets count bytes, from `pieces`, each valid until the next is requested."""
 
     dropping = None
 
@@ -83,7 +83,7 @@ class Stream:
 
 
 class Ranges:
-    """Of any log; `raw` gives the bytes of a range."""
+    """The bytes of any log; `raw` gives those of a range."""
 
     def __init__(self, raw: Callable[[OffsetRange], Generator[memoryview]], dropping: Dropping | None = None) -> None:
         self._raw = raw
@@ -104,5 +104,5 @@ class Ranges:
 
 
 def _are_equal(one: memoryview, other: memoryview) -> bool:
-    # memoryviews compare item by item, Arrow's buffers as memory
+    # memoryviews compare item by item, which is slow; Arrow's buffers compare memory
     return bool(pa.py_buffer(one).equals(pa.py_buffer(other)))

@@ -1,7 +1,7 @@
 """The ranges of a log whose bytes the ledger proves, and the proof of them. Pure.
 
-At one version of the log table its rows are the ranges of the ledger below the position; these and the holes fill ``[0,
-position)``. The ledger is another table, so it may be a moment older, and lack what the newest commits owe to it
+At any version of the log table, its rows lie in the ranges of the ledger below the position; these and the holes fill
+``[0, position)``. The ledger is another table. So it may be a moment older, and lack what the newest commits owe to it
 (`sinks.state.log_state.LogState`, `sinks.state.holes.Holes`), or newer, and have what a backfill or the stream has
 added since.
 """
@@ -26,9 +26,9 @@ from sources.offsets import LogId, Offset
 def proven_ranges(
     log_id: LogId, ledger: Iterable[LedgerRow], owed: Iterable[LedgerRow], holes: Holes, position: Offset
 ) -> list[LedgerRow]:
-    """The rows of `ledger`, and of those `owed` to it, that tell of the table as `holes` and `position` do, in order.
+    """The rows of `ledger`, and of those `owed` to it, that match the table's `holes` and `position`, in order.
 
-    Raises CoverageError where these and the holes do not fill everything below `position`.
+    Raises CoverageError if these rows and the holes do not fill everything below `position` exactly once.
     """
     found = [row for row in ledger if row.end <= position and not holes.within(row.range)]
     known = Holes(ranges=joined([*(row.range for row in found), *holes.ranges]))
@@ -39,7 +39,7 @@ def proven_ranges(
 
 
 class Proof:
-    """The checksums of ranges, compared with the bytes that pass by, in order."""
+    """Compares the checksums of ranges with a stream of bytes, in order."""
 
     def __init__(self, log_id: LogId, proven: Iterable[LedgerRow]) -> None:
         self._log_id = log_id
@@ -47,7 +47,7 @@ class Proof:
         self._next()
 
     def take(self, data: memoryview) -> None:
-        """The bytes that follow. Raises Divergent where a range ends that is not what was replicated."""
+        """Take the next bytes. Raises Divergent at the end of a range whose bytes are not what was replicated."""
         while data:
             mine = data[: self._missing_bytes]
             self._digest.update(mine)
@@ -69,7 +69,7 @@ class Proof:
 
 
 def check_proven(log_id: LogId, row: LedgerRow, found: str) -> None:
-    """Make sure that `found` is the checksum of a range of the ledger. Raises Divergent."""
+    """Raises Divergent unless `found` is the checksum of `row`."""
     if found != row.checksum:
         raise Divergent(
             f"the rows of {row.range} do not give the bytes that were replicated",
@@ -82,7 +82,7 @@ def check_proven(log_id: LogId, row: LedgerRow, found: str) -> None:
 
 
 def check_joined(log_id: LogId, records: pa.RecordBatch, at: Offset) -> None:
-    """Make sure that `records` follow each other from offset `at` on. Raises Divergent."""
+    """Raises Divergent unless `records` follow each other from offset `at` on."""
     offsets = records.column("offset").to_numpy()
     sizes = records.column("size").to_numpy().astype(np.int64)
     expected = at + np.cumsum(sizes) - sizes
@@ -92,7 +92,7 @@ def check_joined(log_id: LogId, records: pa.RecordBatch, at: Offset) -> None:
 
 
 def not_joined(log_id: LogId, at: Offset, found: str) -> Divergent:
-    """That the log table lacks a row of what it should have, or has one twice."""
+    """The error that says that the log table lacks a row, or has one twice."""
     return Divergent(
         "a row of the log table is missing, or there twice",
         log=log_id,

@@ -1,4 +1,4 @@
-"""Rows of a log as they are read, taken range by range. Pure."""
+"""Take the rows of a log range by range, as they are read. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class RowsInOrder:
         self._rest: pa.RecordBatch | None = None
 
     def below(self, end: Offset) -> Iterator[pa.RecordBatch]:
-        """The rows that start before `end` and were not taken yet."""
+        """Take the rows that start before `end` and were not taken yet."""
         while (batch := self._next()) is not None:
             count = int(np.searchsorted(batch.column("offset").to_numpy(), end))
             if count < batch.num_rows:

@@ -1,10 +1,10 @@
-"""Rows of the replica, read back by offset from its Parquet files. pyarrow only, so tasks can do it.
+"""Read rows of the replica back by offset from its Parquet files. `read` needs only pyarrow, so tasks can call it.
 
-The driver asks Kernel which files a version of the table has, and what their statistics allow (`parts`); anybody reads
-them (`read`). A part may hold rows of other logs, and none of the wanted ones: OPTIMIZE merges files of several logs,
-and sorts them by other columns than the offset. So rows are filtered, and row groups whose ranges overlap are sorted
-together. Files as the replica writes them have row groups that follow each other: there one at a time is in memory.
-Where row groups interleave it is all of `wanted` that they share, so callers keep that small.
+The driver asks Kernel which files a version of the table has, and what their statistics allow (`parts`); driver and
+tasks read them (`read`). A part may hold rows of other logs, and none of the wanted ones: OPTIMIZE merges files of
+several logs, and sorts them by other columns than the offset. So rows are filtered, and row groups whose ranges overlap
+are sorted together. Files that the replica wrote have row groups that follow each other: one at a time is in memory. If
+row groups interleave, all wanted rows that they share are in memory, so callers keep `wanted` small.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _ROWS_AT_ONCE = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A data file of the table, and the offsets that its statistics allow, of whatever log."""
+    """A data file of the table, and the offsets that its statistics allow, of all logs."""
 
     path: str  # in the table's folder
     range: OffsetRange
-    records: int  # of all its logs; 0 where the Delta log does not say
+    records: int  # of all its logs; 0 if the Delta log does not say
     size_bytes: int
 
 
@@ -65,7 +65,7 @@ def read(
     """The records of `log_id` that start in `wanted`, in the order of their offsets.
 
     `folder` is the table's, absolute or a URI; `columns` are some of the master's, with the offset, by default all. A
-    record that is there twice comes twice.
+    duplicate record is returned twice.
     Raises ReplicaError naming the file that cannot be read.
     """
     table = log_table(log_id).schema
@@ -89,7 +89,7 @@ _R = TypeVar("_R", bound=_Ranged)
 
 
 def _clusters(pieces: Iterable[_R]) -> Iterator[list[_R]]:
-    """Pieces whose ranges overlap, directly or by way of others, together; these in the order of their offsets."""
+    """Group pieces whose ranges overlap, directly or through others. Groups are in the order of their offsets."""
     cluster: list[_R] = []
     end = 0
     for piece in sorted(pieces, key=lambda piece: piece.range):
@@ -126,7 +126,7 @@ class _File:
         return [group for group in found if group.range.overlaps(wanted)]
 
     def rows(self, group: _RowGroup, wanted: OffsetRange, schema: pa.Schema) -> pa.Table:
-        """The wanted records of one row group, as they lie there."""
+        """The wanted records of one row group, in the file's order."""
         names = schema.names if group.is_pure else [LOG_ID.name, *schema.names]
         with self._named():
             batches = self._parquet.iter_batches(_ROWS_AT_ONCE, row_groups=[group.number], columns=names)
@@ -147,7 +147,7 @@ class _File:
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """What pyarrow finds wrong, as an error that names the file."""
+        """Turn errors of pyarrow into one that names the file."""
         try:
             yield
         except (OSError, ValueError, pa.ArrowException) as error:

@@ -24,7 +24,7 @@ _AT_ONCE_BYTES = 64 * 1024 * 1024  # of the master's log: rows of it are sorted 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record: where it lies, the master's bytes of it, when the master stored it (µs since 1970; None of a blank)."""
+    """A record: its range, its bytes at the master, and when the master stored it (µs since 1970; None for a blank)."""
 
     range: OffsetRange
     raw: bytes
@@ -32,18 +32,18 @@ class Record:
 
 
 class StoredLog:
-    """The log of `master` in the table log of a warehouse, as it is when it is asked."""
+    """The log of `master` in the table log of a warehouse, at the newest version of each call."""
 
     def __init__(self, spark: SparkSession, warehouse: str, master: MasterLog) -> None:
         spec = log_table(master.log_id)
         self._table = KernelTable(spark, spec.path(absolute(warehouse)))
         self._master = master
         self._stored_at = spec.stored_at
-        # Of a log with free offsets a record is what its offset names, and no more.
+        # In a log with free offsets a record takes only its own offset.
         self._placed_by = ("offset",) if master.has_free_offsets else ("offset", "size")
 
     def records(self, wanted: OffsetRange) -> Iterator[Record]:
-        """Those that start in `wanted`, in order. Raises ReplicaError, and CorruptRecord for a row that is none."""
+        """The records that start in `wanted`, in order. Raises ReplicaError, CorruptRecord (of a damaged row)."""
         master = self._master
         columns = dict.fromkeys((*self._placed_by, self._stored_at, *master.restored_from, *master.measured_by))
         files = self._parts(wanted)
@@ -52,13 +52,13 @@ class StoredLog:
                 yield from self._records(batch, master.restore(batch), master.lengths(batch).tolist())
 
     def count(self, wanted: OffsetRange) -> tuple[int, int]:
-        """How many records start in `wanted`, and how many bytes they are at the master. Raises ReplicaError."""
+        """The number of records that start in `wanted`, and of their bytes at the master. Raises ReplicaError."""
         columns = tuple(dict.fromkeys(("offset", *self._master.measured_by)))
         lengths = [self._master.lengths(batch) for batch in self._read(self._parts(wanted), wanted, columns)]
         return sum(map(len, lengths)), sum(int(part.sum()) for part in lengths)
 
     def is_whole(self, row: LedgerRow) -> bool:
-        """Whether the rows of its range give the bytes that were replicated. Raises StorageUnreachable."""
+        """Whether the records in the range of `row` give the bytes that were replicated. Raises StorageUnreachable."""
         digest = hashlib.sha256()
         try:
             for record in self.records(row.range):
@@ -70,7 +70,7 @@ class StoredLog:
         return written(digest) == row.checksum
 
     def rest(self, row: LedgerRow, end: Offset) -> tuple[LedgerRow, Link] | None:
-        """What is left of `row` without the records that reach beyond `end`, and its last record; None if nothing.
+        """`row` without the records that reach beyond `end`, and its last record; None if nothing is left.
 
         Raises as `records` does.
         """

@@ -1,4 +1,4 @@
-"""What comparing a replica with its master can come to, claim by claim. Values only."""
+"""The possible results of comparing a replica with its master, claim by claim. Values only."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from sources.loss import Condition
 from sources.offsets import Offset, OffsetRange
 
 LISTED = 10
-"""Of the records that differ, so many are named for each claim."""
+"""How many of the differing records are named for each claim."""
 
 
 class Verdict(Enum):
-    """What a comparison says, and so whose bytes are wrong."""
+    """The result of a comparison, which says whose bytes are wrong."""
 
     EQUAL = "equal"
-    REPLICA_DAMAGED = "replica_damaged"  # the rows alone give other bytes
-    REWRITTEN = "rewritten"  # the master alone has other bytes
-    LEDGER_WRONG = "ledger_wrong"  # the checksum alone was made of other bytes
+    REPLICA_DAMAGED = "replica_damaged"  # only the rows give other bytes
+    REWRITTEN = "rewritten"  # only the master has other bytes
+    LEDGER_WRONG = "ledger_wrong"  # only the ledger's checksum differs
     ALL_DIFFER = "all_differ"
     UNREADABLE = "replica_unreadable"  # a file of the table cannot be read
     MASTER_LACKS = "master_lacks"  # the master's log ends before it
@@ -27,7 +27,7 @@ class Verdict(Enum):
 
     @property
     def condition(self) -> Condition | None:
-        """What came apart, in the words of incidents; None where nothing did."""
+        """The condition that an incident of this verdict has; None for EQUAL."""
         return _CONDITIONS.get(self)
 
 
@@ -45,7 +45,7 @@ _CONDITIONS = {
 class Kind(Enum):
     """How a record differs."""
 
-    CHANGED = "changed"  # its row gives other bytes than the master's, or none that are a record
+    CHANGED = "changed"  # its row gives other bytes than the master's, or no record at all
     MISSING = "missing"  # no row follows the one before it; counted once, however many are missing there
     TWICE = "twice"  # another row has the same offset
     SURPLUS = "surplus"  # its row starts inside another record, or where the replica has a hole
@@ -53,7 +53,10 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where offsets are ids and the record's end is known, `entry_id` is its own: of several missing ones the last."""
+    """A record that differs. `entry_id` is its id, if offsets are ids and the record's end is known.
+
+    If several records are missing in a row, it is the id of the last one.
+    """
 
     offset: Offset
     kind: Kind
@@ -69,7 +72,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What the tables say of a range: checksum, number and bytes of its records by the ledger; none of a hole."""
+    """What the tables say of a range: the ledger's checksum, number and bytes of its records, or that it is a hole."""
 
     range: OffsetRange
     checksum: str | None = None
@@ -83,11 +86,11 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """What came out for a claim. `differing` counts what `differences` names the first of, and `compacted` the records
-    that the master has dropped since: they were held against the ledger alone.
+    """The result for one claim.
 
-    `with_master` is False where the master no longer holds the range: there the rows were held against the ledger.
-    `error` says what could not be read.
+    `differing` counts the records that differ, and `differences` names the first of them. `compacted` counts the
+    records that the master has dropped since, which were compared with the ledger only. `with_master` is False if the
+    master no longer holds the range: then the rows were compared with the ledger. `error` says what could not be read.
     """
 
     claim: Claim

@@ -1,1 +1,1 @@
-"""What the log table says of each log: position, writer, holes; and the right to move them."""
+"""What the log table says of each log: position, writer and holes, and who may change them."""

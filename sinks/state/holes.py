@@ -1,13 +1,13 @@
-"""Which parts of a log below its position are not in the table. Pure; kept in domain metadata of the log table.
+"""The holes of a log: ranges below its position that are not in the table. Pure.
 
-``logtwin.holes.<log id>`` is rewritten only by a commit that makes a hole (a loss that was passed, a retention that
-deleted, a repair) or fills one (a backfill). The stream's commits leave it alone, so a backfill and the stream step
-over each other, and of two backfills that fill one hole Kernel refuses the second: every byte comes in once.
+They are in the log table's domain metadata. ``logtwin.holes.<log id>`` is rewritten only by a commit that makes a hole
+(a recorded loss, retention, a repair) or fills one (a backfill). The stream's commits leave it alone, so a backfill and
+the stream do not conflict. If two backfills fill one hole, Kernel refuses the second: every byte comes in once.
 
-What a repair took out as damaged, be it the repair of another log that had rows in the same file, stands in `taken_out`
-until it is filled: no row of the ledger may claim it (`sinks/healing/owed.py`).
+Ranges that a repair took out as damaged, even the repair of another log that had rows in the same file, stay in
+`taken_out` until they are filled: no row of the ledger may claim them (`sinks/healing/owed.py`).
 
-A hole at offset 0 is what lies before the replica's beginning: nobody lost it, and a backfill may bring it.
+A hole at offset 0 lies before the replica's beginning: it is not a loss, and a backfill may fill it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _Ranges = Annotated[tuple[OffsetRange, ...], PlainSerializer(numbers_of), PlainV
 
 @dataclass(frozen=True, slots=True)
 class TakenOut:
-    """Ranges of one log, in its history `epoch`, that a repair makes holes of: whole rows of the ledger."""
+    """Ranges of one log, in its history `epoch`, that a repair turns into holes: whole rows of the ledger."""
 
     log_id: Annotated[LogId, Field(alias="log"), PlainSerializer(str), PlainValidator(LogId.parse)]
     epoch: int
@@ -48,10 +48,10 @@ class TakenOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holes:
-    """`ranges` in order, apart from each other, none empty. `fills` counts the fills; `ledger` is of the newest one.
+    """The holes of one log: `ranges` in order, apart from each other, none empty.
 
-    `taken_out` are the parts of them that a repair took out as damaged. `commit` is a random id, by which its maker
-    knows a commit again.
+    `fills` counts the fills; `ledger` has the rows of the newest one. `taken_out` are the parts of the ranges that a
+    repair took out as damaged. `commit` is a random id, by which the writer of a commit recognizes it.
     """
 
     ranges: _Ranges = ()
@@ -62,7 +62,7 @@ class Holes:
 
     @classmethod
     def before(cls, first: Offset) -> Holes:
-        """Of a replica that begins at `first`."""
+        """The holes of a replica that begins at `first`."""
         return cls(ranges=joined([OffsetRange(Offset(0), first)]))
 
     def as_json(self) -> str:
@@ -74,29 +74,29 @@ class Holes:
         return _STORED.read(text)
 
     def with_lost(self, lost: Iterable[OffsetRange]) -> Holes:
-        """After a commit that passed over `lost`, or took it out."""
+        """The holes after a commit that passed over `lost`, or took it out."""
         return self._changed(joined([*self.ranges, *lost]))
 
     def with_taken_out(self, out: Sequence[OffsetRange]) -> Holes:
-        """After a repair that took `out` out: the ledger has yet to follow."""
+        """The holes after a repair that took `out` out: the ledger has yet to follow."""
         return replace(self.with_lost(out), taken_out=joined([*self.taken_out, *out]))
 
     def filled(self, ranges: Sequence[OffsetRange], ledger: Sequence[LedgerRow]) -> Holes:
-        """After a commit of `ranges`. Raises ValueError where one of them does not lie in a hole."""
+        """The holes after a commit that fills `ranges`. Raises ValueError if one of them does not lie in a hole."""
         left = self.ranges
         for filled in ranges:
             left = _without(left, filled)
         return replace(self._changed(left), fills=self.fills + 1, ledger=tuple(ledger))
 
     def below(self, position: Offset) -> Holes:
-        """After a repair that went back to `position`: nothing above it is missing, or owed to the ledger."""
+        """The holes after a repair that went back to `position`: nothing above it is missing, or owed to the ledger."""
         return replace(
             self._changed(cut(self.ranges, position)), ledger=tuple(row for row in self.ledger if row.end <= position)
         )
 
     @property
     def front(self) -> Offset:
-        """Where the hole at offset 0 ends; 0 without one."""
+        """Where the hole at offset 0 ends; 0 if there is none."""
         return self.ranges[0].end if self.ranges and self.ranges[0].start == 0 else Offset(0)
 
     def within(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
@@ -115,7 +115,7 @@ class Holes:
 
 
 def joined(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
-    """The same offsets in as few ranges as there can be, in order."""
+    """The same offsets in as few ranges as possible, in order."""
     found: list[OffsetRange] = []
     for one in sorted(one for one in ranges if not one.is_empty):
         if found and one.start <= found[-1].end:
@@ -126,7 +126,7 @@ def joined(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
 
 
 def cut(ranges: Iterable[OffsetRange], position: Offset) -> tuple[OffsetRange, ...]:
-    """What of `ranges` lies below `position`."""
+    """The parts of `ranges` below `position`."""
     return tuple(OffsetRange(one.start, min(one.end, position)) for one in ranges if one.start < position)
 
 

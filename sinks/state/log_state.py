@@ -6,17 +6,17 @@ JSON in the domain metadata ``logtwin.<log id>``, rewritten by every commit of t
                     commit. null before the first data
     first           where the replica begins
     writer          the run that owns the log: run id, host, process, since when
-    commit          a random id of the commit, by which its maker knows it again
+    commit          a random id of the commit, by which its writer recognizes it
     link            the last record below the position, by its checksum
-    identity, mark  what else its master is measured by (`sources.master.Known`): which log of that name this is, and
-                    in which of the master's histories the position lies. null of most kinds
-    epochs          of a group that elects its master: the epochs below the position (`sources/epochs.py`)
+    identity, mark  what else its master is compared with (`sources.master.Known`): which log of that name this is, and
+                    in which of the master's histories the position lies. null for most kinds
+    epochs          for a group that elects its master: the epochs below the position (`sources/epochs.py`)
     ledger, incidents, quarantined
                     what the newest commit of data owes to other tables: rows, and files that are written
     branched_at     where this epoch's history left the one before
     repair          a repair that was begun: where it will go back to
 
-Where the table lacks something below the position, the holes (`sinks/state/holes.py`) say so, in metadata of their own.
+Holes, the ranges below the position that the table lacks, have metadata of their own (`sinks/state/holes.py`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from sources.offsets import END, Offset, OffsetRange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writer:
-    """Who writes a log: one run of a job."""
+    """The run of a job that writes a log."""
 
     run: str
     host: str
@@ -57,9 +57,9 @@ class Writer:
 class PendingRepair:
     """A repair that was decided and marked: the log goes back to `to`, and `epoch` begins there.
 
-    Once that epoch is the log's own, the rows are out, and other tables have yet to follow. `found` is what it answers.
-    Where damage of the replica itself is taken out the log goes nowhere, and no epoch begins; `others` is what went of
-    other logs, which had rows in the same damaged files.
+    Once the log is in that epoch, the rows are out, and other tables have yet to follow. `found` is the incident that
+    it repairs. If damage of the replica itself is taken out, the position stays and no epoch begins; `others` is what
+    was taken out of other logs, which had rows in the same damaged files.
     """
 
     to: Offset
@@ -73,7 +73,7 @@ class PendingRepair:
 
     @property
     def out(self) -> OffsetRange:
-        """What goes where the log goes back: also what lies below, where nothing proves that it is of the same log."""
+        """The range to take out if the log goes back: also rows below `to`, if nothing proves that they are its own."""
         return OffsetRange(self.to if self.found is None else min(self.found.start, self.to), END)
 
 
@@ -107,19 +107,19 @@ class LogState:
 
     @classmethod
     def fresh(cls, writer: Writer) -> LogState:
-        """Of a log that nobody has begun to replicate."""
+        """The state of a log that nobody has begun to replicate."""
         return cls(writer=writer, commit="")
 
     @property
     def known(self) -> Known:
-        """What its master has to agree with."""
+        """What the log's master has to agree with."""
         return Known(self.identity, self.offset, self.mark, self.epochs)
 
     @property
     def newest_stored_us(self) -> int | None:
-        """When the master stored the newest message of the last commit, by its clock: µs since 1970, UTC.
+        """When the master stored the newest message of the last commit, by the master's clock: µs since 1970, UTC.
 
-        The record at `offset` was not stored before that. None without a message in that commit.
+        The record at `offset` was not stored before that. None if that commit has no message.
         """
         stored = (row.last_store_timestamp for row in self.ledger)
         return max((at_us for at_us in stored if at_us is not None), default=None)
@@ -139,7 +139,7 @@ class LogState:
         incidents: Sequence[Incident] = (),
         quarantined: Sequence[DataFile] = (),
     ) -> LogState:
-        """The state after a commit up to `end`; `first` counts for a replica that begins, `epochs` where known."""
+        """The state after a commit up to `end`. `first` is used only if the replica begins; None keeps the `epochs`."""
         return replace(
             self,
             offset=end,

@@ -1,7 +1,7 @@
-"""Replicas are opened together: a job of many logs claims them in one commit, not one after the other.
+"""Open replicas together: a job of many logs claims them in one commit, not one after the other.
 
-Each log is begun by a thread of its own, once its master has answered. Whoever comes while others are being opened
-waits, and is opened with all that wait by then. What keeps one of them from it is its own: the others are opened
+Each log is started by a thread of its own, once its master has answered. A replica that comes while others are being
+opened waits, and is opened with all that are waiting by then. If one of them cannot be opened, the others are opened
 without it.
 """
 
@@ -19,7 +19,7 @@ from sinks.tables import log_table
 
 @dataclass(eq=False, slots=True)
 class _Wish:
-    """Replicas that are opened all or none."""
+    """A request to open replicas, all or none."""
 
     replicas: Sequence[Replica]
     is_done: bool = False
@@ -27,15 +27,15 @@ class _Wish:
 
 
 class Opening:
-    """For the logs of one run, whose `writer` they all have. From any thread."""
+    """Opens the logs of one run, which share its `writer`. From any thread."""
 
     def __init__(self) -> None:
         self.writer = this_writer()
         self._turn = threading.Lock()
-        self._waiting: list[_Wish] = []  # only added to, and taken from, by calls that no thread can get into
+        self._waiting: list[_Wish] = []  # changed only by calls that are atomic between threads
 
     def open(self, *replicas: Replica) -> None:
-        """`Replica.open` of each, all of one table. Raises as that does; none of them is opened then."""
+        """Open `replicas`, all of one table, as `Replica.open` does. If it raises, none of them is opened."""
         mine = _Wish(replicas)
         self._waiting.append(mine)
         with self._turn:

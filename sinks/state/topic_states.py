@@ -1,8 +1,7 @@
-"""Where the partitions of topics stand, as table ``kafka_log`` says: each is a log, with a state of its own.
+"""The states of topics' partitions in table ``kafka_log``: each partition is a log, with a state of its own.
 
-Until version 0.1's topics had one engine with the logs, one domain, ``logtwin.kafka/<cluster>/<topic>``, said it of all
-partitions of a topic together. Such a table is read as it is, and its topics are taken apart by the first job that
-starts on them, in one commit.
+Older tables have one domain, ``logtwin.kafka/<cluster>/<topic>``, for all partitions of a topic. Such a table can be
+read as it is. The first job that starts on one of its topics splits that topic's state, in one commit.
 """
 
 from __future__ import annotations
@@ -33,15 +32,16 @@ from sources.offsets import LogId, Offset, OffsetRange, Position
 
 
 def topics_held(warehouse: str) -> dict[LogId, dict[int, LogState]]:
-    """Of every topic that a job has ever claimed the partitions that have a state, by number. Raises ReplicaError."""
+    """The states of the partitions, by number, of every topic that a job has ever claimed. Raises ReplicaError."""
     version = newest(KAFKA_LOG.path(absolute(warehouse)))
     return {} if version is None else _topics(version)
 
 
 def take_apart(spark: SparkSession, warehouse: str, topic: LogId) -> None:
-    """Give each partition of `topic` a state of its own, if the table is of an older version, and owe nothing.
+    """Give each partition of `topic` a state of its own, if the table has one of an older version.
 
-    Killed between two lines it is done again. Raises ReplicaError.
+    What the older state owes to other tables is written first. If killed at any point, it can be repeated.
+    Raises ReplicaError.
     """
 
     def refused(found: str) -> ReplicaError:
@@ -82,7 +82,7 @@ def _topic_of(log_id: LogId) -> LogId:
 
 
 def is_whole(log_id: LogId) -> bool:
-    """Whether it is a topic's id: what a table of an older version has a state of."""
+    """Whether `log_id` is a whole topic's id, as a table of an older version has a state of."""
     return log_id.kind == "kafka" and log_id.name.count("/") == 1
 
 
@@ -95,7 +95,7 @@ def _states(log_id: LogId, text: str) -> dict[int, LogState]:
 @dataclass(frozen=True, slots=True)
 class _Whole:
     """A topic's state in one piece: JSON with topic_id, commits, writer, ledger and incidents by partition, and
-    partitions: of each epoch, offset, leader_epoch, first, holes."""
+    partitions, each with epoch, offset, leader_epoch, first, holes."""
 
     topic: LogId
     values: Mapping[str, Any]
@@ -105,7 +105,7 @@ class _Whole:
         return cls(topic, json.loads(text))
 
     def states(self) -> dict[int, LogState]:
-        """What it says of each partition. Raises KeyError, TypeError or ValueError for what no version wrote."""
+        """The state of each partition. Raises KeyError, TypeError or ValueError for what no version wrote."""
         return {int(number): self._state(one) for number, one in self.values["partitions"].items()}
 
     def settle(self, spark: SparkSession, warehouse: str) -> None:
@@ -121,7 +121,7 @@ class _Whole:
             incidents.record(partitions[str(number)]["epoch"], [Incident.from_dict(one)])
 
     def take_apart(self, table: KernelTable, on: Snapshot) -> None:
-        """The commit. Raises KernelConflict."""
+        """Commit the partitions' states. Raises KernelConflict."""
         domains: dict[str, str | None] = {f"{DOMAIN}{self.topic}": None}
         transactions: dict[str, int] = {}
         for number, state in self.states().items():

@@ -1,1 +1,1 @@
-"""Where tables are: places, object stores, their settings and their errors."""
+"""The storage of tables: places, object stores, their settings and their errors."""

@@ -1,6 +1,6 @@
-"""Whether the warehouse's object store answers, asked once before a session is started: one line within seconds.
+"""Check once, before a session is started, that the warehouse's object store answers: an error is one line in seconds.
 
-Hadoop would find out the same in minutes, after a JVM has been started, and in a page of Java.
+Hadoop would report the same after minutes, with a JVM started, in a page of Java.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ _WRONG: Final = {
         "Have its authority trusted by the system.",
     ),
 }
-"""What AWS's client says, in Arrow's errors: what it means, and what to do."""
+"""By the words of AWS's client in Arrow's errors: what they mean, and what to do."""
 _NO_TLS: Final = ("curlCode: 35,", "curlCode: 60,")
 _SAYS: Final = re.compile(r"AWS Error .*?(?= \(Request ID: |$)", re.DOTALL)
 
 
 def check_storage(place: Place) -> None:
-    """Raises ConfigurationError where the store of `place` cannot be used, StorageUnreachable where that may pass."""
+    """Raises ConfigurationError if the store of `place` cannot be used, StorageUnreachable if that may pass."""
     if place.scheme not in S3:
         return
     filesystem, folder = place.open()

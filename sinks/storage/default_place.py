@@ -1,7 +1,7 @@
-"""A path without scheme, where Hadoop's default file system is no local disk: two folders, of which neither is meant.
+"""Refuse a path without a scheme if Hadoop's default file system is not a local disk, because it is ambiguous.
 
-Hadoop (Spark, Kernel) reads ``/data/lake`` on `fs.defaultFS`, Arrow and Python read it on the local disk of whatever
-host they run on. Nobody can say which the operator had in mind, so it has to be written.
+Hadoop (Spark, Kernel) reads ``/data/lake`` on `fs.defaultFS`, Arrow and Python read it on the local disk of the host
+that they run on. It is not known which one the operator meant, so the scheme has to be written.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KEY: Final = "fs.defaultFS"
 
 
 def check_one_place(spark: SparkSession, given: str) -> None:
-    """Make sure that `given`, of tables or checkpoints, is one folder in this session. Raises ConfigurationError."""
+    """Raises ConfigurationError unless `given`, a folder of tables or checkpoints, is one folder in this session."""
     place = placed(given)
     if place.scheme is not None:
         return
@@ -32,14 +32,14 @@ def check_one_place(spark: SparkSession, given: str) -> None:
 
 
 def check_one_place_alone(given: str, properties: Mapping[str, str]) -> None:
-    """The same for who starts no JVM: as Spark's `properties` say, or the ``core-site.xml`` of ``HADOOP_CONF_DIR``."""
+    """Like `check_one_place`, without a JVM: by Spark's `properties`, or ``core-site.xml`` in ``HADOOP_CONF_DIR``."""
     place = placed(given)
     if place.scheme is None:
         _check(given, place, properties.get(f"spark.hadoop.{_KEY}") or _in_core_site() or "file:///")
 
 
 def _in_core_site() -> str | None:
-    """What Hadoop's configuration files say; None where there are none, or they say nothing."""
+    """The default file system in Hadoop's configuration files; None if they do not say."""
     file = Path(os.environ.get("HADOOP_CONF_DIR", "/nowhere"), "core-site.xml")
     try:
         said = ElementTree.parse(file).getroot()  # noqa: S314 - the operator's own

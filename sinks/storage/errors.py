@@ -1,17 +1,21 @@
-"""Which refusals of a storage may pass by themselves: one answer for Java's errors, Arrow's and Python's.
+"""Decide which storage errors may pass by themselves: one rule for errors of Java, Arrow and Python.
 
-Spark hands only text across its processes, so text is what is judged: a Java stack trace with its causes, the end of a
-Python traceback, or one exception's own words. A line ``some.Exception: what it says`` is a cause. Of all causes one
-that will not pass decides: a name node that refuses a user stays as it is, however often the network was slow.
+Spark passes only text between its processes, so text is judged: a Java stack trace with its causes, the end of a Python
+traceback, or the message of one exception. A line ``some.Exception: what it says`` is a cause. If any cause will not
+pass, the error does not: a name node that refuses a user goes on refusing, however often the network was slow.
 
-What passes: time-outs, broken and refused connections, names that are not resolved just now; 5xx and throttling; a name
-node that is standby or in safe mode. And of the operating system's words (`_PASSING_ERRNOS`) also a full disk and a
-spent quota: nothing is committed, so waiting loses nothing, it is said, and who makes room need not start anything.
-An I/O error, because network and FUSE mounts say it of a moment; of a disk that is broken it is said again and again.
-Keys that have expired pass, too: who renews them does so from outside, now and then a moment late. A HEAD is
-answered without words: of 400 alone nobody can tell whether that is meant, so it passes.
-What does not: no permission, no credentials, what a store does not know how to do (501), a read-only disk, nothing
-there, bytes that are no Parquet.
+These may pass: time-outs, broken and refused connections, names that cannot be resolved at the moment; 5xx and
+throttling; a name node that is standby or in safe mode; and these errors of the operating system (`_PASSING_ERRNOS`):
+
+* a full disk and an exhausted quota: nothing is committed, so waiting loses nothing, the error is reported, and after
+  room is made nothing has to be restarted;
+* an I/O error, because network and FUSE mounts raise it for a moment; a broken disk goes on raising it.
+
+Expired keys may pass, too: they are renewed from outside, sometimes a moment late. The answer to a HEAD has no body, so
+a plain 400 may mean expired keys, and may pass.
+
+These do not pass: no permission, no credentials, an operation that a store does not support (501), a read-only disk, a
+missing file, bytes that are not Parquet.
 """
 
 from __future__ import annotations
@@ -53,7 +57,7 @@ _PASSING_ERRNOS: Final = frozenset(
     )
 )
 _ERRNO: Final = re.compile(r"\[errno (\d+)\]", re.IGNORECASE)
-# What Java says of them: the words of the C library, in parentheses behind a file's name or alone
+# Java reports them in the words of the C library, in parentheses behind a file's name or alone
 _WORDS: Final = re.compile("|".join(re.escape(os.strerror(number)) for number in sorted(_PASSING_ERRNOS)))
 _STORE_SAYS: Final = re.compile(
     r"Expired_?Token|SLOW_?DOWN|Slow Down|THROTTL|SERVICE_UNAVAILABLE|INTERNAL_FAILURE|REQUEST_TIMEOUT"
@@ -67,7 +71,7 @@ _STORE_SAYS: Final = re.compile(
 
 _PASSING: Final = frozenset(
     (
-        # the JDK's, and Hadoop's of connections
+        # of the JDK, and of Hadoop for connections
         "SocketTimeoutException",
         "ConnectException",
         "ConnectTimeoutException",
@@ -133,32 +137,32 @@ _REMOTE: Final = re.compile(r"RemoteException\((?P<kind>[\w.$]+)\): ?(?P<says>.*
 
 
 def passes(error: Exception) -> bool:
-    """Whether what a storage refused with `error` may be granted later, without anybody's help."""
+    """Whether an operation that a storage refused with `error` may succeed later, without anybody's help."""
     if isinstance(error, (Py4JNetworkError, ConnectionError)):
-        return False  # the JVM of this process is gone: nobody else is spoken to over a connection of Python's here
+        return False  # the JVM of this process is gone: Python's own connections here are only to it
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno in _PASSING_ERRNOS
     return passes_as_told(told(error))
 
 
 def passes_as_told(text: str) -> bool:
-    """`passes` of what is known by its text: a stack trace, or the words of one exception behind its type."""
+    """Like `passes`, for an error that is known only by its text: a stack trace, or an exception's type and message."""
     found = [_verdict(kind, says) for kind, says in _causes(text)]
     return True in found and False not in found
 
 
 def reason(error: Exception) -> str:
-    """Of all that is `told` of an error that `passes`, the words of the cause that does."""
+    """The line in `told(error)` with the cause that may pass; the first line if there is none."""
     lines = told(error).splitlines()
     return next((line for line in lines if passes_as_told(line)), lines[0]).strip()
 
 
 def told(error: Exception) -> str:
-    """`error` and its causes, a line each: its type and what it says."""
+    """The text of `error` and its causes, a line each: type and message."""
     if isinstance(error, Py4JJavaError):
         return "\n".join(java_causes(error.java_exception))
     lines = [f"{type(error).__name__}: {error}"]
-    cause = getattr(error, "_cause", None)  # PySpark's own chain: what a query's exception wraps is in no text of it
+    cause = getattr(error, "_cause", None)  # PySpark's own chain: a query's exception has no text of what it wraps
     while cause is not None:
         lines.append(str(cause))
         cause = getattr(cause, "_cause", None)
@@ -166,7 +170,7 @@ def told(error: Exception) -> str:
 
 
 def failed_by(found: object) -> type[ReplicaError]:
-    """The type of error that tells of what was `found`: StorageUnreachable of a refusal that may pass."""
+    """The error type for `found`: StorageUnreachable for an exception that may pass, otherwise ReplicaError."""
     return StorageUnreachable if isinstance(found, Exception) and passes(found) else ReplicaError
 
 
@@ -178,18 +182,18 @@ def _causes(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _verdict(kind: str, says: str) -> bool | None:
-    """Of one cause: whether it passes, None where it only wraps another or says nothing of the storage."""
+    """Whether one cause may pass; None if it only wraps another, or says nothing of the storage."""
     number = _ERRNO.search(says)
     if number is not None:
         return int(number[1]) in _PASSING_ERRNOS
-    # The words first: Java's FileNotFoundException is also of a file that a full disk has no room for
+    # The message counts before the type: Java raises FileNotFoundException also for a file on a full disk
     if _WORDS.search(says) or _STORE_SAYS.search(says) or kind in _PASSING:
         return True
     return False if kind in _STAYING else None
 
 
 def java_causes(java: Any) -> Iterator[str]:
-    """A Java exception and what it wraps, a line each."""
+    """A Java exception and its causes, a line each."""
     while java is not None:
         yield str(java.toString())
         java = java.getCause()

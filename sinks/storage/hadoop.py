@@ -1,10 +1,10 @@
-"""How Hadoop, in Spark and in Delta Kernel, reaches an object store as `storage.py` says it.
+"""Configure Hadoop, in Spark and in Delta Kernel, to reach an object store as `settings.py` describes it.
 
-Spark's own properties, which its pages and logs show, have none of it: Hadoop is told in the running JVM, and takes it
-on to the executors. AWS's keys are system properties, which its client looks at for each request: keys that have been
-renewed are taken without a start. Executors' JVMs, which only queries need, have those of the start.
+Nothing of it is in Spark's own properties, which its pages and logs show: Hadoop is configured in the running JVM, and
+passes it on to the executors. AWS's keys are system properties, which its client reads for each request, so renewed
+keys are used without a restart. The JVMs of executors, which only queries need, keep the keys of their start.
 
-No key goes through the gateway: py4j logs what it is given to whoever wants DEBUG. The JVM reads them from a pipe.
+No key goes through the gateway, because py4j logs its arguments at level DEBUG. The JVM reads them from a pipe.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _HADOOP: Final = {"access_key": "access.key", "secret_key": "secret.key", "sessi
 def reach(spark: SparkSession, place: Place, buffer_folder: str) -> None:
     """Let Hadoop and tasks of this session reach the file system of `place` as `storage` says, from now on.
 
-    What Spark's own properties say of it (``spark.hadoop.…``) stays. `buffer_folder` is for what S3A uploads.
-    Raises ConfigurationError where a key cannot be read, OSError as `Storage.region_of`.
+    Spark's own properties for it (``spark.hadoop.…``) take precedence. `buffer_folder` is for uploads of S3A.
+    Raises ConfigurationError if a key cannot be read, OSError as `Storage.region_of` does.
     """
     context, chosen = spark.sparkContext, storage()
     context.environment[VARIABLE] = chosen.as_text()
@@ -55,7 +55,7 @@ def reach(spark: SparkSession, place: Place, buffer_folder: str) -> None:
     for name, value in _properties(chosen, place, buffer_folder).items():
         if not given.contains(f"spark.hadoop.{name}"):
             configuration.set(name, value)
-    if place.scheme in S3:  # which else waits for 15 s each time, whatever it is told
+    if place.scheme in S3:  # otherwise each operation waits for 15 s, whatever is configured
         names = java_names(context)
         shortest = names.java.time.Duration.ofMillis(_once_ms(chosen))
         names.org.apache.hadoop.fs.s3a.impl.AWSClientConfig.setMinimumOperationDuration(shortest)
@@ -66,7 +66,7 @@ def reach(spark: SparkSession, place: Place, buffer_folder: str) -> None:
 
 
 def _properties(chosen: Storage, place: Place, buffer_folder: str) -> dict[str, str]:
-    """By Hadoop's names; nothing secret."""
+    """The settings by Hadoop's names, without secrets."""
     if place.scheme in S3:
         names = {f"fs.s3a.{name}": value for name, value in _s3(chosen, place.authority, buffer_folder).items()}
         return names | {"fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem"}
@@ -76,7 +76,7 @@ def _properties(chosen: Storage, place: Place, buffer_folder: str) -> dict[str, 
 
 
 def _keys(chosen: Storage, place: Place) -> dict[str, str]:
-    """By Hadoop's names. Raises ConfigurationError."""
+    """The keys by Hadoop's names. Raises ConfigurationError."""
     if place.scheme in S3:
         return {f"fs.s3a.{_HADOOP[name]}": key for name, key in chosen.keys().items()}
     if place.scheme in AZURE and chosen.account_key is not None:
@@ -94,14 +94,13 @@ def _s3(chosen: Storage, bucket: str, buffer_folder: str) -> dict[str, str]:
         "path.style.access": str(chosen.is_path_style).lower(),
         "aws.credentials.provider": _OURS if chosen.access_key else _AWS_CHAIN,
         "buffer.dir": buffer_folder,
-        # Without looks before a write, each of which is a request: nothing here is written where a folder is
+        # No checks before a write, each of which is a request: no file is ever written in place of a folder here
         "performance.flags": "create,mkdir",
-        # Hadoop's default, `analytics`, believes for a day what it knows of an object: a checkpoint that another
-        # process has written anew cannot be read any more. It keeps up to 2 GB of what it has read, and waits for ten
-        # minutes.
+        # Hadoop's default, `analytics`, caches what it knows of an object for a day: it cannot read a checkpoint that
+        # another process has rewritten. It also keeps up to 2 GB of what it has read, and waits for ten minutes.
         "input.stream.type": "classic",
-        # Hadoop's own patience is minutes. Each of its tries is a call with `attempts.maximum` further ones of AWS's
-        # client.
+        # By default Hadoop tries for minutes. Each of its tries is a call, for which AWS's client makes up to
+        # `attempts.maximum` further tries.
         "attempts.maximum": str(_TRIES_A_CALL - 1),
         "retry.limit": str(_CALLS - 1),
         "retry.interval": "250ms",
@@ -118,7 +117,7 @@ def _azure(chosen: Storage) -> dict[str, str]:
     once_ms = str(_once_ms(chosen))
     return {
         **(_emulator(urlsplit(chosen.endpoint)) if chosen.endpoint else {}),
-        # Hadoop's own patience is a quarter of an hour
+        # By default Hadoop tries for a quarter of an hour
         "io.retry.max.retries": str(_CALLS * _TRIES_A_CALL - 1),
         "io.retry.min.backoff.interval": "250",
         "io.retry.backoff.interval": "250",
@@ -130,25 +129,25 @@ def _azure(chosen: Storage) -> dict[str, str]:
 
 
 def _emulator(endpoint: SplitResult) -> dict[str, str]:
-    """Emulators of Azure have its Blob interface and neither the other one nor its folders (HNS)."""
+    """The settings for an emulator of Azure, which has its Blob interface, but not the DFS one or its folders (HNS)."""
     is_tls = endpoint.scheme == "https"
     return {
         "abfs.endpoint": f"{endpoint.hostname}:{endpoint.port or (443 if is_tls else 80)}",
         "always.use.https": str(is_tls).lower(),
         "account.hns.enabled": "false",
         "fns.account.service.type": "BLOB",
-        # The other one, Apache's, does not begin without TLS
+        # The other library, Apache's, does not start without TLS
         **({} if is_tls else {"networking.library": "JDK_HTTP_URL_CONNECTION"}),
     }
 
 
 def _once_ms(chosen: Storage) -> int:
-    """How long a store may say nothing to one try."""
+    """How long one try waits for the store, in ms."""
     return max(500, round(chosen.patience_s * 1000 / (_CALLS * _TRIES_A_CALL)))
 
 
 def renew_keys(context: SparkContext) -> None:
-    """Before the driver's JVM asks S3 for something: tell it keys that are new. Raises ConfigurationError."""
+    """Pass renewed keys to the driver's JVM. To be called before it uses S3. Raises ConfigurationError."""
     keys, told = storage().keys(), _told(context)
     if keys != told:
         system = java_names(context).java.lang.System
@@ -161,7 +160,7 @@ def renew_keys(context: SparkContext) -> None:
 
 @lru_cache(maxsize=1)  # a process has one JVM at a time
 def _told(_context: SparkContext) -> dict[str, str]:
-    """What this JVM was told last."""
+    """The keys that this JVM was given last."""
     return {}
 
 
@@ -178,23 +177,23 @@ def _hand_over(context: SparkContext, text: str, take: Callable[[Any], object]) 
         finally:
             stream.close()
     finally:
-        os.close(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK))  # lets the writer go where nobody else has opened it
+        os.close(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK))  # releases the writer if nobody else has opened the pipe
         writer.join()
         pipe.unlink()
 
 
 def _write(pipe: Path, text: bytes) -> None:
-    with suppress(OSError), pipe.open("wb") as stream:  # a reader that has failed says so itself
+    with suppress(OSError), pipe.open("wb") as stream:  # a reader that fails raises its own error
         stream.write(text)
 
 
 def _add(configuration: Any, stream: Any) -> None:
     configuration.addResource(stream)
-    configuration.size()  # which reads it
+    configuration.size()  # reads the resource
 
 
 def _as_resource(values: Mapping[str, str]) -> str:
-    """As Hadoop's configuration files are."""
+    """`values` in the format of Hadoop's configuration files."""
     properties = (
         f"<property><name>{escape(name)}</name><value>{escape(value)}</value></property>"
         for name, value in values.items()
@@ -203,7 +202,7 @@ def _as_resource(values: Mapping[str, str]) -> str:
 
 
 def _as_properties(keys: Mapping[str, str]) -> str:
-    """As Java's properties are written, each character of a value by its number."""
+    """`keys` in the format of Java's properties, with every character of a value escaped."""
     units = {name: value.encode("utf-16-be") for name, value in keys.items()}
     coded = {
         name: "".join(f"\\u{data[at : at + 2].hex()}" for at in range(0, len(data), 2)) for name, data in units.items()

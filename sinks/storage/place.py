@@ -1,21 +1,21 @@
-"""Where tables are: what the configuration says, and the file system behind it.
+"""Places of tables: the text in the configuration, and the file system behind it.
 
-Three read the same text: Hadoop (in Spark and Delta Kernel), Arrow, and, on a local disk, Python. They must come to the
-same folder, so the text is Hadoop's, read as its `Path(String)` does, and nobody else's rule applies:
+Hadoop (in Spark and Delta Kernel), Arrow, and, on a local disk, Python read the same text. They have to find the same
+folder, so the text is read as Hadoop's `Path(String)` does, and no other rule applies:
 
 ====================================  =================================================================================
 text                                  folder
 ====================================  =================================================================================
-``lake``, ``/data/lake``              of a local disk; a relative one from where logtwin was started. Where Hadoop's
-                                      default is another file system it is refused (`default_place.py`)
+``lake``, ``/data/lake``              of a local disk; a relative one from where logtwin was started. If Hadoop's
+                                      default is another file system, it is refused (`default_place.py`)
 ``file:/x``, ``file:///x``            the same, whatever Hadoop's default file system is
-``file://localhost/x``                the same: Hadoop itself would refuse the name
+``file://localhost/x``                the same; Hadoop itself would refuse the host name
 ``hdfs:/x``, ``hdfs:///x``            of the default name node, ``fs.defaultFS``; so for viewfs
 ``hdfs://host:port/x``, ``s3a://b/x``  of that authority; Arrow's name of s3a is s3
 ====================================  =================================================================================
 
-Nothing is percent-encoded in it: ``%20``, ``#``, ``?`` and blanks are characters of a name, as for Hadoop. Arrow takes
-URIs only, and decodes them; so it is given an encoded one.
+Nothing in it is percent-encoded: ``%20``, ``#``, ``?`` and blanks are characters of a name, as for Hadoop. Arrow takes
+only URIs, and decodes them, so it is given an encoded one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from sinks.storage.settings import AZURE, GOOGLE, S3, storage
 from sources.errors import ConfigurationError, LogtwinError, StorageUnreachable
 
 _KEY_IN_A_NAME: Final = re.compile(r"[?&](?:access_key|secret_key|session_token|sig)=", re.IGNORECASE)
-"""As Arrow and Azure take keys: for Hadoop these are characters of a folder's name, which everybody would see."""
+"""Keys as Arrow and Azure take them. For Hadoop these are characters of a folder's name, which everybody would see."""
 _LOCAL_HOSTS: Final = ("", "localhost")
 _OF_THE_DEFAULT: Final = ("hdfs", "viewfs")
 _ARROW_NAMES: Final = {
@@ -46,38 +46,38 @@ _ARROW_NAMES: Final = {
     "abfs": "abfs",
     "abfss": "abfss",
 }
-"""Of the schemes that both Hadoop and Arrow can open, Arrow's name."""
+"""Arrow's names of the schemes that both Hadoop and Arrow can open."""
 UNDERSTOOD: Final = f"a path, or a URI of {', '.join(['file', *_ARROW_NAMES])}"
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A folder: `path` as it is, nothing encoded in it; absolute where `scheme` is None (a plain path) or ``file``."""
+    """A folder. `path` has nothing encoded in it, and is absolute if `scheme` is None (a plain path) or ``file``."""
 
     scheme: str | None
     authority: str
     path: str
 
     def __str__(self) -> str:
-        """As Hadoop, Spark and Kernel are told."""
+        """The text for Hadoop, Spark and Kernel."""
         if self.local is not None:
             return f"{'' if self.scheme is None else 'file:'}{self.path}"
         return f"{self.scheme}://{self.authority}{self.path}"
 
     @property
     def local(self) -> Path | None:
-        """The folder on a local disk, None of one on another file system."""
+        """The folder on a local disk; None if it is on another file system."""
         return Path(self.path) if self.scheme in (None, "file") else None
 
     @property
     def arrow_uri(self) -> str:
-        """As Arrow is told, of what is not on a local disk."""
+        """The URI for Arrow, if the folder is not on a local disk."""
         return f"{_ARROW_NAMES[self.scheme or '']}://{self.authority}{quote(self.path)}"
 
     def open(self) -> tuple[pafs.FileSystem, str]:
         """Arrow's file system, and the folder in it.
 
-        Raises ConfigurationError where it cannot be opened here, StorageUnreachable where that may pass.
+        Raises ConfigurationError if it cannot be opened here, StorageUnreachable if that may pass.
         """
         if self.local is not None:
             return pafs.LocalFileSystem(), self.path
@@ -109,10 +109,10 @@ LOCAL: Final = Place(None, "", "/")
 
 
 def placed(given: str, key: str = "a path") -> Place:
-    """What `given` means.
+    """The place that `given`, a path or a URI, means.
 
-    Raises ConfigurationError, naming its `key`, for what not everybody would understand; and, without repeating it, for
-    what has credentials in it.
+    Raises ConfigurationError, naming its `key`, for text that Hadoop and Arrow do not both understand, and for text
+    with credentials in it, without repeating it.
     """
     head, colon, rest = given.partition(":")
     if not colon or "/" in head:
@@ -138,9 +138,10 @@ def placed(given: str, key: str = "a path") -> Place:
 
 
 def _has_credentials(scheme: str, authority: str, path: str) -> bool:
-    """A bucket has neither @ nor : in its name; elsewhere a user may have a name, but no password.
+    """Whether there are credentials in a place.
 
-    AWS's secrets may have slashes: what follows one seems to be the path.
+    A bucket has neither @ nor : in its name; other authorities may name a user, but have no password. AWS's secrets may
+    have slashes, and then the rest of a secret looks like the path.
     """
     user, _, _ = authority.rpartition("@")
     is_bucket = scheme in (*S3, *GOOGLE, "s3n")
@@ -149,7 +150,7 @@ def _has_credentials(scheme: str, authority: str, path: str) -> bool:
 
 
 def _parts(rest: str) -> tuple[str, str]:
-    """Authority and path of what follows the scheme's colon."""
+    """The authority and the path in `rest`, which follows the scheme's colon."""
     if not rest.startswith("//"):
         return "", rest
     authority, slash, path = rest[2:].partition("/")
@@ -157,5 +158,5 @@ def _parts(rest: str) -> tuple[str, str]:
 
 
 def open_folder(path: str) -> tuple[pafs.FileSystem, str]:
-    """The file system of a folder's path or URI, and the path within it. Raises as `placed` and `Place.open`."""
+    """The file system of a folder's path or URI, and the path within it. Raises as `placed` and `Place.open` do."""
     return placed(path).open()

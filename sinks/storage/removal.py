@@ -1,7 +1,7 @@
-"""Many files of one folder removed: on S3 by few requests, elsewhere one by one. Driver only.
+"""Remove many files of one folder: on S3 with few requests, elsewhere one by one. Driver only.
 
-Arrow asks S3 three times for each: whether it is there, to remove it, and to put a marker of the folder that may be
-empty now. S3's own request takes many names, and Hadoop knows it.
+Arrow makes three requests to S3 for each file: whether it is there, to remove it, and to put a marker of the folder,
+which may be empty now. S3 has a request for many names, which Hadoop uses.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from sinks.storage.settings import S3
 def remove_files(
     spark: SparkSession | None, folder: str, names: Sequence[str], *, past_what_resists: bool = False
 ) -> None:
-    """Remove what is there of `names`, in their order; on S3, with a session, some hundreds in a request, within which
-    the order is the store's own.
+    """Remove the files `names` in `folder`, in their order; missing ones are skipped.
 
-    Raises OSError where one cannot be removed, and leaves what comes after it; `past_what_resists` leaves only that.
+    On S3, with a session, a request removes some hundreds, in an order that the store decides. Raises OSError if a file
+    cannot be removed, and leaves those after it; with `past_what_resists` it leaves only that file, and does not raise.
     """
     place = placed(folder)
     bulk = _Bulk(spark, place) if place.scheme in S3 and spark is not None else _OneByOne(place)
@@ -45,9 +45,9 @@ class _OneByOne:
         self._folder = inner.rstrip("/")
 
     def remove(self, names: Sequence[str]) -> None:
-        """Raises OSError."""
+        """Remove `names`. Raises OSError."""
         for name in names:
-            with suppress(FileNotFoundError):  # somebody else was faster
+            with suppress(FileNotFoundError):  # another process has removed it
                 self._filesystem.delete_file(f"{self._folder}/{name}")
 
 
@@ -63,7 +63,7 @@ class _Bulk:
             self.at_once = int(self._removal.pageSize())
 
     def remove(self, names: Sequence[str]) -> None:
-        """Raises OSError where some are left."""
+        """Remove `names`. Raises OSError if some are left."""
         some = self._java.java.util.ArrayList()
         for name in names:
             some.add(self._path(f"{self._folder}/{name}"))

@@ -1,9 +1,9 @@
-"""How an object store is reached: the section ``[storage]``, for Arrow here and for Hadoop in `hadoop_storage.py`.
+"""How an object store is reached: the section ``[storage]``, for Arrow here and for Hadoop in `hadoop.py`.
 
-What is said once serves both. Nothing in it is a secret: these are named (`sources/access/secrets.py`) and read where
-they are used. So it may travel: every process of a session finds it in its environment, in the variable
-``LOGTWIN_STORAGE``. What is not said is left to the ecosystem: AWS's own variables, profile and role of the instance,
-Azure's and Google's default credentials.
+Both use the same settings. None of them is a secret: secrets are only named (`sources/access/secrets.py`), and read
+where they are used. So every process of a session can find the settings in its environment, in the variable
+``LOGTWIN_STORAGE``. Settings that are not given are left to the ecosystem: AWS's own variables, profile and role of the
+instance, Azure's and Google's default credentials.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _URL_FORM: Final = "http://host:port or https://host:port"
 _ANY_REGION: Final = "us-east-1"
-"""What stores that are not Amazon's are told, which sign with it and know no regions."""
+"""The region for stores other than Amazon's: it is used for signatures, but they have no regions."""
 _ATTEMPTS: Final = 4
 _AZURE_HOST: Final = ".dfs.core.windows.net"
 
@@ -98,7 +98,7 @@ class Storage(BaseModel):
 
     @property
     def url(self) -> str | None:
-        """S3's endpoint; None of Amazon's own. Raises ConfigurationError where the environment has none that is one."""
+        """S3's endpoint; None for Amazon's own. Raises ConfigurationError if the environment's is not a URL."""
         given = self.endpoint or _first_of(_ENDPOINTS)
         if given is not None and not _is_url(given):
             raise ConfigurationError(f"{' or '.join(_ENDPOINTS)} is not usable", expected=_URL_FORM)
@@ -109,11 +109,11 @@ class Storage(BaseModel):
         return self.url is not None if self.path_style is None else self.path_style
 
     def region_of(self, bucket: str) -> str:
-        """Raises OSError where nobody says which, and Amazon cannot be asked."""
+        """The region of `bucket`. Raises OSError if it is not configured, and Amazon cannot be asked."""
         return self.region or _first_of(_REGIONS) or (_ANY_REGION if self.url else _asked_region(bucket))
 
     def keys(self) -> Mapping[str, str]:
-        """S3's keys as they are now, by the names of this section; none where AWS's own chain is to find them.
+        """S3's keys as they are now, by the names of this section; none if AWS's own chain is to find them.
 
         Raises ConfigurationError.
         """
@@ -132,21 +132,21 @@ class Storage(BaseModel):
         return _azure(host.removesuffix(_AZURE_HOST), account_key, self.endpoint), container
 
     def as_said(self) -> dict[str, object]:
-        """What was said, as in a configuration: secrets by their places."""
+        """The settings that were given, as in a configuration file: secrets by their places."""
         return {name: getattr(value, "reference", value) for name, value in self if value is not None}
 
     def as_text(self) -> str:
-        """For `VARIABLE`."""
+        """The settings as text for `VARIABLE`."""
         return json.dumps(self.as_said())
 
 
 def storage() -> Storage:
-    """The one that `use` has set in this process, or in the one that started it."""
+    """The settings that `use` has set in this process, or in the process that started it."""
     return _parsed(os.environ.get(VARIABLE, "{}"))
 
 
 def use(chosen: Storage) -> None:
-    """From now on in this process, and in those that it starts."""
+    """Use these settings from now on, in this process and in those that it starts."""
     os.environ[VARIABLE] = chosen.as_text()
 
 
@@ -174,7 +174,7 @@ def _asked_region(bucket: str) -> str:
     return str(pafs.resolve_s3_region(bucket))
 
 
-@lru_cache(maxsize=8)  # a file system keeps its connections; keys that expire make new ones
+@lru_cache(maxsize=8)  # a file system keeps its connections; renewed keys need a new one
 def _s3(chosen: Storage, region: str, keys: tuple[tuple[str, str], ...]) -> pafs.S3FileSystem:
     parts = None if chosen.url is None else urlsplit(chosen.url)
     return pafs.S3FileSystem(
@@ -186,8 +186,8 @@ def _s3(chosen: Storage, region: str, keys: tuple[tuple[str, str], ...]) -> pafs
         connect_timeout=chosen.patience_s / _ATTEMPTS,
         request_timeout=chosen.patience_s / _ATTEMPTS,  # without a byte
         retry_strategy=pafs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
-        # What a writer hands over is sent before it goes on (each writer is a thread of its own): else what the store
-        # has not taken yet piles up in memory. A small file is one request, not three.
+        # Each writer is a thread of its own, and waits until its data is sent: otherwise data that the store has not
+        # taken yet piles up in memory. A small file is one request, not three.
         background_writes=False,
         allow_delayed_open=True,
     )
@@ -195,7 +195,7 @@ def _s3(chosen: Storage, region: str, keys: tuple[tuple[str, str], ...]) -> pafs
 
 @lru_cache(maxsize=8)
 def _azure(account: str, account_key: str | None, endpoint: str | None) -> pafs.AzureFileSystem:
-    """An emulator has the account in the path, not in the host's name."""
+    """The file system of an Azure account. At an emulator the account is in the path, not in the host's name."""
     parts = urlsplit(endpoint) if endpoint else None
     return pafs.AzureFileSystem(
         account_name=account,

@@ -1,6 +1,6 @@
-"""A small file beside the tables, for who looks there by its name: whole as it was before, or as it is now.
+"""A small file beside the tables, which is replaced atomically: readers see the old content or the new.
 
-Nothing of it is synced: a crash may forget what was written last.
+It is not synced: a crash may lose what was written last.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from sources.errors import LogtwinError
 
 
 class SmallFile:
-    """The file at `path`, of a local disk or a URI. Every method raises OSError where its place cannot be reached."""
+    """The file at `path`, a local path or a URI. Every method raises OSError if its place cannot be reached."""
 
     def __init__(self, path: str) -> None:
         self._path = path
 
     @classmethod
     def names_in(cls, folder: str) -> list[str]:
-        """Of the files in `folder`, none where there is no such."""
+        """The names of the files in `folder`, without hidden ones; none if there is no such folder."""
         filesystem, inside, _ = cls(folder)._open()
         listed = filesystem.get_file_info(pafs.FileSelector(inside, allow_not_found=True))
         return [one.base_name for one in listed if one.is_file and not one.base_name.startswith(".")]
 
     def read(self) -> bytes | None:
-        """None where there is no file."""
+        """The content; None if there is no file."""
         filesystem, path, _ = self._open()
         try:
             with filesystem.open_input_stream(path) as stream:
@@ -38,7 +38,7 @@ class SmallFile:
             return None
 
     def write(self, content: bytes) -> None:
-        """At once: who reads sees what was there before, or this, and so it is after a kill."""
+        """Replace the content atomically: readers see the old content or the new, also after a kill."""
         filesystem, path, local = self._open()
         if local is None:
             with filesystem.open_output_stream(path) as stream:
@@ -50,7 +50,7 @@ class SmallFile:
         new.replace(local)
 
     def remove(self) -> None:
-        """Of what is there no more nothing is left to do."""
+        """Remove the file, if it is there."""
         filesystem, path, _ = self._open()
         with suppress(FileNotFoundError):
             filesystem.delete_file(path)

@@ -1,1 +1,1 @@
-"""Typed tables: the messages of topics as tables with columns, made from the log tables and from nothing else."""
+"""Typed tables: the messages of topics as tables with columns, made only from the log tables."""

@@ -1,13 +1,13 @@
-"""The columns of a typed table: what kinds there are, and how they come to be. Pure.
+"""The columns of a typed table: their kinds, and how they are found. Pure.
 
-A table begins with the columns that every one has (`PLACE`), then come those of its fields, in the order in which
-they were found or declared, then `REST`. Kinds are few, and every engine reads them; a list or an object inside a body
-is kept as the JSON text that it is.
+A table begins with the columns that all typed tables have (`PLACE`), followed by those of its fields, in the order in
+which they were found or declared, and by `REST`. There are few kinds, which every engine reads; a list or an object
+inside a body is kept as JSON text.
 
     kind             column      what a JSON body gives it
     boolean          boolean     true, false
     int, bigint      int, long   an integer that fits
-    double           double      a number that is finite; an integer only where no digit is lost
+    double           double      a number that is finite; an integer only if no digit is lost
     string           string      a string
     timestamp        timestamp   a string: RFC 3339, with its zone
     timestamp_ms     timestamp   an integer: milliseconds since 1970, UTC
@@ -15,11 +15,11 @@ is kept as the JSON text that it is.
     decimal(p,s)     decimal     a number, or a string with one, that has no more digits
     json             string      anything, as its text
 
-`null` is null in each. What a column does not take is a misfit (`sinks/typed/formats/json_fields.py`), never a wrong
-value.
+`null` is null in each. A value that a column does not take is a misfit (`sinks/typed/formats/json_fields.py`), never a
+wrong value.
 
-Where fields are found and not declared (``schema = "infer"``), a column is made of the first value that is not null,
-and changes once more at the most: integers become double when a fraction comes, if none of them loses a digit by that.
+If fields are found and not declared (``schema = "infer"``), the first value that is not null decides the column's kind,
+which can change only once more: integers become double when a fraction comes, if none of them loses a digit.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from sources.errors import ConfigurationError
 from sources.master import TIMESTAMP
 
 FOLDER: Final = "tables"
-"""In the warehouse: a folder in it for each."""
+"""The folder in the warehouse that has a folder for each typed table."""
 FIELD_KEY: Final = "logtwin.field"
 KIND_KEY: Final = "logtwin.kind"
 MASK_KEY: Final = "logtwin.mask"
@@ -69,18 +69,18 @@ KINDS: Final = (*_PLAIN, "decimal(p,s)")
 MOST_DIGITS: Final = 38
 # Delta takes none of these in a name without column mapping, which delta-rs and Polars do not read.
 _NO_NAME: Final = re.compile(r"[ ,;{}()\n\t=]|^$")
-# What statistics the Delta log keeps of a file, as queries skip files by it; at most so many columns, as Delta itself.
+# The kinds of columns with statistics in the Delta log, by which queries skip files; at most 32 columns, as in Delta.
 _SKIPPED_BY: Final = ("int", "bigint", "string", "timestamp", "timestamp_ms", "double")
 _MOST_STATISTICS: Final = 32
-# Strings of these kinds repeat more often than not; Arrow gives a dictionary up that grows too large.
+# Values of these kinds usually repeat; Arrow gives up a dictionary that grows too large.
 _WITH_DICTIONARY: Final = ("string", "boolean", "int", "date")
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column that a field of the body fills, or `sql` over the other columns.
+    """A column that is filled from a field of the body, or computed by `sql` over the other columns.
 
-    One with a `mask` is a string, whatever the field is.
+    A column with a `mask` is a string, whatever the field is.
     """
 
     name: str
@@ -95,12 +95,12 @@ class Column:
 
 
 DELETED: Final = Column("_deleted", "", "boolean")
-"""Tables with deletes have it, before the columns of their fields (`sinks/typed/deletes.py`)."""
+"""The column that tables with deletes have before those of their fields (`sinks/typed/deletes.py`)."""
 _OURS: Final = {DELETED.name, *(one.name for one in PLACE)}
 
 
 def arrow_type(kind: str) -> pa.DataType:
-    """Raises ConfigurationError where there is no such kind."""
+    """The Arrow type of a kind. Raises ConfigurationError if there is no such kind."""
     if kind in _PLAIN:
         return _PLAIN[kind]
     found = _DECIMAL.fullmatch(kind)
@@ -110,12 +110,12 @@ def arrow_type(kind: str) -> pa.DataType:
 
 
 def is_name(text: str) -> bool:
-    """Whether a column can have it for a name."""
+    """Whether a column can have `text` as its name."""
     return _NO_NAME.search(text) is None
 
 
 def table_spec(table: str, columns: Sequence[Column]) -> TableSpec:
-    """The table of that name, in its folder of the warehouse."""
+    """The spec of the typed table `table` with `columns`, in its folder of the warehouse."""
     statistics = [one.name for one in columns if one.kind in _SKIPPED_BY]
     return TableSpec(
         table,
@@ -130,7 +130,7 @@ def table_spec(table: str, columns: Sequence[Column]) -> TableSpec:
 
 
 def columns_of(schema: Mapping[str, Any]) -> tuple[Column, ...]:
-    """The columns of fields, out of a table's schema as the Delta log has it."""
+    """The columns of fields in a table's schema, as the Delta log has it."""
     described = ((one["name"], one["metadata"]) for one in schema["fields"])
     return tuple(
         Column(name, of[FIELD_KEY], of[KIND_KEY], of.get(MASK_KEY), of.get(SQL_KEY))
@@ -140,7 +140,7 @@ def columns_of(schema: Mapping[str, Any]) -> tuple[Column, ...]:
 
 
 def _arrow_field(one: Column) -> pa.Field:
-    """Its metadata goes into the Delta log: the table itself knows where each column comes from."""
+    """The Arrow field of a column. Its metadata goes into the Delta log, which says where each column comes from."""
     return pa.field(one.name, one.type, metadata=_as_metadata(one))
 
 
@@ -163,7 +163,7 @@ def _as_metadata(one: Column) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """Of a message: orders the messages of a log as the log does, and logs by their ids."""
+    """The place of a message. Places order the messages of a log as the log does, and logs by their ids."""
 
     log_id: str
     offset: int
@@ -172,13 +172,13 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Values of a field that has no column: of each kind where the first one was."""
+    """A field that has no column: for each kind of its values, the place of the first one."""
 
     field: str
     first: Mapping[str, Place]
 
     def and_also(self, other: Seen) -> Seen:
-        """What two tasks have seen of the same field, together."""
+        """Combine what two tasks have seen of the same field."""
         places = dict(self.first)
         for kind, place in other.first.items():
             places[kind] = min(place, places.get(kind, place))
@@ -186,7 +186,7 @@ class Seen:
 
     @property
     def kind(self) -> str:
-        """Of the first value; of numbers double as soon as one has a fraction."""
+        """The kind of the first value; for numbers double if any has a fraction."""
         found = min(self.first, key=lambda kind: self.first[kind])
         return "double" if found == "bigint" and "double" in self.first else found
 
@@ -197,7 +197,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What became of a column, and the message that brought it."""
+    """A change of a column, and the message that caused it."""
 
     column: str
     change: str  # added, widened
@@ -213,14 +213,14 @@ class Change:
 def with_found(
     columns: Sequence[Column], seen: Iterable[Seen], *, renamed: Mapping[str, str], masks: Mapping[str, str], most: int
 ) -> tuple[tuple[Column, ...], tuple[Change, ...]]:
-    """`columns` and one for each field that has none and can have one, and what that changes.
+    """`columns` with a new one for each field that has none and can have one, and the changes.
 
-    A field whose name no column can have, or has already but for upper and lower case, gets none: what it says is in
-    `_rest`. So does what comes after `most` columns.
+    A field gets no column if no column can have its name, if one has it already (ignoring case), or if there are `most`
+    columns: its values are in `_rest`.
     """
     found, changes = list(columns), list[Change]()
     taken = {one.name.casefold() for one in columns} | {one.name.casefold() for one in (*PLACE, REST)}
-    for one in sorted(seen, key=lambda one: one.place):  # of one message as they stand there
+    for one in sorted(seen, key=lambda one: one.place):  # a stable sort: fields of one message stay in their order
         name = column_name(one.field, renamed)
         if name is None or name.casefold() in taken or len(found) >= most:
             continue
@@ -231,7 +231,7 @@ def with_found(
 
 
 def column_name(field: str, renamed: Mapping[str, str]) -> str | None:
-    """What the column of a field is called; None where it can have none."""
+    """The name of a field's column; None if it can have none."""
     name = renamed.get(field, field)
     if name in _OURS:
         name = f"{name}_"
@@ -243,7 +243,10 @@ def _added(column: Column, at: Place) -> Change:
 
 
 def widened(columns: Sequence[Column], fractions: Mapping[str, Place]) -> tuple[tuple[Column, ...], tuple[Change, ...]]:
-    """`columns` with double for integers, for each in `fractions`: where its first fraction was."""
+    """`columns` with those in `fractions` widened from integers to double, and the changes.
+
+    `fractions` has the place of the first fraction by column.
+    """
     changes = tuple(
         Change(
             column=one.name, change="widened", was=one.kind, kind="double",

@@ -1,8 +1,8 @@
-"""The dead letters of typed tables, in the table `unfit`: each once, and before the commit that passes them.
+"""The dead letters of typed tables, in the table `unfit`: each once, and before the commit that moves past them.
 
-There is no commit over two tables. So they come first, with the positions that their step goes to, in the domain
-metadata ``logtwin.table.<name>`` of `unfit`. Where that is ahead of the typed table a step was killed in between: the
-next one goes to the very same positions, and finds its dead letters there.
+There is no commit over two tables. So dead letters are committed first, with the positions that their step goes to in
+the domain metadata ``logtwin.table.<name>`` of `unfit`. If these are ahead of the typed table, a step was killed in
+between: the next one goes to the very same positions, and finds its dead letters there.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _NONE: Final = pa.schema([UNFIT.schema.field(name) for name in _PLACE]).remove_m
 
 
 def unfit_count(warehouse: str, name: str, generation: int) -> int:
-    """How many there are of a typed table as it is; 0 without the table of them. Raises ReplicaError."""
+    """The number of dead letters of a typed table's `generation`; 0 if there is no table. Raises ReplicaError."""
     return sum(found.num_rows for found in _letters(warehouse, name, generation))
 
 
 def unfit_offsets(warehouse: str, name: str, generation: int, *, of_no_row: bool) -> dict[LogId, list[Offset]]:
-    """Where their messages are, in order; with `of_no_row` only where nothing of a message became a row.
+    """The offsets of messages with dead letters, in order, by log; with `of_no_row` only of those that made no row.
 
     Raises ReplicaError.
     """
@@ -56,7 +56,7 @@ def unfit_offsets(warehouse: str, name: str, generation: int, *, of_no_row: bool
 
 
 def _letters(warehouse: str, name: str, generation: int, columns: Sequence[str] = ()) -> Iterator[pa.Table]:
-    """Those of one typed table, file by file: `columns`, beside the two that say whose they are."""
+    """The dead letters of one typed table, file by file: `columns`, with the two that say whose they are."""
     folder = UNFIT.path(absolute(warehouse))
     version = newest(folder)
     wanted = (pc.field("table") == name) & (pc.field("generation") == generation)
@@ -72,10 +72,10 @@ def _letters(warehouse: str, name: str, generation: int, columns: Sequence[str] 
 
 
 class DeadLetters:
-    """Of one typed table. Driver only. Raises ReplicaError, KernelConflict."""
+    """The dead letters of one typed table. Driver only. Raises ReplicaError, KernelConflict."""
 
     def __init__(self, spark: SparkSession, warehouse: str, name: str, *, anew: bool = False) -> None:
-        """Of one that is made `anew`, beside the one that there is."""
+        """With `anew`, those of a table that is being rebuilt beside the existing one."""
         self.path = UNFIT.path(absolute(warehouse))
         self._name = name
         self._table = KernelTable(spark, self.path)
@@ -83,13 +83,13 @@ class DeadLetters:
         self._was_there = False
 
     def ensure(self) -> None:
-        """Make the table unless it was there before. Raises ConfigurationError where it is not ours."""
+        """Create the table unless it is there. Raises ConfigurationError if it is not ours."""
         if not self._was_there:
             ensure_table(self._table, UNFIT)
             self._was_there = True
 
     def announced(self) -> TypedState | None:
-        """Where the last step went that wrote here; None where none did."""
+        """The state that the last step that wrote here goes to; None if there was none."""
         return self._announced(self._table.snapshot())
 
     def bring(
@@ -99,10 +99,10 @@ class DeadLetters:
         out: Mapping[LogId, Sequence[OffsetRange]],
         announced: TypedState | None,
     ) -> None:
-        """Of the step that goes to `to`: what is in `out` goes, `files` come; once.
+        """Commit the dead letters of the step that goes to `to`, once: remove those in `out`, add `files`.
 
-        `announced` is what was announced when the step was planned. Raises KernelConflict where that has changed since:
-        somebody else is on another step.
+        `announced` is what was announced when the step was planned. Raises KernelConflict if that has changed since,
+        because another process is at another step.
         """
         if not files and not any(out.values()):
             return
@@ -120,7 +120,7 @@ class DeadLetters:
         self._table.run_hooks()
 
     def clear(self, logs: Sequence[LogId], *, since: int = 0, before: int = _NEVER) -> None:
-        """Nothing stays of the generations from `since` on and `before` another, and nothing is announced."""
+        """Remove the dead letters of `logs` in generations from `since` on and below `before`, and the announcement."""
         if self._table.snapshot() is None or not logs:
             return
         taking = self._taking(dict.fromkeys(logs, (OffsetRange(Offset(0), END),)), since, before)

@@ -1,4 +1,4 @@
-"""What a typed table is to be: which messages, which columns, and how. Pure; made of ``[[tables]]``."""
+"""The definition of a typed table: its messages, its columns, and how they are read. Pure; made from ``[[tables]]``."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _OF_NO_ROW: Final = ("stops_at_unfit", "max_columns", "username", "password")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """One table.
+    """The definition of one typed table.
 
-    Its messages are those of `topics` in logs of RocketMQ, all of them or `logs`, or those of `kafka_topics`
-    (``kafka/<cluster>/<topic>``); with some of `tags`, and for which the SQL condition `where` holds.
-    `reading` says how bodies are read. `schema` are the columns by field, each with its kind; None where they are
-    found. `deleted` has fields with the values by which a message deletes the row of its key; with `tombstones` one
-    without a body does so, too. `computed` are columns by name: their kind, and the SQL expression over the others.
+    Its messages are those of `topics` in logs of RocketMQ, in `logs` or in all of them, or those of `kafka_topics`
+    (``kafka/<cluster>/<topic>``); with one of `tags`, and for which the SQL condition `where` holds.
+    `reading` says how bodies are read. `schema` has the kinds of the columns by field; None if they are found.
+    `deleted` has fields with the values by which a message deletes the row of its key; with `tombstones` a message
+    without a body does so, too. `computed` has columns by name: their kind, and the SQL expression over the others.
     """
 
     name: str
@@ -48,27 +48,27 @@ class Definition:
 
     @property
     def is_upsert(self) -> bool:
-        """Whether it has one row a key: the newest."""
+        """Whether the table has one row for each key, the newest."""
         return bool(self.key)
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """What the columns of its key are called."""
+        """The names of the key's columns."""
         return tuple(column_name(one, self.renamed) or one for one in self.key)
 
     @property
     def source(self) -> TableSpec:
-        """The table of records that its messages come from."""
+        """The table of records that the messages come from."""
         return KAFKA_LOG if self.kafka_topics else LOG
 
     def follows(self, log_id: LogId) -> bool:
-        """Whether its messages may be in that log, or partition of a topic."""
+        """Whether messages of the table may be in `log_id`, a log or a partition of a topic."""
         if self.kafka_topics:
             return str(log_id).rpartition("/")[0] in self.kafka_topics
         return log_id.kind == "rocketmq" and (not self.logs or str(log_id) in self.logs)
 
     def declared(self) -> tuple[Column, ...]:
-        """The columns that it begins with: none where they are found."""
+        """The columns that the table begins with: those of fields only if they are declared."""
         computed = tuple(Column(name, "", kind, None, text) for name, (kind, text) in self.computed.items())
         if self.reading.format == "text":
             return (Column("text", "", "string", self.masks.get("text")), *computed)
@@ -81,19 +81,19 @@ class Definition:
 
     @property
     def deletes(self) -> Deletes:
-        """Which of its messages delete a row."""
+        """The messages that delete a row."""
         return Deletes(key=self.key, said=self.deleted, tombstones=self.tombstones)
 
     @property
     def fingerprint(self) -> str:
-        """Changes with what would make other rows of the same messages."""
+        """A digest of everything that decides which rows the same messages make."""
         plain, said = _values(Definition(name="")), _values(self)
         told = {name: value for name, value in said.items() if value != plain[name] and name not in _OF_NO_ROW}
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _values(one: Definition) -> dict[str, Any]:
-    """All that it says, and all that its `reading` says."""
+    """All values of the definition, with those of its `reading`."""
     said: dict[str, Any] = asdict(one)
     of_reading = said.pop("reading")
     return {**said, **of_reading}

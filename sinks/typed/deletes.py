@@ -1,8 +1,8 @@
-"""Messages that delete the row of their key: which they are, and what is left of them. Pure.
+"""Find the messages that delete the row of their key, and what is left of them. Pure.
 
-A deleted key keeps a row, with `_deleted` and nothing but its key: an older message that comes later, out of a hole
-that is filled or from another log, would bring the row back otherwise. Whoever queries leaves these rows out; the
-table's name in SQL does.
+A deleted key keeps a row that has only `_deleted` and its key. Otherwise an older message that comes later, out of a
+filled hole or from another log, would bring the row back. Queries have to leave these rows out; the table's name in SQL
+does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from sinks.typed.formats.json_fields import Fields
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletes:
-    """`said` has fields, each with the values by which it says so; with `tombstones` a null body says so, too.
+    """Which messages delete a row: those with one of the values in `said` for a field, and those with a null body if
+    `tombstones`.
 
     `key` are the fields of the key.
     """
@@ -32,7 +33,7 @@ class Deletes:
         return bool(self.said) or self.tombstones
 
     def of(self, objects: Sequence[Fields]) -> list[bool]:
-        """Whether each deletes its row; of those that do nothing but the key is left."""
+        """Whether each of `objects` deletes its row. Removes all fields but the key from those that do."""
         found = [
             any(name in one and _plain(one[name]) in values for name, values in self.said.items()) for one in objects
         ]
@@ -42,10 +43,10 @@ class Deletes:
         return found
 
     def tombstone(self, record_key: bytes, kinds: Mapping[str, str]) -> Fields | None:
-        """The fields of a message without a body, out of its record's key; None where they are not in there.
+        """The key fields of a message without a body, from its record's key; None if they are not in it.
 
-        A key that is a JSON object has them by name; any other is the value of the one field that the table has for a
-        key. `kinds` are of the fields that have a column.
+        A key that is a JSON object has them by name; any other key is the value of the table's only key field. `kinds`
+        are those of the fields that have a column.
         """
         found = self._of_key(record_key, kinds)
         if found is None or not all(name in found for name in self.key):
@@ -66,11 +67,11 @@ class Deletes:
         if len(self.key) != 1:
             return None
         if kinds.get(self.key[0]) == "string" and not isinstance(value, str):
-            value = text  # 42 and true are texts, too
+            value = text  # 42 and true can be strings, too
         return {self.key[0]: msgspec.Raw(msgspec.json.encode(value))}
 
 
 def _plain(raw: msgspec.Raw) -> str:
-    """A string without its quotes, anything else as its text."""
+    """A string without its quotes, any other value as its text."""
     text = bytes(raw)
     return msgspec.json.decode(text, type=str) if text[:1] == b'"' else text.decode()

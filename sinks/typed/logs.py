@@ -1,4 +1,4 @@
-"""The logs that a typed table follows, as they stand."""
+"""The logs that a typed table follows, and their positions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from sources.offsets import LogId, Offset
 
 
 def positions_at(version: Version, wanted: Definition) -> dict[LogId, Offset]:
-    """Of the logs that a definition follows, and that have data at that version of their table. Raises ReplicaError."""
+    """The positions of the logs that `wanted` follows and that have data at `version` of their table.
+
+    Raises ReplicaError.
+    """
     states = {one: state_at(version, one) for one in state_texts(version.domains()) if wanted.follows(one)}
     return {log_id: one.offset for log_id, one in states.items() if one is not None and one.offset}
 
 
 class FollowedLogs:
-    """Of one definition. Driver only; one thread at a time. Raises ReplicaError."""
+    """The logs that one definition follows. Driver only; one thread at a time. Raises ReplicaError."""
 
     def __init__(self, spark: SparkSession, warehouse: str, wanted: Definition) -> None:
         self._spark = spark
@@ -29,13 +32,13 @@ class FollowedLogs:
         self._logs: dict[LogId, LogTable] = {}
 
     def held_in(self, on: Snapshot) -> dict[LogId, Held]:
-        """Those that have data at that version of `table`."""
+        """The logs that have data at version `on` of `table`."""
         log_ids = (one for one in state_texts(on.domains()) if self._wanted.follows(one))
         found = {log_id: self._log(log_id).held_in(on) for log_id in log_ids}
         return {log_id: held for log_id, held in found.items() if held.offset}
 
     def newest(self) -> dict[LogId, Held]:
-        """Those that have data now; none where there is no table."""
+        """The logs that have data now; none if there is no table."""
         on = self.table.snapshot()
         return {} if on is None else self.held_in(on)
 

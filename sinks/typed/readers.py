@@ -1,6 +1,6 @@
-"""The reader of the bodies of a typed table, by its format and schema.
+"""Choose the reader of a typed table's bodies by its format and schema.
 
-What reads Avro or protobuf is imported where a table needs it: most need neither.
+The readers of Avro and protobuf are imported only if a table needs them: most need neither.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sinks.typed.formats.reading import Reading
 
 @lru_cache(maxsize=64)
 def reader(how: Reading) -> Reader:
-    """One for each in a process. Raises ConfigurationError."""
+    """The reader for `how`, one for each in a process. Raises ConfigurationError."""
     match how.format:
         case "text":
             return text_of
@@ -29,7 +29,7 @@ def reader(how: Reading) -> Reader:
 
 
 def kinds(how: Reading) -> Mapping[str, str]:
-    """Of the fields of a schema file, of Avro or protobuf. Raises ConfigurationError."""
+    """The kinds of the fields in a schema file, of Avro or protobuf. Raises ConfigurationError."""
     return _of_file(how)[1]
 
 

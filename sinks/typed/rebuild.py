@@ -1,7 +1,8 @@
-"""A typed table made anew from its logs, beside the one that there is, which it replaces in one commit.
+"""Rebuild a typed table from its logs, beside the existing one, which it replaces in one commit.
 
-The old one is there, and goes on, until then. Killed anywhere, nothing has changed, and the next try begins with an
-empty folder; killed after the commit, dead letters of the old one are left, which the next try takes.
+Until then the old table stays, and is still brought on. After a kill before the commit nothing has changed, and the
+next try begins with an empty folder. After a kill behind the commit dead letters of the old table are left, which the
+next try removes.
 """
 
 from __future__ import annotations
@@ -28,8 +29,10 @@ from sources.errors import ReplicaError
 
 
 class Rebuild:
-    """One that is on its way: `follower` brings it on, up to its last step, as what comes meanwhile is for the job.
-    Then `exchange`. Driver only; one thread. Raises ReplicaError, ConfigurationError, UnfitMessage.
+    """A rebuild in progress: run steps of `follower` up to its last one, then `exchange`.
+
+    Messages that come meanwhile are left to the job. Driver only; one thread. Raises ReplicaError, ConfigurationError,
+    UnfitMessage.
     """
 
     def __init__(
@@ -41,23 +44,26 @@ class Rebuild:
         self._table = TypedTable(spark, warehouse, wanted.name)
         self._anew = TypedTable(spark, warehouse, wanted.name, anew=True)
         _remove(self._anew.path)
-        # what a rebuild has left that was killed
+        # what a killed rebuild has left
         DeadLetters(spark, warehouse, wanted.name, anew=True).clear(list(state.logs), since=self._generation)
         self._anew.make(was.columns if state.made == wanted.fingerprint else wanted.declared())
         self.follower = TypedFollower(spark, warehouse, wanted, generation=self._generation)
 
     @classmethod
     def begun(cls, spark: SparkSession, warehouse: str, wanted: Definition) -> Self | None:
-        """With nothing in it yet; None without a table.
+        """Begin a rebuild, with an empty table; None if there is no table to rebuild.
 
-        Columns that the same definition has found stay, in their order.
+        Columns that the same definition has found are kept, in their order.
         """
         view = TypedTable(spark, warehouse, wanted.name).look()
         return None if view is None or view.state is None else cls(spark, warehouse, wanted, view, view.state)
 
     def exchange(self) -> TypedState | None:
-        """Put it in the place of the old one, in one commit; where the table stands then. Not to be tried again: what
-        has failed here is begun anew. None, and nothing is done, where no log was there to make it of."""
+        """Put the new table in the place of the old one, in one commit, and return its state.
+
+        If this fails, begin another rebuild instead of calling it again. If there was no log to make the table from, do
+        nothing and return None.
+        """
         self.follower.settle()
         made = self._anew.look()
         if made is None or made.state is None:
@@ -91,7 +97,7 @@ class Rebuild:
 
 
 def rebuild(spark: SparkSession, warehouse: str, wanted: Definition) -> TypedState | None:
-    """Make it anew, and exchange it; where it stands then. Without a table or a log to make it of nothing is done.
+    """Rebuild the table of `wanted`, and return its state; None, and no change, if there is no table or no log for it.
 
     Raises as `Rebuild` does.
     """
@@ -103,7 +109,10 @@ def rebuild(spark: SparkSession, warehouse: str, wanted: Definition) -> TypedSta
 
 
 def drop(spark: SparkSession, warehouse: str, name: str) -> bool:
-    """Delete a typed table, its dead letters with it; whether there was one. Its log has all that it was made of."""
+    """Delete a typed table and its dead letters. Its log still has all that it was made from.
+
+    Returns whether there was a table. Raises ReplicaError.
+    """
     table = TypedTable(spark, warehouse, name)
     view = table.look()
     if view is None:
@@ -125,7 +134,7 @@ def _data_file(one: StoredFile) -> DataFile:
 
 
 def _move(names: Sequence[str], from_path: str, to_path: str) -> None:
-    """Files into another folder of the same storage. Raises ReplicaError."""
+    """Move files to another folder of the same storage. Raises ReplicaError."""
     try:
         filesystem, from_inner = open_folder(from_path)
         _, to_inner = open_folder(to_path)
@@ -138,7 +147,7 @@ def _move(names: Sequence[str], from_path: str, to_path: str) -> None:
 
 
 def _remove(path: str) -> None:
-    """A folder with all that is in it, if it is there. Raises ReplicaError."""
+    """Remove a folder with its contents, if it is there. Raises ReplicaError."""
     try:
         filesystem, inner = open_folder(path)
         if filesystem.get_file_info(inner).type is pafs.FileType.Directory:

@@ -1,10 +1,10 @@
-"""A schema registry with Confluent's REST interface: what stands for a number. Tasks ask it, once for each.
+"""A client of schema registries with Confluent's REST interface. Tasks ask it once for each schema id.
 
     GET /schemas/ids/{id}                       {"schema": …, "schemaType": …, "references": [{name, subject, version}]}
     GET /subjects/{subject}/versions/{version}  the same, of a reference
 
-``?format=serialized`` gives of a .proto its file descriptor, in base64, so that nobody has to compile it. An answer
-counts as long as the process lives; "not found" for `_AGAIN_S`.
+For a .proto ``?format=serialized`` gives its file descriptor, in base64, so nobody has to compile it. Answers are kept
+as long as the process lives; "not found" is kept for `_AGAIN_S`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _AGAIN_S: Final = 60.0
 _MOST_BYTES: Final = 64 << 20
 _SERIALIZED: Final = "?format=serialized"
 _NOT_FOUND: Final = (40401, 40402, 40403)
-"""Subject, version, schema: what a registry says beside 404."""
+"""The error codes for a missing subject, version or schema, which come with status 404."""
 
 
 class Registry:
-    """At a URL, which may have a path; with basic authentication where username and password say where they are."""
+    """The registry at `url`, which may have a path; with basic authentication if username and password are given."""
 
     def __init__(self, url: str, username: Secret | None = None, password: Secret | None = None) -> None:
         self._url = urlsplit(url)
@@ -38,14 +38,14 @@ class Registry:
         self._missing: dict[int, float] = {}
 
     def schema(self, number: int) -> Registered:
-        """What has that number, as text.
+        """The schema with id `number`, as text.
 
-        Raises NoObject where the registry has none, RegistryUnreachable, ConfigurationError.
+        Raises NoObject if the registry has none, RegistryUnreachable, ConfigurationError.
         """
         return self._registered(number, "")
 
     def serialized(self, number: int) -> Registered:
-        """The same, of a .proto its file descriptor in base64."""
+        """Like `schema`, but a .proto comes as its file descriptor in base64."""
         found = self._registered(number, _SERIALIZED)
         try:
             if found.type == "PROTOBUF":
@@ -68,7 +68,7 @@ class Registry:
         return Registered(found.get("schemaType", "AVRO"), found["schema"], tuple(others.items()))
 
     def _add_references(self, of: dict[str, Any], how: str, others: dict[str, str]) -> None:
-        """What a schema uses, each after what that uses itself."""
+        """Add the schemas that a schema uses to `others`, each after those that it uses itself."""
         for one in of.get("references") or ():
             if one["name"] in others:
                 continue
@@ -80,7 +80,7 @@ class Registry:
             others[one["name"]] = found["schema"]
 
     def _get(self, path: str) -> dict[str, Any] | None:
-        """The answer; None where the registry says that there is no such thing."""
+        """The registry's answer; None if it says that there is no such thing."""
         status, body = self._asked(path)
         try:
             answer = json.loads(body)
@@ -97,7 +97,8 @@ class Registry:
         return answer
 
     def _asked(self, path: str) -> tuple[int, bytes]:
-        """Neither a proxy nor another address that it names is asked: our keys are for this one."""
+        """Send a request, and return its status and body. No proxy is used and no redirect followed: our keys are for
+        this registry only."""
         kind = http.client.HTTPSConnection if self._url.scheme == "https" else http.client.HTTPConnection
         connection = kind(self._url.hostname or "", self._url.port, timeout=_PATIENCE_S)
         headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}

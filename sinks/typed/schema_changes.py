@@ -1,4 +1,4 @@
-"""What became of the columns of typed tables, in the table `schema_changes`: it follows the table's own state."""
+"""The table `schema_changes`: how the columns of typed tables have changed. It follows each table's own state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sinks.warehouse import absolute
 
 
 class SchemaChanges:
-    """Of one typed table. Driver only. Raises ReplicaError."""
+    """The changes of one typed table. Driver only. Raises ReplicaError."""
 
     def __init__(self, spark: SparkSession, warehouse: str, name: str) -> None:
         self._path = SCHEMA_CHANGES.path(absolute(warehouse))
@@ -27,11 +27,11 @@ class SchemaChanges:
         self._known = 0
 
     def bring(self, table_id: str, changes: Sequence[Change]) -> None:
-        """Add those that are not there yet. `changes` are all since the table was made, which has that id in Delta."""
+        """Add the changes that are not there yet. `changes` are all since the table with this Delta id was created."""
         if len(changes) <= self._known:
             return
         self._table.ensure()
-        app = f"logtwin/table/{self._name}/{table_id}"  # one that is made after a drop begins anew
+        app = f"logtwin/table/{self._name}/{table_id}"  # a table that is created after a drop has a new id
         known = self._table.versions([app])[app]
         if len(changes) > known:
             self._table.append(app, len(changes), lambda: [self._file(changes[known:], known)])

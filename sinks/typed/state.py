@@ -1,16 +1,16 @@
-"""Up to where a typed table tells of each of its logs. Pure; kept in domain metadata of the table itself.
+"""The state of a typed table: its position in each of its logs. Pure; kept in domain metadata of the table itself.
 
-JSON under ``logtwin.table``, rewritten by every commit that moves the table, so that of two who do Kernel refuses the
-second, and there are never rows without their position:
+It is JSON under ``logtwin.table``, rewritten by every commit that moves the table. So if two commits do, Kernel refuses
+the second, and there are never rows without their position:
 
-    generation how often the table was made anew; its dead letters have it, too
+    generation how often the table was rebuilt; its dead letters have it, too
     number     how many commits have moved it
-    logs       of each log: epoch, offset (every message below it is in the table, or unfit) and the holes below it
-    changes    what became of the columns so far
-    columns    by what definition: a table that is to be made otherwise is made anew
+    logs       for each log: epoch, offset (every message below it is in the table, or unfit) and the holes below it
+    changes    how the columns have changed so far
+    columns    the fingerprint of the definition: if that changes, the table has to be rebuilt
 
-A typed table is a function of its logs: what these lack, it lacks. So the holes say what has to go since, and what has
-come.
+A typed table is a function of its logs: it lacks what they lack. So comparing the holes shows which rows have to go,
+and which have to come.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DOMAIN: Final = "logtwin.table"
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """Where a table stands in one log, and which parts below are in neither."""
+    """The position of a table in one log, and the holes below it, which neither has."""
 
     epoch: int
     offset: Offset
@@ -37,14 +37,14 @@ class Followed:
 
     @property
     def whole(self) -> OffsetRange:
-        """From where the log begins up to its first hole: what it has there, the table has."""
+        """The range from the first record up to the next hole: everything that the log has there, the table has."""
         parts = without([OffsetRange(Offset(0), self.offset)], self.holes)
         return parts[0] if parts else OffsetRange(self.offset, self.offset)
 
 
 @dataclass(frozen=True, slots=True)
 class TypedState:
-    """See the module's docstring."""
+    """The state of a typed table; see the module's docstring."""
 
     made: str
     generation: int = 1
@@ -84,10 +84,10 @@ def _followed(values: Mapping[str, Any]) -> Followed:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """What one log asks of a table: rows that start in `out` have to go, messages in `into` have to come; never both.
+    """What one step has to do for one log: remove rows that start in `out`, or add messages in `into`; never both.
 
-    Afterwards the table stands at `to`. `back_to` is where the log went back to, if it did: above it all that is known
-    is of another history.
+    Afterwards the table is at `to`. `back_to` is where the log went back to, if it did: everything known above it
+    belongs to another history.
     """
 
     to: Followed
@@ -97,10 +97,10 @@ class Way:
 
 
 def way(was: Followed | None, epoch: int, end: Offset, holes: Sequence[OffsetRange], branched_at: Offset | None) -> Way:
-    """From `was` towards `end` of a log that is in `epoch` and has these `holes`: first what goes, then what comes.
+    """The way from `was` towards `end` of a log in `epoch` with these `holes`: first removals, then additions.
 
-    `branched_at` is where the log left the history that `was` is of; it counts where the epoch is another. `end` may
-    lie below the log's position, but below `was` only where the log went back.
+    `branched_at` is where the log left the history of `was`; it is used if the epochs differ. `end` may lie below the
+    log's position, but below `was` only if the log went back.
     """
     if was is None:
         was = Followed(epoch, Offset(0))
@@ -116,7 +116,7 @@ def way(was: Followed | None, epoch: int, end: Offset, holes: Sequence[OffsetRan
 
 
 def without(ranges: Sequence[OffsetRange], holes: Sequence[OffsetRange]) -> list[OffsetRange]:
-    """What of `ranges` lies in none of `holes`."""
+    """The parts of `ranges` that lie in none of `holes`."""
     left = [one for one in ranges if not one.is_empty]
     for hole in holes:
         left = [part for one in left for part in _apart(one, hole)]

@@ -1,4 +1,4 @@
-"""One typed table, as Delta has it: looked at, made, and brought on in commits that carry its position."""
+"""A typed table in Delta: read it, create it, and bring it on in commits that carry its position."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ANEW: Final = ".anew"
 
 @dataclass(frozen=True, slots=True)
 class TypedView:
-    """A version of a typed table: its columns, and where it stands."""
+    """A version of a typed table: its columns and its state."""
 
     snapshot: Snapshot
     columns: tuple[Column, ...]
@@ -37,7 +37,7 @@ def path_of(warehouse: str, name: str) -> str:
 
 
 def standing_at(version: Version, name: str) -> tuple[tuple[Column, ...], TypedState | None]:
-    """The columns of the typed table `name` at that version, and where it stands. Raises ReplicaError."""
+    """The columns of the typed table `name` at `version`, and its state. Raises ReplicaError."""
     try:
         text = version.domain(DOMAIN)
         state = None if text is None else TypedState.from_json(text)
@@ -54,13 +54,13 @@ class TypedTable:
     """The typed table `name` of a warehouse. Driver only; one thread at a time. Raises ReplicaError."""
 
     def __init__(self, spark: SparkSession, warehouse: str, name: str, *, anew: bool = False) -> None:
-        """One that is made `anew` is in a folder beside it, until it takes its place."""
+        """With `anew`, the table that is being rebuilt, in a folder beside it, until it takes its place."""
         self.name = name
         self.path = f"{path_of(warehouse, name)}{ANEW if anew else ''}"
         self._table = KernelTable(spark, self.path)
 
     def look(self) -> TypedView | None:
-        """The newest version; None where there is no table."""
+        """The newest version; None if there is no table."""
         on = self._table.snapshot()
         return None if on is None else self.view(on)
 
@@ -68,16 +68,16 @@ class TypedTable:
         return TypedView(on, *standing_at(on, self.name))
 
     def make(self, columns: Sequence[Column]) -> TypedView:
-        """Create it, unless somebody has just done so. Raises ConfigurationError where another table is there."""
+        """Create the table, unless somebody has just done so. Raises ConfigurationError if another table is there."""
         found = self.look()
         if found is None or found.state is None:
-            # one that is there and has no state was made just now, or is somebody else's
+            # a table without a state was created just now, or is somebody else's
             ensure_table(self._table, table_spec(self.name, columns if found is None else found.columns))
             found = self.view(self._table.existing())
         return found
 
     def files(self, on: TypedView) -> list[StoredFile]:
-        """All that it has."""
+        """All data files of that version."""
         logs = () if on.state is None else on.state.logs
         found = {file.path: file for log_id in logs for file in self._table.files(on.snapshot, {"log_id": str(log_id)})}
         return list(found.values())
@@ -91,7 +91,7 @@ class TypedTable:
         removed: Sequence[StoredFile] = (),
         columns: Sequence[Column] | None = None,
     ) -> None:
-        """Bring the table of `on` to `to`. Raises KernelConflict where somebody else has brought it on."""
+        """Bring the table from `on` to `to`. Raises KernelConflict if another commit has moved it since."""
         schema = None if columns is None else spark_schema(table_spec(self.name, columns).schema)
         self._table.replace(
             on.snapshot,
@@ -109,14 +109,14 @@ class TypedTable:
 
 
 def typed_names(spark: SparkSession, place: str) -> list[str]:
-    """Of the folders for typed tables in the warehouse `place`; what others put there is among them."""
+    """The names of the folders for typed tables in the warehouse `place`, including any that others put there."""
     return sorted(name for name in names_in(spark, f"{place.rstrip('/')}/{FOLDER}") if not name.endswith(ANEW))
 
 
 def typed_specs(spark: SparkSession, place: str, wanted: Collection[str] | None = None) -> list[TableSpec]:
-    """Those in the warehouse `place`, with the columns that they have now. What others put there is theirs.
+    """The typed tables in the warehouse `place`, with the columns that they have now. Tables of others are left out.
 
-    Only those whose names are `wanted`; None for all.
+    `wanted` limits them to those names; None is all.
     """
     names = (name for name in typed_names(spark, place) if wanted is None or name in wanted)
     views = {name: TypedTable(spark, place, name).look() for name in names}

@@ -1,1 +1,1 @@
-"""Keeps the tables of a replica small: merges files, deletes what is old or not named, trims the Delta log."""
+"""Keep the tables of a replica small: merge files, delete old records and unnamed files, trim the Delta log."""

@@ -1,9 +1,9 @@
-"""Whether a checkpoint of a Delta log is one: all of its Parquet file, with the state that its version's commit left.
+"""Check a checkpoint of a Delta log: its Parquet file is complete, and has the state that its version's commit left.
 
-A checkpoint names neither its version nor its table. But what the commit of its version did is in it: the files that
-it added, and none that it removed; the transaction versions and domains' metadata that it wrote; its protocol and
+A checkpoint names neither its version nor its table. But it has what the commit of its version did: the files that the
+commit added, and none that it removed; the transaction versions and domain metadata that it wrote; its protocol and
 metadata. (Delta protocol, "Checkpoints" and "Action Reconciliation".) A value that was overwritten and still decodes is
-not found: Delta keeps no checksum of a checkpoint. Pure.
+not noticed: Delta keeps no checksum of a checkpoint. Pure.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Found = dict[tuple[str, Any], Any]
 
 
 def what_is_wrong(checkpoint: bytes, commit: bytes) -> str | None:
-    """Why `checkpoint` is not that of the version that `commit`, a JSON file of the log, made; None where it is."""
+    """Why `checkpoint` is not that of the version that `commit`, a JSON file of the log, made; None if it is."""
     try:
         state = _state(checkpoint)
         done = _found(map(json.loads, filter(bytes.strip, commit.splitlines())))
@@ -43,7 +43,7 @@ def what_is_wrong(checkpoint: bytes, commit: bytes) -> str | None:
 
 
 def _state(checkpoint: bytes) -> _Found:
-    """Every column of every row is read, for the sake of what cannot be."""
+    """The state in a checkpoint. Reads every column of every row, to find any that cannot be read."""
     with pq.ParquetFile(pa.BufferReader(checkpoint)) as parquet:
         names = [name for name in dict.fromkeys((*_KEYS, *_SAID)) if name in parquet.schema_arrow.names]
         rows = (row for batch in parquet.iter_batches(_ROWS_AT_ONCE) for row in batch.select(names).to_pylist())
@@ -51,7 +51,7 @@ def _state(checkpoint: bytes) -> _Found:
 
 
 def _found(actions: Iterator[dict[str, Any]]) -> _Found:
-    """What is said of each file, application and domain, of the protocol and of the table; the last word counts."""
+    """The last action on each file, application and domain, the protocol and the table."""
     found: _Found = {}
     for action in actions:
         for kind, one in action.items():

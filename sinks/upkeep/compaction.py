@@ -1,15 +1,15 @@
-"""Small files -> large ones with the same rows, of one log in one table, while its stream commits.
+"""Merge small files into large ones with the same rows, for one log in one table, while its stream commits.
 
-Files are merged in the order of their offsets, and a large file in between ends a group: so the files of a log follow
-each other as its commits did. That is what reads by offset rest on: verify, rebuild and repair read every file once,
-front to back, and retention removes whole files. Sorted by topic, as OPTIMIZE does it, every file would spread over all
-offsets. Queries for a time lose nothing: a log is in the order of its store timestamps. The partitions of a Kafka topic
-share files: those are merged in the order in which they were written, which is that of the topic's commits.
+Files are merged in the order of their offsets, and a large file in between ends a group, so the files of a log follow
+each other as its commits did. Reads by offset depend on that: verify, rebuild and repair read every file once, front to
+back, and retention removes whole files. If rows were sorted by topic, as OPTIMIZE does, every file would spread over
+all offsets. Queries by time lose nothing: a log is in the order of its store timestamps. The partitions of a Kafka
+topic share files: those are merged in the order in which they were written, which is that of the topic's commits.
 
-Tasks write the new files (`sinks/upkeep/merge.py`), and one Kernel commit exchanges them. It steps over what the stream
-adds meanwhile, is refused where anybody removed one of the files that were read, and takes the lock that all commits of
-logtwin take on a local disk, which OPTIMIZE's own commit would not. A kill leaves files that no commit names: VACUUM
-takes them, and the next run begins again.
+Tasks write the new files (`sinks/upkeep/merge.py`), and one Kernel commit exchanges them. The commit does not conflict
+with rows that the stream adds meanwhile, and is refused if anybody removed one of the files that were read. On a local
+disk it takes the lock that all commits of logtwin take, which OPTIMIZE's own commit would not. A kill leaves files that
+no commit names: VACUUM removes them, and the next run begins again.
 """
 
 from __future__ import annotations
@@ -31,15 +31,18 @@ from sinks.upkeep.merge import Merge, Merging, merged_file
 from sources.offsets import LogId, Offset
 
 _ORDERS = ("offset", "start", "valid_to")
-"""A table is in the order of the first of these that it has statistics of."""
-_GROUPS_A_COMMIT = 16  # what a conflict or a kill throws away, at most
+"""A table is ordered by the first of these columns that it has statistics of."""
+_GROUPS_A_COMMIT = 16  # the most work that a conflict or a kill can throw away
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """Files are merged up to `target_bytes`. Small is what at least `min_files` of fit into that, so that many of them
-    become one at the least, and what was merged to the full is not merged again."""
+    """The sizes for merging: files are merged up to `target_bytes`.
+
+    A file is small if at least `min_files` of its size fit into that. So at least so many become one, and a file that
+    was merged to the full is not merged again.
+    """
 
     target_bytes: int
     min_files: int
@@ -50,9 +53,9 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A file as the Delta log describes it; `first` is its least value of the column the table is in the order of.
+    """A file as the Delta log describes it; `first` is its least value of the column that orders the table.
 
-    Of a file that logs share `first` is when it was written, in a tuple: it is no offset.
+    If logs share the file, `first` is the time when it was written, in a tuple, because that is no offset.
     """
 
     first: Any
@@ -66,7 +69,7 @@ Group = Sequence[Candidate]
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """How many files were, or would be, merged into how many."""
+    """How many files were, or would be, merged into how many, and their bytes before and after."""
 
     files: int = 0
     into: int = 0
@@ -75,7 +78,7 @@ class Compaction:
 
 
 def groups(candidates: Iterable[Candidate], sizes: Sizes) -> list[Group]:
-    """Which files become one, each group in order. Pure."""
+    """The groups of files that each become one, in order. Pure."""
     found: list[list[Candidate]] = [[]]
     room = sizes.target_bytes
     for one in sorted(candidates, key=lambda one: (one.first, one.path)):
@@ -90,9 +93,9 @@ def groups(candidates: Iterable[Candidate], sizes: Sizes) -> list[Group]:
 
 
 class Compactor:
-    """One log's files in the table `spec` of a warehouse. Driver only.
+    """Merges one log's files in the table `spec` of a warehouse. Driver only.
 
-    With `sharing` it is the files that have rows of several logs, all of which are among these.
+    With `sharing` it merges the files that have rows of several logs, all of which are among these.
     """
 
     def __init__(
@@ -113,16 +116,16 @@ class Compactor:
         self._logs = tuple(map(str, sharing or (log_id,)))
         self._sizes = sizes
         self._order = next(name for name in _ORDERS if name in spec.statistics)
-        # What is current of metadata is one file, which every change exchanges.
+        # The current versions of metadata are one file, which every change exchanges.
         self._partition: Partition = {LOG_ID.name: str(log_id), IS_CURRENT.name: False} if spec.partitioning else {}
 
     def plan(self) -> Compaction:
-        """What `run` would do."""
+        """Say what `run` would do."""
         _, found = self._groups()
         return _tally(found)
 
     def run(self) -> Compaction:
-        """Merge what there is to merge. Groups whose files somebody else exchanged meanwhile are left as they are.
+        """Merge all groups. Groups whose files somebody else exchanged meanwhile are left as they are.
 
         Raises ReplicaError naming a file that cannot be read.
         """
@@ -144,7 +147,7 @@ class Compactor:
         return _Found(snapshot, files), groups(candidates, self._sizes)
 
     def _candidate(self, file: StoredFile) -> Candidate | None:
-        """None of a file that may hold rows of another log, too, or that the Delta log says too little of."""
+        """The candidate for a file; None if it may hold rows of another log, or the Delta log says too little of it."""
         statistics = file.statistics()
         least, greatest = statistics.get("minValues", {}), statistics.get("maxValues", {})
         if "numRecords" not in statistics or self._order not in least:
@@ -157,13 +160,13 @@ class Compactor:
         return Candidate(first, file.path, file.size_bytes, statistics["numRecords"])
 
     def _is_ours(self, least: str | None, greatest: str | None) -> bool:
-        """Whether a file has rows of these logs alone, by its statistics: of older versions long ids are cut there."""
+        """Whether a file has only rows of these logs, by its statistics, in which older versions cut long ids."""
         lowest = {bound for name in self._logs for bound in (name, lower_bound(name, LOG_ID.type))}
         highest = {bound for name in self._logs for bound in (name, upper_bound(name, LOG_ID.type))}
         return least in lowest and greatest in highest
 
     def _merge(self, part: Sequence[Group]) -> list[DataFile]:
-        """One Spark job: a task a group. Raises what a task reported."""
+        """Merge groups in one Spark job with a task for each. Raises what a task reported."""
         facts = JobFacts(
             problem=f"the Spark job that merges files of {self._table.path} failed",
             log=self._log_id,
@@ -179,7 +182,7 @@ class Compactor:
         try:
             self._table.rearrange(files.snapshot, merged, [(self._partition, file) for file in written])
         except KernelConflict as conflict:
-            # What was written stays: who was refused cannot always tell whether the commit was done.
+            # The written files stay: a refused writer cannot always tell whether the commit was made.
             _log.info("%s: %s left as they are: %s", self._table.path, f"{len(merged)} files", conflict)
             return False
         return True
@@ -193,7 +196,7 @@ class _Found:
 
 def _merge_of(group: Group) -> Merge:
     first = group[0].first
-    start = first if isinstance(first, int) else 0  # of a shared one it is no offset
+    start = first if isinstance(first, int) else 0  # for a shared file it is no offset
     return Merge(Offset(start), sum(one.records for one in group), [one.path for one in group])
 
 

@@ -1,18 +1,18 @@
-"""Files of a Delta log that nobody needs any more: commits, checkpoints and checksums below an old checkpoint.
+"""Remove files of a Delta log that nobody needs any more: commits, checkpoints and checksums below an old checkpoint.
 
-Every start lists the whole folder, and each commit where others write too. On a local disk a second of that is some
-40,000 files: a day of one-second commits leaves four times as many. Kernel's own clean-up, after each checkpoint, is
-turned off (`sinks/warehouse.py`): it believes every checkpoint that is listed, and leaves the checksums of versions
-(``N.crc``) behind for ever.
+Every start lists the whole folder, and so does each commit if others write too. On a local disk listing 40,000 files
+takes about a second; a day of one-second commits leaves four times as many. Kernel's own clean-up, after each
+checkpoint, is turned off (`sinks/warehouse.py`): it trusts every checkpoint that is listed, and leaves the checksums of
+versions (``N.crc``) behind for ever.
 
-What stays is one whole history: the newest checkpoint that is older than the horizon, and everything after it. So every
+One complete history is kept: the newest checkpoint that is older than the horizon, and everything after it. So every
 version of the last hours can still be read, and a stream that follows the table may be away that long. Checksums of
-versions only make the newest one quick to open: below the newest checkpoint they go whatever their age.
+versions only make the newest one quick to open: below the newest checkpoint they are removed whatever their age.
 
-A checkpoint is believed only where all of it was read, is on the disk, and says what its version's commit says
-(`LogFolder.is_whole`): it may be empty or cut after a power failure, or a copy from elsewhere. Below one that is not,
-nothing goes. Those of several parts, and of Delta's second kind, are neither believed nor removed: nothing of logtwin
-writes them.
+A checkpoint is trusted only if all of it was read, is on the disk, and agrees with its version's commit
+(`LogFolder.is_whole`): it may be empty or cut after a power failure, or a copy from elsewhere. Nothing is removed below
+one that is not trusted. Checkpoints of several parts, and of Delta's second kind, are neither trusted nor removed:
+logtwin never writes them.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from sources.errors import ReplicaError
 
 _log = logging.getLogger(__name__)
 
-# Hadoop's own checksums of local files are hidden files beside them, .N.json.crc and .N.crc.crc. Others write them, and
-# so did we (`pipeline/spark/session.py`).
+# Hadoop's own checksums of local files are hidden files beside them, .N.json.crc and .N.crc.crc. Other writers and
+# older versions of logtwin leave them (`pipeline/spark/session.py`).
 _VERSIONED = re.compile(r"\.?(?P<version>\d{20})\.(json|crc|checkpoint\.parquet)(\.crc)?")
 _CHECKSUM = re.compile(r"\.?\d{20}\.crc(\.crc)?")
 _CHECKPOINT = re.compile(r"(?P<version>\d{20})\.checkpoint\.parquet")
@@ -53,15 +53,15 @@ class LogEntry:
 
     @property
     def version(self) -> int | None:
-        """Of the table; None of what belongs to no single version, or is not of a kind that this knows."""
+        """The table's version that the file belongs to; None if it belongs to none, or is of an unknown kind."""
         found = _VERSIONED.fullmatch(self.name)
         return int(found["version"]) if found else None
 
 
 def expired(entries: Iterable[LogEntry], before: datetime, is_whole: Callable[[LogEntry], bool]) -> list[LogEntry]:
-    """What no version needs that was still the newest at `before`; the oldest first, so that a kill leaves no gap.
+    """The entries that no version needs that was the newest at `before` or later, oldest first, so kills leave no gap.
 
-    `is_whole` says of a checkpoint whether its version can be read from it; it is asked for few, the newest first.
+    `is_whole` says whether a checkpoint's version can be read from it; it is called for few, the newest first.
     """
     known = [(entry.version, entry) for entry in entries if entry.version is not None]
     checkpoints = sorted(
@@ -89,7 +89,7 @@ class LogFolder:
         self._path = f"{inner.rstrip('/')}/_delta_log"
 
     def entries(self) -> list[LogEntry]:
-        """Every file in it. Raises ReplicaError."""
+        """Every file in the folder. Raises ReplicaError."""
         try:
             found = self._filesystem.get_file_info(pafs.FileSelector(self._path))
         except OSError as error:
@@ -99,7 +99,7 @@ class LogFolder:
     def is_whole(self, entry: LogEntry) -> bool:
         """Whether a checkpoint can be read to its end and has the state that its version's commit left.
 
-        On a local disk it is there to stay. Raises ReplicaError where the storage cannot say.
+        On a local disk it is synced first. Raises ReplicaError if the storage cannot be read.
         """
         path, commit = (f"{self._path}/{name}" for name in (entry.name, f"{entry.version:020d}.json"))
         try:
@@ -108,7 +108,7 @@ class LogFolder:
                 sync(Path(self._path))
             wrong = what_is_wrong(self._read(path), self._read(commit))
         except FileNotFoundError as error:
-            wrong = str(error)  # Kernel's own clean-up was faster
+            wrong = str(error)  # Kernel's own clean-up has removed it
         except OSError as error:
             raise self._failure("read", error) from error
         if wrong is not None:

@@ -1,7 +1,7 @@
-"""What a task does to make one file of many: read them one after the other, write their rows. pyarrow only, no JVM.
+"""Merge many files into one, in a task: read them one after the other, write their rows. pyarrow only, no JVM.
 
-Rows stay in the order of the files and within them. A file that cannot be read, or that has another number of rows
-than the Delta log says, makes no new file: an error travels in its place.
+Rows keep the order of the files, and their order within them. If a file cannot be read, or has another number of rows
+than the Delta log says, no new file is written: the task returns an error in its place.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ROW_GROUP_BYTES = 16 << 20  # of Arrow columns: what a reader holds at once
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Files that become one: their paths in order, all their rows, and what the new one is named by (`new_name`)."""
+    """Files that become one: their paths in order, their number of rows, and the offset for `new_name`."""
 
     start: Offset
     records: int
@@ -34,14 +34,14 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Merging:
-    """The task function, picklable: files of `spec` in `folder`, all of one `partition`."""
+    """The task function, picklable: merges files of `spec` in `folder`, all of one `partition`."""
 
     spec: TableSpec
     folder: str
     partition: Partition
 
     def __call__(self, merges: Iterable[Merge]) -> Iterator[DataFile | LogtwinError]:
-        """A file of each merge, or why there is none."""
+        """Yield a file for each merge, or the error if there is none."""
         for one in merges:
             try:
                 yield self.merge(one)
@@ -49,7 +49,7 @@ class Merging:
                 yield error
 
     def merge(self, what: Merge) -> DataFile:
-        """One file with the rows of `what`. Raises ReplicaError."""
+        """Write one file with the rows of `what`. Raises ReplicaError."""
         batches = (batch for path in what.paths for batch in self._read(path))
         with FileWriter(self.spec, self.folder, new_name(what.start)) as writer:
             for rows in row_groups(batches):
@@ -70,7 +70,7 @@ class Merging:
             raise self._failure(path, "a file of the table", error) from error
 
     def _complete(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """In the table's columns. Files that Spark wrote do not have those of the partition."""
+        """`batch` in the table's columns. Files that Spark wrote lack those of the partition."""
         schema = self.spec.schema.remove_metadata()
         for field in (field for field in schema if field.name in self.partition):
             batch = batch.append_column(
@@ -102,7 +102,7 @@ def row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def merged_file(made: DataFile | LogtwinError) -> DataFile:
-    """What a task made of a merge. Raises the error that it found instead."""
+    """The file that a task returned. Raises the error that it returned instead."""
     if isinstance(made, LogtwinError):
         raise made
     return made

@@ -1,9 +1,9 @@
-"""Retention of the replica itself: the oldest records go, by age or by size, and the ledger keeps the trace.
+"""Retention of the replica itself: delete the oldest records, by age or by size, and keep a trace in the ledger.
 
-Whole ranges of the ledger go, from the front, in two commits: the first takes their records out of the table log and
-makes them a hole (`LogTable.forget`), the second sets `deleted_at` in their rows of the ledger. After a kill in between
-the hole says which rows lack it, and `settle` sets it: nothing else leaves a row whose records are gone. The newest
-range always stays, so a retention never reaches the position.
+Whole ranges of the ledger are deleted, from the front, in two commits: the first takes their records out of the table
+log and makes them a hole (`LogTable.forget`), the second sets `deleted_at` in their rows of the ledger. After a kill in
+between the hole says which rows lack it, and `settle` sets it: nothing else leaves a row whose records are gone. The
+newest range is always kept, so a retention never reaches the position.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COLUMNS = ("start", "end", "bytes", "last_store_timestamp", "committed_at")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """What a retention leaves, at the least: records stored within `age`, and `size_bytes` of the master's log."""
+    """What a retention keeps at least: records stored within `age`, and `size_bytes` of the master's log."""
 
     age: timedelta | None = None
     size_bytes: int | None = None
@@ -37,7 +37,7 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The range to delete, how many bytes of the master's log the replica has before that, and how many then go."""
+    """The range to delete, the bytes of the master's log that the replica holds before, and those that are deleted."""
 
     out: OffsetRange
     held_bytes: int
@@ -45,10 +45,10 @@ class Plan:
 
 
 def boundary(ranges: pa.Table, keep: Keep, now: datetime) -> Offset | None:
-    """Below which offset records go; None where all stay. Pure.
+    """The offset below which records are deleted; None if all are kept. Pure.
 
     `ranges` has the columns end, bytes, last_store_timestamp (null without a message) and committed_at of a log's
-    ledger, in order; times are µs since 1970. With an age and a size whatever exceeds either goes.
+    ledger, in order; times are µs since 1970. With an age and a size, records that exceed either are deleted.
     """
     sizes = ranges["bytes"].to_numpy()
     goes = np.zeros(len(sizes), dtype=bool)
@@ -57,14 +57,14 @@ def boundary(ranges: pa.Table, keep: Keep, now: datetime) -> Offset | None:
         goes |= np.maximum.accumulate(_newest_us(ranges)) < oldest_us
     if keep.size_bytes is not None:
         goes |= sizes[::-1].cumsum()[::-1] - sizes >= keep.size_bytes
-    count = int(goes[:-1].sum())  # from the front, because both conditions hold up to some row and not from there on
+    count = int(goes[:-1].sum())  # counts from the front: each condition holds up to some row, and not behind it
     return ranges["end"][count - 1].as_py() if count else None
 
 
 def _newest_us(ranges: pa.Table) -> npt.NDArray[np.int64]:
-    """When the newest record of each range was stored; 0 for one without a message.
+    """When the newest record of each range was stored; 0 for a range without a message.
 
-    A master that keeps no times at all stored what it stored before it was committed here.
+    If the master keeps no times at all, the time of the commit is used, which is never earlier.
     """
     stored = ranges["last_store_timestamp"]
     times = ranges["committed_at"] if stored.null_count == len(stored) else stored
@@ -73,7 +73,7 @@ def _newest_us(ranges: pa.Table) -> npt.NDArray[np.int64]:
 
 
 class Retention:
-    """Of one log. Driver only, without a Spark job."""
+    """The retention of one log. Driver only, without a Spark job."""
 
     def __init__(self, spark: SparkSession, warehouse: str, log_id: LogId) -> None:
         self._log_id = log_id
@@ -81,9 +81,9 @@ class Retention:
         self._ledger = LedgerRows(spark, warehouse, log_id)
 
     def plan(self, keep: Keep, now: datetime) -> Plan:
-        """What `apply` would delete, which may be nothing. Raises ReplicaError."""
+        """Say what `apply` would delete, which may be nothing. Raises ReplicaError."""
         held, gone, position = self._front()
-        if keep == Keep() and self._log_id.counts_bytes:  # then nobody has to read the ledger
+        if keep == Keep() and self._log_id.counts_bytes:  # the ledger need not be read
             in_holes = sum(hole.size for hole in held.holes.within(OffsetRange(Offset(0), position)))
             return Plan(OffsetRange(gone, gone), position - in_holes)
         ranges = self._ledger.within(OffsetRange(gone, position), _COLUMNS)
@@ -92,7 +92,7 @@ class Retention:
         return Plan(OffsetRange(gone, below), _bytes(ranges), _bytes(out))
 
     def apply(self, plan: Plan, now: datetime) -> int:
-        """Delete what was planned. Returns how many records that were. Raises ReplicaError."""
+        """Delete what was planned. Returns the number of records. Raises ReplicaError."""
         if plan.out.is_empty:
             return 0
         records = self._log.forget(plan.out.end)
@@ -100,7 +100,7 @@ class Retention:
         return records
 
     def settle(self, now: datetime) -> int:
-        """Set `deleted_at` of the ranges whose records a retention deleted. Returns of how many; 0 where all have it.
+        """Set `deleted_at` of the ranges whose records a retention deleted. Returns how many ranges lacked it.
 
         Raises ReplicaError.
         """
@@ -108,7 +108,7 @@ class Retention:
         return self._ledger.set_deleted(OffsetRange(Offset(0), gone), now)
 
     def _front(self) -> tuple[Held, Offset, Offset]:
-        """The log, where what is left of it begins, and the position: both 0 of a log without any data."""
+        """The log, where its remaining records begin, and its position; both are 0 for a log without data."""
         held = self._log.read()
         position = held.offset
         return held, min(held.holes.front, position), position

@@ -1,12 +1,12 @@
-"""Files of a table that no commit names: crashed batches left them, or they were merged, deleted or exchanged.
+"""Remove files of a table that no commit names: crashed batches left them, or they were merged, deleted or exchanged.
 
-Which they are says delta-spark's VACUUM, in a dry run: it commits nothing, so it needs no lock on a local disk and runs
-while streams commit, and it prints nothing to standard output. A file younger than the horizon is left alone, because a
-batch under way writes files first and commits them later.
+delta-spark's VACUUM finds them, in a dry run: it commits nothing, so it needs no lock on a local disk and runs while
+streams commit, and it prints nothing to standard output. A file younger than the horizon is left alone, because a
+running batch writes files first and commits them later.
 
-Files of the quarantine are the exception: a commit to the table log owes them (`sinks.state.log_state.LogState`), and a
-job that stopped right after it may stay down for longer than any horizon. They are committed before anything is looked
-at.
+Files of the quarantine are an exception: a commit to the table log owes them (`sinks.state.log_state.LogState`), and a
+job that stopped right after it may stay down for longer than any horizon. They are committed before VACUUM looks for
+files.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from sinks.warehouse import absolute
 from sources.offsets import LogId, Position
 
 _SETTINGS = {
-    # the horizon is ours to judge: the table's property is what anybody's VACUUM goes by
+    # we decide on the horizon; the table's property is for VACUUMs of others
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
-    # a table's folder is flat; the default lists it in 10,000 tasks, which takes half a minute for nothing
+    # a table's folder is flat; the default would list it in 10,000 tasks, which takes half a minute
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vacuumed:
-    """Files in the folder of a table, and those of them that went or would go; with their sizes."""
+    """The files in the folder of a table, and those that were or would be removed, with their sizes in bytes."""
 
     files: int
     bytes: int
@@ -50,14 +50,14 @@ class Vacuumed:
 
 
 def vacuum(spark: SparkSession, path: str, hours: float, *, dry_run: bool) -> Vacuumed:
-    """Delete the files of the table at `path` that no commit names, and did not in the last `hours`.
+    """Delete the files of the table at `path` that no commit of the last `hours` names. `dry_run` only counts them.
 
     Raises ReplicaError.
     """
     sizes = _sizes(path)
     names = _unnamed(spark, path, hours)
     if not dry_run:
-        remove_files(spark, path, names, past_what_resists=True)  # that is left to the next run
+        remove_files(spark, path, names, past_what_resists=True)  # the rest is left to the next run
     return Vacuumed(
         files=len(sizes),
         bytes=sum(sizes.values()),
@@ -78,9 +78,10 @@ def _unnamed(spark: SparkSession, path: str, hours: float) -> list[str]:
 
 
 def commit_owed(spark: SparkSession, warehouse: str) -> int:
-    """Commit the files of the quarantine that the logs' states owe. Returns of how many logs there were any.
+    """Commit the files of the quarantine that the logs' states owe. Returns the number of logs that owed any.
 
-    Every log of the warehouse, also those of other jobs. What is committed already stays as it is. Raises ReplicaError.
+    This covers every log of the warehouse, also those of other jobs. Files that are committed already are skipped.
+    Raises ReplicaError.
     """
     quarantine = Quarantine(spark, QUARANTINE.path(absolute(warehouse)))
     owing = 0

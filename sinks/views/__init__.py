@@ -1,1 +1,1 @@
-"""The logical side of a replica: one ``.sql`` file for each view over its tables, and what makes them available."""
+"""The views of a replica: one ``.sql`` file for each view over its tables, and the code that registers them."""

@@ -1,4 +1,4 @@
-"""One log as it was when its replica had come to an offset, or to a time of the master: `register_as_of`."""
+"""Show one log as of an offset, or as of a time of the master: `register_as_of`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from sources.offsets import LogId, Offset
 
 
 def register_as_of(spark: SparkSession, warehouse: str, log_id: LogId, at: Offset | datetime) -> AsOf:
-    """Tables and views as `register` makes them in a session, of one log `at` an offset, or at a time of the master.
+    """Register tables and views in a session as `register` does, for one log as of an offset or a time of the master.
 
-    Table log has the records that end at or below the offset; the others say what they said then. Returns what the
-    session shows from now on. Raises ReplicaError where there is no such log, it has not come that far, or nobody knows
-    whether it has.
+    Table log has the records that end at or below the offset; the other tables say what they said then. Returns what
+    the session shows from now on. Raises ReplicaError if there is no such log, if the replica has not come that far, or
+    if it is not known whether it has.
     """
     place = absolute(warehouse)
     existing = newest_versions(spark, place)

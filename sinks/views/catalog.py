@@ -1,13 +1,14 @@
-"""A replica's tables and views in a schema of the session's catalog, where other sessions and programs find them.
+"""Register a replica's tables and views in a schema of the session's catalog, for other sessions and programs.
 
-What exists becomes an external Delta table; what does not exist yet, a view without rows, until it does. Two rules:
+A table that exists becomes an external Delta table; one that does not exist yet becomes a view without rows until it
+does. There are two rules:
 
-    no table is dropped or replaced          one of that name may be anybody's, and a managed one goes with its rows;
-                                             but for an external one of ours that is itself about to be deleted
-    only views with our mark are replaced    `_MARK` names the warehouse that they are of
+    no table is dropped or replaced          a table of that name may be anybody's, and dropping a managed one deletes
+                                             its rows; except an external one of ours that is about to be deleted
+    only views with our mark are replaced    `_MARK` names the warehouse that they belong to
 
-So all names are looked at before anything is made, and one that is taken stops it all. Nothing is made in between that
-a second call would not make again.
+So all names are checked before anything is made, and a name that is taken stops everything. A call that was interrupted
+can be repeated.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _MADE: Final = "logtwin.statement"
 
 
 class Catalog:
-    """The schema ``schema`` or ``catalog.schema``, for the replica in the warehouse `place`."""
+    """The schema ``schema`` or ``catalog.schema``, in which the replica in the warehouse `place` is registered."""
 
     def __init__(self, spark: SparkSession, schema: str, place: str) -> None:
         # a session of its own: temporary views of the caller would hide the tables, and its current schema stays
@@ -46,7 +47,7 @@ class Catalog:
         self._made: dict[str, str] = {}
 
     def register(self, tables: Sequence[TableSpec], existing: Collection[str]) -> None:
-        """`tables`, of which those named in `existing` are there, and the views. Raises ConfigurationError."""
+        """Register `tables`, of which those named in `existing` exist, and the views. Raises ConfigurationError."""
         with self._translated():
             self._session.sql(f"CREATE SCHEMA IF NOT EXISTS {self._quoted}")
             self._session.sql(f"USE {self._quoted}")
@@ -60,7 +61,7 @@ class Catalog:
                 self._make_view(name, _with_names(view(name)))
 
     def unregister(self, spec: TableSpec) -> None:
-        """The external table `spec` is there no more, if it was; another's of its name stays.
+        """Drop the external table `spec`, if it is there; another table of that name stays.
 
         Raises ConfigurationError.
         """
@@ -68,7 +69,7 @@ class Catalog:
             if self._session.catalog.databaseExists(self._schema):
                 self._session.sql(f"USE {self._quoted}")
                 if self._session.catalog.tableExists(spec.name) and self._is_of(spec, self._described(spec.name)):
-                    self._session.sql(f"DROP TABLE {spec.name}")  # an external one: the files stay
+                    self._session.sql(f"DROP TABLE {spec.name}")  # an external table: its files stay
 
     def _make(self, spec: TableSpec, *, exists: bool) -> None:
         if not exists:
@@ -79,14 +80,14 @@ class Catalog:
         self._session.sql(f"CREATE TABLE IF NOT EXISTS {spec.name} USING DELTA LOCATION {path}")
 
     def _make_view(self, name: str, statement: str) -> None:
-        """Unless it is there as the very statement made it: Spark takes a second for some, and there are dozens."""
+        """Create a view, unless the same statement has made it: some take Spark a second, and there are dozens."""
         digest = hashlib.sha256(statement.encode()).hexdigest()
         if self._made.get(name) != digest:
             marks = f"TBLPROPERTIES ({literal(_MARK)} = {literal(self._place)}, {literal(_MADE)} = {literal(digest)})"
             self._session.sql(statement.replace("\nAS\n", f"\n{marks}\nAS\n", 1))
 
     def _is_registered(self, spec: TableSpec, *, exists: bool) -> bool:
-        """Whether the table is there already. Raises ConfigurationError where its name is another thing's."""
+        """Whether the table is registered already. Raises ConfigurationError if its name is taken."""
         if not self._session.catalog.tableExists(spec.name):
             return False
         described = self._described(spec.name)
@@ -98,7 +99,7 @@ class Catalog:
         return True
 
     def _is_of(self, spec: TableSpec, described: Mapping[str, str]) -> bool:
-        """Whether what is described is the table of `spec`, in our warehouse."""
+        """Whether `described` is the table `spec` in our warehouse."""
         location = described.get("Location")
         return location is not None and self._qualified(location) == self._qualified(spec.path(self._place))
 
@@ -114,12 +115,12 @@ class Catalog:
         self._made[name] = of.get(_MADE, "")
 
     def _described(self, name: str) -> dict[str, str]:
-        """What the catalog says of a table or view, beside its columns, which come first."""
+        """What the catalog says of a table or view: its columns come first, then further properties."""
         rows = self._session.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
         return {row["col_name"]: row["data_type"] for row in rows}
 
     def _qualified(self, path: str) -> str:
-        """A path as the file system that it is on spells it."""
+        """A path as its file system spells it."""
         java = cast(Any, self._session._jvm).org.apache.hadoop.fs.Path(path)
         return str(java.getFileSystem(self._session._jsc.hadoopConfiguration()).makeQualified(java).toString())
 
@@ -144,7 +145,7 @@ class Catalog:
 
 
 def _with_names(one: View) -> str:
-    """The statement that makes it, with each column named in the query: a catalog goes by these names ever after."""
+    """The statement that creates a view, with each column named in the query, as a catalog needs it."""
     head, _, query = one.created(temporary=False).partition("\nAS\n")
     columns = ", ".join(f"`{column}`" for column in one.columns)
     return f"{head}\nAS\nFROM (\n{query}\n) AS {one.name} ({columns})\nSELECT *"

@@ -1,7 +1,7 @@
-"""A view as its ``.sql`` file says it: name, comments, query.
+"""The definition of a view, as read from its ``.sql`` file: name, comments, query.
 
-A file is one statement of Spark's SQL that stands on its own where the tables and views it reads are known by their
-bare names::
+A file is one Spark SQL statement. It can be run wherever the tables and views that it reads are known by their bare
+names::
 
     CREATE VIEW name (
       column COMMENT '…',
@@ -11,7 +11,8 @@ bare names::
     AS
     SELECT …
 
-Every column has a comment. `VIEWS` is the order in which they can be made: a view reads tables, and views before it.
+Every column has a comment. `VIEWS` is an order in which they can be created: a view reads only tables and views before
+it.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _COLUMN: Final = re.compile(r"^  (\w+) COMMENT '([^']*)',?$", re.M)
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """`columns` are names with their comments, in order; `statement` is the whole file."""
+    """A view. `columns` are names with their comments, in order; `statement` is the whole file."""
 
     name: str
     comment: str
@@ -61,20 +62,20 @@ class View:
         return self.statement.partition("\nAS\n")[2]
 
     def created(self, *, temporary: bool) -> str:
-        """The statement that makes it, or makes it anew: of the session only, or in the current schema."""
+        """The statement that creates or replaces the view, `temporary` in the session, or in the current schema."""
         scope = "TEMPORARY VIEW" if temporary else "VIEW"
         return f"CREATE OR REPLACE {scope} {self.statement[self.statement.index(_HEAD) + len(_HEAD) :]}"
 
 
 def named_in(*statements: str) -> tuple[str, ...]:
-    """The views whose names are in these statements, and those that they read in turn: in the order of `VIEWS`."""
+    """The views whose names are in these statements, and those that they read in turn, in the order of `VIEWS`."""
     words = words_in(*statements)
     return tuple(name for name in VIEWS if name in words)
 
 
 def words_in(*statements: str) -> frozenset[str]:
-    """The words of these statements and of the views that they name in turn, in small letters: whatever they read is
-    among them.
+    """The words, in lower case, of these statements and of the views that they name in turn: the name of every table or
+    view that they read is among them.
     """
     words = {word.lower() for statement in statements for word in _WORD.findall(statement)}
     for name in reversed(VIEWS):  # a view reads only views before it
@@ -85,7 +86,7 @@ def words_in(*statements: str) -> frozenset[str]:
 
 @cache
 def view(name: str) -> View:
-    """The view of that name. Raises ValueError where its file is not as it must be."""
+    """The view `name`. Raises ValueError if its file has not the right form."""
     statement = resources.files("sinks.views").joinpath(f"{name}.sql").read_text(encoding="utf-8")
     found = _STATEMENT.search(statement)
     if found is None or found["name"] != name:

@@ -1,4 +1,4 @@
-"""Tables that are not made yet: their columns, without a row. And text as a literal of Spark's SQL."""
+"""SQL for tables that do not exist yet: their columns, without rows. And text as a Spark SQL literal."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def empty_table(spec: TableSpec) -> str:
 
 
 def empty_view(spec: TableSpec) -> str:
-    """The statement that makes it a view of the current schema, with all comments."""
+    """The statement that creates an empty view for `spec` in the current schema, with all comments."""
     comments = {field.name: field.metadata["comment"] for field in spark_schema(spec.schema)}
     columns = ", ".join(f"`{name}` COMMENT {literal(comment)}" for name, comment in comments.items())
     return f"CREATE OR REPLACE VIEW {spec.name} ({columns})\nCOMMENT {literal(spec.comment)}\nAS\n{empty_table(spec)}"
 
 
 def literal(text: str) -> str:
-    """`text` as a string of Spark's SQL."""
+    """`text` as a Spark SQL string literal."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

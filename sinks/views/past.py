@@ -1,12 +1,12 @@
-"""Which version of its table had a log up to an offset, and which offset a time of the master is. Driver only.
+"""Find the version of a table that had a log up to an offset, and the offset of a time of the master. Driver only.
 
-The version is the first one whose position is there, in the log's present history. A later one has the same records
-below the offset, but for holes that were filled since, and for what retention or repair took away. So where the Delta
-log does not go back that far, or VACUUM has removed files of that version, a later one serves, and `AsOf.is_first` says
-so.
+The version is the first one whose position reaches the offset, in the log's present history. A later version has the
+same records below the offset, except for holes filled since, and for records that retention or repair removed. So if
+the Delta log does not go back that far, or VACUUM has removed files of that version, a later one is used, and
+`AsOf.is_first` says so.
 
 A time of the master becomes an offset by the records themselves: everything below the first one that was stored later.
-Without such a record nobody knows whether more was stored by then.
+Without such a record it is not known whether more was stored by then.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from sources.offsets import LogId, Offset, OffsetRange, Position
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsOf:
-    """One log below `offset`, as `version` of its table has it, which was committed at `committed_at`.
+    """One log below `offset`, in `version` of its table, which was committed at `committed_at`.
 
-    `is_first`: whether that is the first version that had it; else it is the oldest that can still be read.
-    `reached_at`: when the replica came to the offset, also where no version of that time is left.
+    `is_first` says whether that is the first version that had it; otherwise it is the oldest that can still be read.
+    `reached_at` is when the replica came to the offset, even if no version of that time is left.
     """
 
     log_id: LogId
@@ -47,9 +47,10 @@ class AsOf:
 
 
 def first_version(versions: range, wanted: Position, position_at: Callable[[int], Position | None]) -> int:
-    """The first of a table's `versions` that has `wanted`, as the last does: of the same epoch, and as far. Pure.
+    """The first of a table's `versions` that is in the epoch of `wanted`, and at least as far. The last one has to be.
 
-    `position_at` says where a version is, None before the first data. Epochs only grow, and offsets within one.
+    `position_at` gives the position of a version, None before the first data. Epochs only grow, and so do offsets
+    within an epoch. Pure.
     """
 
     def has_it(version: int) -> bool:
@@ -60,7 +61,7 @@ def first_version(versions: range, wanted: Position, position_at: Callable[[int]
 
 
 class PastLog:
-    """One log in the tables of a warehouse, as they are now. Raises ReplicaError where it has no data."""
+    """One log in the tables of a warehouse, as they are now. Raises ReplicaError if it has no data."""
 
     def __init__(self, spark: SparkSession, place: str, log_id: LogId) -> None:
         self._spark = spark
@@ -82,7 +83,7 @@ class PastLog:
         self._position = position
 
     def offset_at(self, time: datetime) -> Offset:
-        """The offset below which is what the master had stored at `time`, and nothing else. Raises ReplicaError."""
+        """The offset below which lie exactly the records that the master had stored at `time`. Raises ReplicaError."""
         stored = sql.col(self._spec.stored_at)
         records = self._records()
         after = records.where(stored > sql.lit(time)).agg(sql.min("offset")).collect()[0][0]
@@ -96,7 +97,7 @@ class PastLog:
         return Offset(after)
 
     def as_of(self, offset: Offset) -> AsOf:
-        """Raises ReplicaError where the replica has not come to `offset`."""
+        """The log as of `offset`. Raises ReplicaError if the replica has not come that far."""
         if offset > self._position.offset:
             raise ReplicaError(
                 "the replica has not come that far",
@@ -117,7 +118,7 @@ class PastLog:
             version=served.version,
             committed_at=committed_at,
             reached_at=self._reached_at(offset) or committed_at,
-            # where versions of before it are left, of which 0 has no position
+            # only if an earlier version is left; version 0 has no position
             is_first=served.version == first and first > versions.start,
         )
 
@@ -126,7 +127,7 @@ class PastLog:
         return None if state is None else self._table.position_of(state)
 
     def _readable(self, version: int, offset: Offset) -> Snapshot:
-        """The version, or the newest one where VACUUM has removed files that it needs for what lies below `offset`."""
+        """The version, or the newest one if VACUUM has removed files that the version needs below `offset`."""
         now, then = self._held.snapshot, self._files.snapshot_at(version)
         equal, below = {LOG_ID.name: str(self._log_id)}, Overlap(OffsetRange(Offset(0), offset), "offset")
         paths_now, paths_then = ({file.path for file in self._files.files(on, equal, below)} for on in (now, then))
@@ -144,7 +145,7 @@ class PastLog:
         return not self._records().where(inside).isEmpty()
 
     def _reached_at(self, offset: Offset) -> datetime | None:
-        """When a commit other than a backfill first came to `offset`, by the ledger."""
+        """When a commit other than a backfill first reached `offset`, by the ledger."""
         ledger = self._spark.read.format("delta").load(LEDGER.path(self._place))
         is_ours = (sql.col(LOG_ID.name) == str(self._log_id)) & (sql.col("origin") != BACKFILL)
         behind = ledger.where(is_ours & (sql.col("end") >= offset))
@@ -173,9 +174,9 @@ def _instant(micros: int) -> datetime:
 
 
 def _logs_in(snapshot: Snapshot) -> list[str]:
-    """The logs that table log has a state of."""
+    """The logs that have a state in the table log."""
     found = []
     for domain in snapshot.domains():
-        with suppress(ValueError):  # of a log's holes, or Delta's own
+        with suppress(ValueError):  # raised for a log's holes, and for Delta's own domains
             found.append(str(LogId.parse(domain.removeprefix("logtwin."))))
     return sorted(found)

@@ -1,8 +1,8 @@
-"""What each table of a replica said of one log at a moment of the past: `as_it_was`.
+"""Show what each table of a replica said of one log at a moment in the past: `as_it_was`.
 
-Its table of records comes as the version of that moment. In the others what is later is left out by their own columns:
-what tells of the log by the commit of that version, metadata by the time when the replica came to the offset. What was
-current then is current in them.
+The table of records is read at the version of that moment. In other tables later rows are left out by the tables' own
+columns: up to the commit of that version, or, for metadata, up to the time when the replica came to the offset. What
+was current then is shown as current.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from sinks.views.past import AsOf
 
 
 def as_it_was(spec: TableSpec, frame: DataFrame, as_of: AsOf) -> DataFrame:
-    """The rows of `frame`, which is table `spec`, that were there then; with its columns and comments."""
+    """The rows of `frame`, which is table `spec`, that were there as of `as_of`; with its columns and comments."""
     ours = frame.where(sql.col(LOG_ID.name) == str(as_of.log_id))
     return _RULES.get(spec.name, _metadata)(ours, as_of).to(spark_schema(spec.schema))
 
 
 def _log(rows: DataFrame, as_of: AsOf) -> DataFrame:
-    # the first condition is the one that skips files
+    # the first condition lets Delta skip files
     start = sql.col("offset")
     return rows.where((start < as_of.offset) & (start + sql.col("size") <= as_of.offset))
 
 
 def _ledger(rows: DataFrame, as_of: AsOf) -> DataFrame:
-    """Rows of the stream follow the log by themselves; a backfill may have come later, and a retention."""
+    """Rows of the stream are selected by offset; a backfill or a retention may have come later than that version."""
     is_later = (sql.col("origin") == BACKFILL) & (sql.col("committed_at") > as_of.committed_at)
     deleted_at = sql.col("deleted_at")
     then = rows.where((sql.col("start") < as_of.offset) & ~is_later)
@@ -86,7 +86,7 @@ def _schema_changes(rows: DataFrame, as_of: AsOf) -> DataFrame:
 
 
 def _key_values(rows: DataFrame, as_of: AsOf) -> DataFrame:
-    """It only knows the newest value of a key: rather an error, when it is asked, than values of another time."""
+    """The table has only the newest value of a key. A query of it raises an error instead of showing newer values."""
     problem = f"dister_kv has no past: what {as_of.log_id} said of a key at {as_of.offset} is in the table log"
     return rows.where(sql.raise_error(sql.lit(problem)).isNull())
 
@@ -110,4 +110,4 @@ _RULES: Final[dict[str, Callable[[DataFrame, AsOf], DataFrame]]] = {
     SCHEMA_CHANGES.name: _schema_changes,
     UNFIT.name: _below,
 }
-"""By table; the others are of metadata."""
+"""The rule for each table; all other tables are metadata."""

@@ -1,7 +1,7 @@
-"""Make a replica's tables and views known to a Spark session by their names: `register`.
+"""Register a replica's tables and views in a Spark session by their names: `register`.
 
-Tables that do not exist yet (no loss so far, no broker with such metadata) are there all the same, without rows,
-so that every query works on every replica.
+Tables that do not exist yet (no loss so far, no broker with such metadata) are registered without rows, so that every
+query works on every replica.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def register(
     views: Collection[str] = VIEWS,
     tables: Collection[str] | None = None,
 ) -> None:
-    """Tables and views of the replica in `warehouse`, by name, in `spark`: a session with Delta, whoever made it.
+    """Register the tables and views of the replica in `warehouse`, by name, in `spark`, any session with Delta.
 
     ::
 
@@ -47,14 +47,14 @@ def register(
         register(spark, "s3a://lake/logtwin")
         spark.sql("SELECT * FROM messages WHERE array_contains(keys, 'order-4711')").show()
 
-    Typed tables are among them. They are temporary views of the session. With `schema`, ``schema`` or
-    ``catalog.schema``, they are external tables and views of that schema, which is made if need be, in the session's
-    catalog, where others find them too; the session has no temporary views of it then. A query sees each table's last
-    commit. A table that is made later than this shows its rows after the next call; what this made before is made anew.
-    Of temporary views only `views` are made, and of tables those whose names are among `tables`, None for all: who
-    knows what will be asked has them from `named_in` and `words_in`.
+    Typed tables are among them. All are temporary views of the session. With `schema`, ``schema`` or
+    ``catalog.schema``, they are external tables and views of that schema in the session's catalog, where others find
+    them too, and no temporary views; the schema is created if need be. A query sees each table's last commit. A table
+    that is created later shows its rows after the next call, which replaces what earlier calls made.
+    `views` and `tables` (None: all) limit what is registered as temporary views: if the queries are known, `named_in`
+    and `words_in` give the names that they need.
 
-    Raises ReplicaError where there is no replica, and ConfigurationError where a name of the schema is taken.
+    Raises ReplicaError if there is no replica, and ConfigurationError if a name in the schema is taken.
     """
     place = absolute(warehouse)
     existing = newest_versions(spark, place, tables)
@@ -72,20 +72,20 @@ def register(
 
 
 def table_names(spark: SparkSession, warehouse: str) -> set[str]:
-    """The tables, typed ones among them, that `register` finds there now. Raises as it does."""
+    """The names of the tables, typed ones among them, that `register` finds now. Raises as it does."""
     place = absolute(warehouse)
     return {*newest_versions(spark, place), *(spec.name for spec in typed_specs(spark, place))}
 
 
 def unregister(spark: SparkSession, warehouse: str, schema: str, name: str) -> None:
-    """Take the typed table `name` of that warehouse out of `schema`, if it is there. Raises ConfigurationError."""
+    """Remove the typed table `name` of that warehouse from `schema`, if it is there. Raises ConfigurationError."""
     Catalog(spark, schema, absolute(warehouse)).unregister(table_spec(name, ()))
 
 
 def register_views(spark: SparkSession, views: Collection[str] = VIEWS) -> None:
-    """The temporary views `views`, in their order, over the tables that the session knows by their names.
+    """Create the temporary views `views`, in their order, over the tables that the session knows by their names.
 
-    Each is kept as Spark has understood it: as text it would be understood anew with every view and query over it.
+    Spark keeps the analysed plan of each: a view kept as text would be analysed again with every query over it.
     """
     before = spark.conf.get(_KEEPS_PLANS)
     spark.conf.set(_KEEPS_PLANS, "true")
@@ -97,7 +97,7 @@ def register_views(spark: SparkSession, views: Collection[str] = VIEWS) -> None:
 
 
 def all_names(spark: SparkSession, warehouse: str) -> set[str]:
-    """What `register` would make known, without doing it."""
+    """The names that `register` would register."""
     typed = typed_specs(spark, absolute(warehouse))
     return {*VIEWS, *(spec.name for spec in (*TABLES, *typed))}
 
@@ -109,9 +109,9 @@ def frames(
     pinned: Mapping[str, int] | None = None,
     tables: Collection[str] | None = None,
 ) -> Iterator[tuple[TableSpec, DataFrame]]:
-    """Every table of `tables`, without rows unless its name is in `existing`.
+    """A frame for each of `tables` (None: all), without rows unless its name is in `existing`.
 
-    A table shows the version that `pinned` has for its name, any other its newest one whenever it is asked.
+    A frame shows the version that `pinned` has for its table, or else the newest one at each query.
     """
     versions = pinned or {}
     for spec in _among(tables):
@@ -128,11 +128,10 @@ def _among(tables: Collection[str] | None) -> list[TableSpec]:
 
 
 def newest_versions(spark: SparkSession, place: str, tables: Collection[str] | None = None) -> dict[str, int]:
-    """The newest version of each table of `tables` that is there in the warehouse `place`, by its name; and of one of a
-    log, which makes it a replica.
+    """The newest version, by name, of each of `tables` (None: all) that exists in the warehouse `place`.
 
-    Raises ReplicaError where there is no replica, and ConfigurationError for a session without Delta,
-    or a place that is two.
+    A table of records, which makes the place a replica, is always among them. Raises ReplicaError if there is no
+    replica, and ConfigurationError for a session without Delta, or a place that is ambiguous.
     """
     check_one_place(spark, place)
     try:
@@ -167,12 +166,12 @@ def _versions(spark: SparkSession, place: str, specs: Iterable[TableSpec]) -> di
 
 
 def _newest_version(spark: SparkSession, path: str) -> int | None:
-    """None where there is no table.
+    """The newest version of the table at `path`; None if there is no table.
 
-    Asked of delta-spark, which keeps what it finds for the queries to come: a look of Kernel's would be another.
+    delta-spark is asked, because it keeps what it finds for later queries: Kernel would read the Delta log once more.
     """
     delta_log = cast(Any, spark._jvm).org.apache.spark.sql.delta.DeltaLog
-    if isinstance(delta_log, JavaPackage):  # what py4j takes an unknown class for
+    if isinstance(delta_log, JavaPackage):  # py4j takes an unknown class for a package
         raise ConfigurationError(
             "the Spark session has no Delta",
             expected="the package io.delta:delta-spark in the session",

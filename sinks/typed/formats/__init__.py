@@ -1,4 +1,4 @@
-"""How bodies are read, a module for each format (JSON and text: `sinks/typed/formats/json_fields.py`).
+"""Readers of bodies, a module for each format (JSON and text: `sinks/typed/formats/json_fields.py`).
 
-A reader makes of a body the JSON text of each of its fields, so that columns, masks and `_rest` know JSON alone.
+A reader turns a body into the JSON text of each of its fields, so columns, masks and `_rest` deal only with JSON.
 """

@@ -1,7 +1,8 @@
 """Avro bodies (specification 1.12). Pure.
 
-A body is the binary encoding of one record, or that in Avro's single-object encoding: C3 01, then the CRC-64-AVRO of
-the schema's canonical form, little-endian. What begins so is taken for it.
+A body is the binary encoding of one record, or a record in Avro's single-object encoding: C3 01, then the CRC-64-AVRO
+of the schema's canonical form, little-endian, then the binary encoding. A body that begins with C3 01 is taken for the
+latter.
 
     schema                                    kind of the column    what stands for a value
     boolean, int, long, string                boolean, int, bigint, string
@@ -13,13 +14,13 @@ the schema's canonical form, little-endian. What begins so is taken for it.
     timestamp-nanos                           string                RFC 3339 with nine digits: a column has six
     local-timestamp-…                         string                ISO 8601 without a zone
     time-millis, time-micros                  string                microseconds or less: 12:34:56.789000
-    decimal                                   decimal(p,s)          a string; beyond 38 digits the column is one, too
+    decimal                                   decimal(p,s)          a string; beyond 38 digits so is the column
     uuid                                      string
     record, array, map, union of several      json
     null or one of these                      that one's
 
-The schema is read by fastavro; bodies are not: it takes a union's branch or an enum's symbol -1 for the last one, and
-a body of a recursive schema can end its process.
+fastavro parses the schema, but does not read bodies: it takes branch -1 of a union, or symbol -1 of an enum, for the
+last one, and a body of a recursive schema can crash the process.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from sinks.typed.formats.zigzag import long_at
 from sources.errors import ConfigurationError
 
 _Read: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
-"""Of the bytes and where a value begins: the value, as JSON has it, and where it ends."""
+"""Reads a value from bytes and its start. Returns the value, as in JSON, and its end."""
 
 _SINGLE: Final = b"\xc3\x01"
 _SINGLE_BYTES: Final = 10
@@ -49,10 +50,10 @@ _UUID_BYTES: Final = 16
 
 
 class Avro:
-    """What bodies of one schema say; `kinds` are those of its fields."""
+    """A reader of bodies of one schema; `kinds` are those of its fields."""
 
     def __init__(self, schema: str, others: Sequence[str] = ()) -> None:
-        """Of the schema's JSON; `others` are schemas whose names it uses, each after those that it uses itself.
+        """Parse the schema's JSON; `others` are schemas whose names it uses, each after those that it uses itself.
 
         Raises ConfigurationError.
         """
@@ -71,7 +72,7 @@ class Avro:
         self._record = self._reader(parsed)
 
     def fields(self, data: bytes) -> Described:
-        """Of the binary encoding. Raises NoObject."""
+        """The fields of a record in the binary encoding. Raises NoObject."""
         try:
             value, end = self._record(data, 0)
         except IndexError:
@@ -85,7 +86,7 @@ class Avro:
         return described(value, self.kinds)
 
     def body_fields(self, body: bytes | None) -> Described:
-        """Of a body, in either encoding. Raises NoObject."""
+        """The fields of a body in either encoding. Raises NoObject."""
         body = given(body)
         if body[:2] != _SINGLE or len(body) < _SINGLE_BYTES:
             return self.fields(body)
@@ -129,7 +130,7 @@ class Avro:
                 return read if logical is None else _converted(read, logical[1])
 
     def _by_name(self, name: str) -> _Read:
-        """Made with the first value: a record may be inside itself."""
+        """A reader that is made with the first value, because a record may contain itself."""
 
         def read(data: bytes, at: int) -> tuple[Any, int]:
             if name not in self._readers:
@@ -140,7 +141,7 @@ class Avro:
 
 
 def _logical(schema: dict[str, Any]) -> tuple[str, Callable[[Any], Any]] | None:
-    """The kind, and what makes the value of one as it is written; None without a logical type, or one that is known."""
+    """The kind of a logical type, and the function that converts its values; None if there is no known logical type."""
     name, written = schema.get("logicalType"), schema["type"]
     if name == "decimal" and written in ("bytes", "fixed") and schema.get("precision"):
         return _decimal(schema)
@@ -206,7 +207,7 @@ def _int(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _size(data: bytes, at: int) -> tuple[int, int]:
-    """Of something that has at least so many bytes: what follows must have them."""
+    """A size in bytes, and where it ends. Raises IndexError if fewer bytes follow."""
     size, start = long_at(data, at)
     if size < 0:
         raise ValueError(f"a length of {size}")
@@ -288,10 +289,10 @@ def _record(fields: Sequence[tuple[str, _Read]]) -> _Read:
 
 
 def _block(data: bytes, at: int) -> tuple[int, int]:
-    """How many items it has."""
+    """The number of items in a block, and where they start."""
     count, start = long_at(data, at)
     if count < 0:
-        count, (_, start) = -count, long_at(data, start)  # its size in bytes, for who skips it
+        count, (_, start) = -count, long_at(data, start)  # the block's size in bytes, to skip it
     return count, start
 
 

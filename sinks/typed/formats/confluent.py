@@ -1,4 +1,4 @@
-"""Confluent's frame around a body: 00, the number of its schema in a registry (4 bytes, big-endian), the body. Pure."""
+"""Confluent's frame around a body: 00, the id of its schema in a registry (4 bytes, big-endian), the body. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HEAD: Final = struct.Struct(">bI")
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """What a registry says of a schema; `others` are those that it uses, name and text, in an order to read them in."""
+    """A schema as a registry has it; `others` are the names and texts of those that it uses, each after its own."""
 
     type: str
     text: str
@@ -26,7 +26,7 @@ class Registered:
 def framed(
     kind: str, registered: Callable[[int], Registered], of: Callable[[Registered], Callable[[bytes], Fields]]
 ) -> Reader:
-    """A reader of frames whose schemas are of type `kind`; `of` makes what reads a body, once for each schema."""
+    """A reader of frames whose schemas are of type `kind`; `of` makes the reader of a body, once for each schema."""
 
     @cache
     def reading(number: int) -> Callable[[bytes], Fields] | NoObject:

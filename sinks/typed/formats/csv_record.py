@@ -1,7 +1,7 @@
-"""CSV bodies: one record each (RFC 4180), without a heading. Pure.
+"""CSV bodies: one record each (RFC 4180), without a header. Pure.
 
-Nothing between two separators is null, and `""` a string without letters, which Python's csv cannot tell apart before
-3.13. A number, true and false are written as JSON writes them.
+Nothing between two separators is null, and `""` is an empty string; Python's csv cannot tell them apart before 3.13.
+Numbers, true and false have to be written as in JSON.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NULL: Final = msgspec.Raw(b"null")
 
 
 def csv_reader(kinds: Mapping[str, str], separator: str = ",") -> Reader:
-    """Of records with these fields, in this order."""
+    """A reader of records that have the fields of `kinds`, in this order."""
     mark = re.escape(separator)
     value = re.compile(rf'(?:"((?:[^"]++|"")*+)"|([^"{mark}\r\n]*+))({mark}|(?:\r?\n)?\Z)')
 

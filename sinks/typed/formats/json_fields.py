@@ -1,11 +1,11 @@
-"""Bodies that are JSON objects -> columns. Pure: bytes in, Arrow arrays out.
+"""Turn bodies that are JSON objects into columns. Pure: bytes in, Arrow arrays out.
 
-A body is taken apart once, into the text of each of its fields; the texts of a column are then read together, as one
-JSON list. Where one of them does not fit, each is looked at by itself. So nothing is read twice in the usual case, and
-a field that has no column keeps the very text that it had.
+A body is split once, into the text of each of its fields; the texts of a column are then parsed together, as one JSON
+list. Only if one of them does not fit is each parsed by itself. So nothing is parsed twice in the usual case, and a
+field that has no column keeps its exact text.
 
-JSON is RFC 8259, which has neither NaN nor comments; a body is UTF-8 without a mark at its beginning. Of a name that an
-object has twice the last one counts, as in Python. A string with half of a surrogate pair is no text, so no JSON here.
+JSON is RFC 8259, which has neither NaN nor comments; a body is UTF-8 without a byte order mark. If an object has a name
+twice, the last one counts, as in Python. A string with half of a surrogate pair is refused.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Fields: TypeAlias = dict[str, msgspec.Raw]
 
 
 class Described(dict[str, msgspec.Raw]):
-    """Fields of which a schema says the kind."""
+    """Fields whose kinds a schema says."""
 
     def __init__(self, fields: Fields, kinds: Mapping[str, str]) -> None:
         super().__init__(fields)
@@ -37,27 +37,27 @@ class Described(dict[str, msgspec.Raw]):
 
 
 Reader: TypeAlias = Callable[[bytes | None], Fields]
-"""Of a body, of one format. Raises NoObject."""
+"""Returns the fields of a body of one format. Raises NoObject."""
 
 _OBJECT: Final = msgspec.json.Decoder(Fields)
 _ANYTHING: Final = msgspec.json.Decoder(Any)
 _NULL: Final = msgspec.Raw(b"null")
 EXACT: Final = 1 << 53
-"""Up to here a double has every integer."""
+"""A double can represent every integer up to here."""
 _LONG: Final = 1 << 63
 _DEEP: Final = 100
-"""Objects and lists inside each other, at most: what other readers of JSON take."""
+"""How deep objects and lists may be nested: what other readers of JSON accept."""
 
 _TOKENS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.S)
 
 REDACTED: Final = "***"
 NO_BODY: Final = "no_body"
-"""The reason of a misfit that has none."""
+"""The reason of a misfit that has no body."""
 
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """What one body has that the table cannot take: all of it where `column` is None."""
+    """What the table cannot take of one body: the value of `column`, or the whole body if that is None."""
 
     row: int
     column: str | None
@@ -66,7 +66,7 @@ class Misfit:
 
 
 class NoObject(ValueError):
-    """A body that is none of its format, of JSON no object; `reason` is one word, the text says more."""
+    """A body that is not of its format, or JSON that is no object; `reason` is one word, the text says more."""
 
     def __init__(self, reason: str, found: str) -> None:
         super().__init__(found)
@@ -74,7 +74,7 @@ class NoObject(ValueError):
 
 
 def fields_of(body: bytes | None) -> Fields:
-    """The fields of a body. Raises NoObject."""
+    """The fields of a JSON body. Raises NoObject."""
     body = given(body)
     decoded(body)
     try:
@@ -91,19 +91,19 @@ def fields_of(body: bytes | None) -> Fields:
 
 
 def text_of(body: bytes | None) -> Fields:
-    """Of a body that is text the one field that it has, without a name. Raises NoObject."""
+    """The only field of a body that is text; its name is empty. Raises NoObject."""
     return {"": msgspec.Raw(msgspec.json.encode(decoded(body)))}
 
 
 def given(body: bytes | None) -> bytes:
-    """A body that is there. Raises NoObject."""
+    """`body`, if there is one. Raises NoObject if it is None."""
     if body is None:
         raise NoObject(NO_BODY, "null")
     return body
 
 
 def decoded(body: bytes | None) -> str:
-    """The text of a body. Raises NoObject."""
+    """The text of a body. Raises NoObject if it is None or not UTF-8."""
     try:
         return given(body).decode()
     except UnicodeDecodeError as error:
@@ -115,7 +115,7 @@ def _may_be_deep(body: bytes) -> bool:
 
 
 def _depth(text: bytes) -> int:
-    """How deep lists and objects lie in each other in a JSON text."""
+    """How deep lists and objects are nested in a JSON text."""
     deepest = level = 0
     for token in _TOKENS.finditer(text):
         if token[0] in (b"[", b"{"):
@@ -127,7 +127,7 @@ def _depth(text: bytes) -> int:
 
 
 def rest_of(left: Fields) -> str | None:
-    """The fields that have no column, as one JSON object; None without any. Null says no more than a missing field."""
+    """The fields that have no column, as one JSON object; None if there are none. A null counts as a missing field."""
     said = [f"{_text(name)}:{text.decode()}" for name, raw in left.items() if (text := bytes(raw)) != b"null"]
     return "{" + ",".join(said) + "}" if said else None
 
@@ -137,7 +137,7 @@ def _text(name: str) -> str:
 
 
 def kind_of(raw: msgspec.Raw) -> str | None:
-    """The kind that a value asks for; None of null, and of a number that is too large for any."""
+    """The kind of column for a value; None for null, and for a number that is too large for any kind."""
     text = bytes(raw)
     match text[:1]:
         case b'"':
@@ -154,12 +154,12 @@ def kind_of(raw: msgspec.Raw) -> str | None:
 
 
 def is_integer(text: bytes) -> bool:
-    """Whether a JSON number is written as one: 1, and not 1.0 or 1e0."""
+    """Whether a JSON number is written as an integer: 1, and not 1.0 or 1e0."""
     return len(text) < 40 and text.lstrip(b"-").isdigit()
 
 
 def _number(text: bytes) -> float | None:
-    """A JSON number as a double; None where it is none, or an integer that would lose a digit."""
+    """A JSON number as a double; None if it is not a number, or an integer that would lose a digit."""
     if text[:1] not in b"-0123456789":
         return None
     try:
@@ -172,7 +172,7 @@ def _number(text: bytes) -> float | None:
 
 
 def column_values(column: Column, raws: Sequence[msgspec.Raw]) -> tuple[pa.Array, list[Misfit]]:
-    """The values of a column, a row for each of `raws`, null where one is a misfit."""
+    """The values of a column, one for each of `raws`, null for misfits; and the misfits."""
     if column.mask is not None:
         return _masked(column.mask, raws), []
     try:
@@ -182,17 +182,17 @@ def column_values(column: Column, raws: Sequence[msgspec.Raw]) -> tuple[pa.Array
 
 
 def _together(column: Column, raws: Sequence[msgspec.Raw]) -> pa.Array:
-    """All at once. Raises whatever one that does not fit makes of it."""
+    """Parse all values at once. Raises some error if one does not fit."""
     if column.kind == "json":
         return pa.array((None if text == b"null" else text.decode() for text in map(bytes, raws)), pa.string())
     if column.kind not in _READERS:
-        raise ValueError(column.kind)  # each has to be looked at
+        raise ValueError(column.kind)  # values of this kind are parsed one by one
     values = _READERS[column.kind].decode(b"[" + b",".join(raws) + b"]")
     if column.kind == "timestamp_ms":
         return pc.multiply_checked(pa.array(values, pa.int64()), 1000).cast(column.type)
     made = pa.array(values, column.type)
     if column.kind == "double" and len(made) > made.null_count and pc.max(pc.abs(made)).as_py() >= EXACT:
-        raise OverflowError  # an integer may have lost a digit on its way
+        raise OverflowError  # an integer may have lost a digit
     return made
 
 
@@ -206,7 +206,7 @@ _READERS: Final[dict[str, msgspec.json.Decoder[list[Any]]]] = {
     "date": msgspec.json.Decoder(list[date | None]),
     "timestamp": msgspec.json.Decoder(list[Annotated[datetime, msgspec.Meta(tz=True)] | None]),
 }
-"""Of kinds that are read a column at a time."""
+"""Decoders for kinds that are parsed a column at a time."""
 
 
 def _one_by_one(column: Column, raws: Sequence[msgspec.Raw]) -> tuple[pa.Array, list[Misfit]]:
@@ -227,7 +227,7 @@ def _one_by_one(column: Column, raws: Sequence[msgspec.Raw]) -> tuple[pa.Array, 
 
 
 def value_of(kind: str, text: bytes) -> Any:
-    """One value out of its JSON text. Raises ValueError, TypeError, ArithmeticError or msgspec's errors: a misfit."""
+    """The value of one JSON text. Raises ValueError, TypeError, ArithmeticError or an error of msgspec for a misfit."""
     if kind.startswith("decimal"):
         return _decimal(kind, text)
     return _VALUES[kind](text)
@@ -277,7 +277,7 @@ _VALUES: Final[Mapping[str, Callable[[bytes], Any]]] = {
 
 
 def _masked(mask: str, raws: Sequence[msgspec.Raw]) -> pa.Array:
-    """What stands for each value: of a string without its quotes, of anything else its text."""
+    """The masked values: a mask is applied to a string without its quotes, or to the text of any other value."""
     if mask == "null":
         return pa.nulls(len(raws), pa.string())
     texts = map(bytes, raws)
@@ -292,7 +292,7 @@ def _mask(mask: str, text: bytes) -> str:
 
 
 def concealed(mask: str, raw: msgspec.Raw) -> msgspec.Raw:
-    """What stands for a value that is masked, as JSON text."""
+    """A value masked with `mask`, as JSON text."""
     text = bytes(raw)
     if mask == "null" or text == b"null":
         return _NULL
@@ -302,7 +302,7 @@ def concealed(mask: str, raw: msgspec.Raw) -> msgspec.Raw:
 def taken_apart(
     bodies: Sequence[bytes | None], read: Reader = fields_of
 ) -> tuple[list[Fields], list[int], list[Misfit]]:
-    """The fields of the bodies that have any, their rows, and why the others have none."""
+    """The fields of the bodies that could be read, their rows, and a misfit for each other body."""
     objects: list[Fields] = []
     rows: list[int] = []
     misfits: list[Misfit] = []
@@ -316,13 +316,13 @@ def taken_apart(
 
 
 def texts_of(objects: Sequence[Fields], column: Column) -> list[msgspec.Raw]:
-    """Takes the column's field out of each object; null where it is missing."""
+    """Remove the column's field from each object and return its text; null if it is missing."""
     name = column.field
     return [one.pop(name, _NULL) for one in objects]
 
 
 def each_left(objects: Sequence[Fields]) -> Iterator[tuple[int, str, str]]:
-    """Every field that is still there and not null: row, name, the kind of column that its value asks for."""
+    """Every field that is still there and not null: its row, its name, and the kind of column for its value."""
     for row, one in enumerate(objects):
         said = one.kinds if isinstance(one, Described) else {}
         for name, raw in one.items():

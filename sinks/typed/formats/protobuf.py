@@ -1,4 +1,4 @@
-"""Protobuf bodies: one message each, of a type in a descriptor set (``protoc --include_imports -o``). Pure.
+"""Protobuf bodies: one message each, whose type is in a descriptor set (``protoc --include_imports -o``). Pure.
 
     type of the field                       kind of the column   what stands for a value
     bool, string                            boolean, string
@@ -7,14 +7,14 @@
     uint64, fixed64                         decimal(20,0)
     float, double                           double               a float as the double that it is exactly
     bytes                                   string               base64
-    enum                                    string               its name; the number of one without a name is a misfit
-    google.protobuf.Timestamp               timestamp            microseconds; what nanoseconds say more is cut
+    enum                                    string               its name; a number without a name is a misfit
+    google.protobuf.Timestamp               timestamp            microseconds; nanoseconds are cut off
     google.protobuf.…Value (wrappers)       that of its value
     message, group, repeated, map           json                 Struct, Value, ListValue as the JSON that they are
 
-Fields are called as in the .proto, an extension `[its full name]`. A field that knows whether it is set (message,
-optional, oneof) is missing where it is not; any other has its default. What the type does not know is `UNKNOWN`, which
-no column can be called: base64 of the bytes.
+Fields are named as in the .proto, an extension `[its full name]`. A field with presence (message, optional, oneof) is
+missing if it is not set; any other has its default. Fields that the type does not know are in `UNKNOWN`, a name that no
+column can have, as base64 of their bytes.
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ _KINDS: Final = {
 
 
 class Protobuf:
-    """What messages of one type say; `kinds` are those of its fields."""
+    """A reader of messages of one type; `kinds` are those of its fields."""
 
     def __init__(self, type_: Descriptor) -> None:
         self._class = GetMessageClass(type_)
         self.kinds: Mapping[str, str] = {one.name: _kind(one) for one in type_.fields}
 
     def fields(self, body: bytes | None) -> Described:
-        """Of a message. Raises NoObject."""
+        """The fields of a message. Raises NoObject."""
         body = given(body)
         message = self._class()
         try:
@@ -100,7 +100,7 @@ class Protobuf:
 
 
 def of_descriptor_set(data: str, message: str) -> Protobuf:
-    """Of a descriptor set, in base64. Raises ConfigurationError."""
+    """The reader of the type `message` in a descriptor set, in base64. Raises ConfigurationError."""
     try:
         files = descriptor_pb2.FileDescriptorSet.FromString(base64.b64decode(data, validate=True)).file
     except (DecodeError, ValueError) as error:
@@ -116,9 +116,9 @@ def of_descriptor_set(data: str, message: str) -> Protobuf:
 
 
 def of_registered(text: str, others: Sequence[tuple[str, str]]) -> Callable[[bytes], Described]:
-    """A reader of frames without their head: which message of the file, then that message.
+    """A reader of frames without their head: the path of the message's type in the file, then the message.
 
-    Of file descriptors in base64, as a registry serializes them. Raises ConfigurationError.
+    `text` and `others` are file descriptors in base64, as a registry serializes them. Raises ConfigurationError.
     """
     files = [_file(name, one) for name, one in [*others, ("", text)]]
     file = _pool(files).FindFileByName(files[-1].name)
@@ -143,7 +143,11 @@ def _file(name: str, text: str) -> descriptor_pb2.FileDescriptorProto:
 
 
 def _path(data: bytes) -> tuple[tuple[int, ...], int]:
-    """How many numbers, then each: of a message in the file, of one in that, and so on; 00 is the first of the file."""
+    """The path of a message's type, and where it ends.
+
+    It is encoded as a count and so many indexes: of a type in the file, of one nested in that, and so on. A count of 0
+    is the first type of the file. Raises NoObject.
+    """
     try:
         count, at = long_at(data, 0)
         if count == 0:
@@ -172,7 +176,7 @@ def _type_at(file: Any, path: Sequence[int]) -> Descriptor:
 
 
 def _pool(files: Iterable[descriptor_pb2.FileDescriptorProto]) -> DescriptorPool:
-    """Of files in any order; Google's own need not be among them. Raises ConfigurationError."""
+    """A pool of `files`, in any order; Google's own need not be among them. Raises ConfigurationError."""
     given_files = {one.name: one for one in files}
     pool = DescriptorPool()
     added: set[str] = set()
@@ -212,7 +216,7 @@ def _kind(field: FieldDescriptor) -> str:
 
 
 def _object(message: Any) -> dict[str, Any]:
-    """As JSON has it."""
+    """A message as a JSON object."""
     found = {
         one.name: _value(one, getattr(message, one.name))
         for one in message.DESCRIPTOR.fields
@@ -269,7 +273,7 @@ def _message(message: Any) -> Any:
 
 
 def _json(message: Any) -> Any:
-    """What a Struct, ListValue or Value says."""
+    """The JSON value of a Struct, ListValue or Value."""
     if message.DESCRIPTOR.name == "Struct":
         return {name: _json(one) for name, one in message.fields.items()}
     if message.DESCRIPTOR.name == "ListValue":

@@ -8,16 +8,16 @@ from typing import Final
 from sources.access.secrets import Secret
 
 UNKNOWN: Final = "unknown fields"
-"""What no schema names of a message, as a field that no column can have."""
+"""The field with the parts of a message that its schema does not name. No column can have this name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What a format has to know. Tasks make the reader of it.
+    """How to read bodies. Tasks make a reader from it.
 
-    `schema_text` is that of the schema file, of a descriptor set in base64, of CSV the fields and their kinds as JSON;
-    or else each body names its schema in the registry at the URL `registry`, which `username` and `password` are for.
-    `message` is the type of a protobuf message.
+    `schema_text` is the text of the schema file, for a descriptor set in base64, for CSV the fields and their kinds as
+    JSON. Otherwise each body names its schema in the registry at the URL `registry`, for which `username` and
+    `password` are. `message` is the type of a protobuf message.
     """
 
     format: str = "json"

@@ -1,8 +1,8 @@
-"""Values as JSON has them, of formats that have more types than JSON. Pure.
+"""JSON values for formats that have more types than JSON. Pure.
 
 bytes                   base64, with padding (RFC 4648)
-timestamp, date         RFC 3339; outside of the years 1 to 9999 the number that it is, which is a misfit
-NaN, infinite           "NaN", "Infinity", "-Infinity", as protobuf's JSON has them: a misfit of a double
+timestamp, date         RFC 3339; outside the years 1 to 9999 the number itself, which is a misfit
+NaN, infinite           "NaN", "Infinity", "-Infinity", as in protobuf's JSON: a misfit for a double
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _EPOCH_DAY: Final = _EPOCH.toordinal()
 
 
 def described(value: Mapping[str, Any], kinds: Mapping[str, str]) -> Described:
-    """The fields of an object of JSON, and the kinds that its schema says. Raises NoObject."""
+    """The fields of a JSON object, with the kinds that its schema says. Raises NoObject."""
     return Described(fields_of(msgspec.json.encode(value)), kinds)
 
 
@@ -37,7 +37,7 @@ def number(value: float) -> float | str:
 
 
 def instant(micros: int) -> str | int:
-    """Of microseconds since 1970, UTC."""
+    """The JSON value of a time in microseconds since 1970, UTC."""
     try:
         return (_EPOCH + timedelta(microseconds=micros)).isoformat()
     except OverflowError:
@@ -45,7 +45,7 @@ def instant(micros: int) -> str | int:
 
 
 def day(days: int) -> str | int:
-    """Of days since 1970."""
+    """The JSON value of a date in days since 1970."""
     try:
         return date.fromordinal(_EPOCH_DAY + days).isoformat()
     except (OverflowError, ValueError):

@@ -1,15 +1,15 @@
-"""Whole numbers as Avro and Confluent's frames have them: zig-zag, 7 bits a byte, the lowest first. Pure."""
+"""Integers as Avro and Confluent's frames encode them: zig-zag, 7 bits a byte, the lowest first. Pure."""
 
 from __future__ import annotations
 
 from typing import Final
 
 _LAST: Final = 63
-"""Bits of a number of 64 before its last byte, which has one more."""
+"""The bits of a 64-bit number before its last byte, which holds only one more."""
 
 
 def long_at(data: bytes, at: int) -> tuple[int, int]:
-    """The number there, and where it ends. Raises IndexError at the end of `data`, ValueError beyond 64 bits."""
+    """The number at `at`, and where it ends. Raises IndexError at the end of `data`, ValueError beyond 64 bits."""
     byte = data[at]
     at += 1
     if byte < 0x80:

@@ -1,1 +1,1 @@
-"""One step of a typed table: messages are read, parsed, and become rows in one commit."""
+"""One step of a typed table: read messages, parse them, and commit their rows at once."""

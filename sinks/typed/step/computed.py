@@ -1,4 +1,4 @@
-"""Columns that SQL computes of the others, for rows that are in files already, which no commit names."""
+"""Add columns that SQL computes from the others to rows in files that no commit names yet."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from sources.errors import ConfigurationError
 def with_computed(
     spark: SparkSession, table: str, columns: Sequence[Column], folder: str, files: Sequence[DataFile]
 ) -> list[DataFile]:
-    """Files with all of `columns`, in the place of `files`, which have those that are not computed.
+    """Replace `files`, which lack the computed columns, by files with all of `columns`, and return these.
 
-    Raises ConfigurationError for an expression that is none over the others, and what a task raised.
+    Raises ConfigurationError for an invalid expression, or the error that a task raised.
     """
     facts = JobFacts(
         problem=f"the Spark job that computes columns of the typed table {table} failed",
@@ -65,13 +65,13 @@ def _wrong(table: str, found: str) -> ConfigurationError:
 
 
 def _rows_in(spark: SparkSession, spec: TableSpec, folder: str, names: Iterable[str]) -> DataFrame:
-    """Those of files in the table's folder; a column that is younger than a file is null there."""
+    """The rows of files in the table's folder; a column that is newer than a file is null."""
     paths = [f"{folder.rstrip('/')}/{name}" for name in names]
     return spark.read.schema(spark_schema(spec.schema)).parquet(*paths)
 
 
 def _written(rows: DataFrame, spec: TableSpec, folder: str) -> list[DataFile]:
-    """Rows in the columns of `spec`, in new files: one a task. Raises what Spark raises."""
+    """Write rows in the columns of `spec` to new files, one for each task. Raises what Spark raises."""
     writing = _Writing(spec, folder)
     made = rows.mapInArrow(lambda batches: writing(batches), REPORT_DDL).collect()
     return reported(made)
@@ -79,7 +79,7 @@ def _written(rows: DataFrame, spec: TableSpec, folder: str) -> list[DataFile]:
 
 @dataclass(frozen=True, slots=True)
 class _Writing:
-    """The task function, picklable: rows of `spec` into a file in `folder`."""
+    """The task function, picklable: writes rows of `spec` to a file in `folder`."""
 
     spec: TableSpec
     folder: str

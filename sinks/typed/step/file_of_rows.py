@@ -1,4 +1,4 @@
-"""A data file that is begun with its first row: most tasks have no dead letters, and some no rows."""
+"""A data file that is created with its first row: most tasks have no dead letters, and some no rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sources.offsets import Offset
 
 
 class FileOfRows:
-    """Of `spec`, whose rows have an offset, in `folder`. Use as a context manager, as `FileWriter`."""
+    """A file of the table `spec`, whose rows have an offset, in `folder`. Use as a context manager, as `FileWriter`."""
 
     def __init__(self, spec: TableSpec, folder: str) -> None:
         self._spec = spec
@@ -31,7 +31,7 @@ class FileOfRows:
             self._writer.__exit__(kind, error, at)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """As one row group."""
+        """Append `batch` as one row group."""
         if not batch.num_rows:
             return
         if self._writer is None:
@@ -40,10 +40,10 @@ class FileOfRows:
         self._writer.write(batch)
 
     def write_all(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """In row groups that are worth it."""
+        """Append `batches` in row groups of a reasonable size."""
         for group in row_groups(batches):
             self.write(group)
 
     def finish(self) -> tuple[DataFile, ...]:
-        """The file, if there is one."""
+        """Finish the file, and return it if there is one."""
         return () if self._writer is None else (self._writer.finish(),)

@@ -1,14 +1,14 @@
-"""Brings a typed table on: one step, one commit, as often as there is something to do.
+"""Bring a typed table on, step by step: each step is one commit.
 
-A step goes from where the table stands to where its logs stand, or as far as a step goes at most. It only looks at
-tables, so killed anywhere, or run by two at once, it ends the same:
+A step goes from the table's position to that of its logs, or as far as a step may go. It depends only on tables, so it
+ends the same if it is killed anywhere, or run by two processes at once:
 
-    the log went back, or has lost something   those rows go, in a commit of their own; with a key see `RowsReplaced`
-    the log moved on, or a hole was filled      the messages there become rows
+    the log went back, or lost something    remove those rows, in a commit of their own; with a key see `RowsReplaced`
+    the log moved on, or a hole was filled  the messages there become rows
 
-What comes is parsed by tasks (`sinks/typed/step/parsing.py`), which also say what they found that has no column. If
-that makes columns, the same messages are parsed once more, and the commit that brings the rows brings the columns. Dead
-letters come first (`sinks/typed/dead_letters.py`), the list of changes last, from the table's own state.
+Tasks parse the messages (`sinks/typed/step/parsing.py`), and report fields that have no column. If these make new
+columns, the same messages are parsed once more, and the commit that brings the rows also brings the columns. Dead
+letters are written first (`sinks/typed/dead_letters.py`), the list of changes last, from the table's own state.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ from sources.offsets import LogId, Offset, OffsetRange
 
 _Done = TypeVar("_Done")
 _MOST_RETRIED = 10_000
-"""Each of them is a hole until it is taken, in the state that a commit carries."""
+"""Each message that is retried is a hole, in the state that a commit carries, until it is parsed again."""
 _IDLE_S = 10.0
-"""A table that nothing came for says that oftener to nobody."""
+"""How often, at most, a table commits its position if no message came for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one step did. `is_last`: it has come to where the logs stood."""
+    """What one step did. `is_last` says that it has reached the positions of the logs."""
 
     messages: int = 0
     rows: int = 0
@@ -68,12 +68,12 @@ class Step:
 
 
 class TypedFollower:
-    """Of one definition. Driver only; one thread at a time."""
+    """Brings on the typed table of one definition. Driver only; one thread at a time."""
 
     def __init__(
         self, spark: SparkSession, warehouse: str, wanted: Definition, *, generation: int | None = None
     ) -> None:
-        """With `generation` it is made anew, as that one, beside the one that there is."""
+        """With `generation`, rebuild the table as that generation, beside the existing one."""
         self._generation = generation
         self._spark = spark
         self._warehouse = absolute(warehouse)
@@ -82,13 +82,13 @@ class TypedFollower:
         self._logs = FollowedLogs(spark, warehouse, wanted)
         self._ahead: tuple[TypedState, TypedState] | None = None
         self._committed_at_s = time.monotonic()
-        self._seen_version: int | None = None  # of the logs' table, at which there was nothing to do
+        self._seen_version: int | None = None  # version of the logs' table at which there was nothing to do
 
     @property
     def _rebuild(self) -> str:
         return f"logtwin tables rebuild {self._wanted.name}"
 
-    # Made with the first use: what reads and writes them takes a moment, and a job may have many tables.
+    # These are made on first use: each takes a moment, and a job may have many tables.
 
     @cached_property
     def _messages(self) -> PreparedMessages:
@@ -108,14 +108,14 @@ class TypedFollower:
         return SchemaChanges(self._spark, self._warehouse, self._wanted.name)
 
     def prepare(self) -> None:
-        """Plan what the first step would have to plan. Raises ConfigurationError for a condition that is none."""
+        """Plan the query of the first step in advance. Raises ConfigurationError for an invalid condition."""
         self._messages.prepare()
 
     def step(self) -> Step | None:
-        """Bring the table on; None where it stands where its logs stand, or there are none yet.
+        """Bring the table on; None if it is at the position of its logs, or there are none yet.
 
-        Raises ReplicaError, ConfigurationError, UnfitMessage. The logs have lost nothing: the next step goes on; not so
-        after RowsReplaced, where the table is to be made anew (`sinks/typed/rebuild.py`).
+        Raises ReplicaError, ConfigurationError, UnfitMessage: the next step goes on from the same position. Also raises
+        RowsReplaced, after which the table has to be rebuilt (`sinks/typed/rebuild.py`).
         """
         return retrying(self.refused)(self._step)
 
@@ -129,15 +129,16 @@ class TypedFollower:
         )
 
     def bring_to_end(self) -> None:
-        """Steps until it has come to where the logs stood at the last one, which is committed. Raises as `step`."""
+        """Run steps until one reaches the positions of the logs, and commit that position. Raises as `step` does."""
         while (step := self.step()) is not None and not step.is_last:
             pass
         self.settle()
 
     def retry(self) -> int:
-        """Take out what did not fit, so that the steps to come take it anew; how many messages that are.
+        """Take out messages that did not fit, so that the next steps parse them again. Returns how many there are.
 
-        Of a table with a key those that made no row: what a row replaced is not known. Raises as `step`.
+        With a key only messages that made no row are taken out: it is not known what a row replaced. Raises as `step`
+        does.
         """
         return retrying(self.refused)(self._retry)
 
@@ -145,11 +146,11 @@ class TypedFollower:
         view = self._table.look()
         if view is None or view.state is None:
             return 0
-        # Before they are read: of dead letters that come later Delta says so
+        # Read before the dead letters: if any come later, the commit is refused
         announced = self._announced()
         state = self._standing(view, announced)
         self._seen_version = None
-        if is_under_way(announced, state):  # its dead letters are there, and its rows are not: it comes first
+        if is_under_way(announced, state):  # its dead letters are there, and its rows are not: finish it first
             self._step()
             raise KernelConflict("another step is under way")
         unfit = unfit_offsets(self._warehouse, self._wanted.name, state.generation, of_no_row=self._wanted.is_upsert)
@@ -170,7 +171,7 @@ class TypedFollower:
         return messages
 
     def settle(self) -> None:
-        """Commit how far it has come, also where nothing came for it."""
+        """Commit the table's position, even if no message came for it."""
         if self._ahead is not None:
             before, _ = self._ahead
             retrying(self.refused)(self._settle, before)
@@ -201,12 +202,13 @@ class TypedFollower:
         return self._bring(view, state, plan, on)
 
     def _announced(self) -> TypedState | None:
-        """Where the last step that wrote dead letters went. Their table is there from now on: tasks write into it."""
+        """The state that the last step with dead letters goes to. Creates their table, because tasks write to it."""
         self._dead_letters.ensure()
         return self._dead_letters.announced()
 
     def _standing(self, view: TypedView, announced: TypedState | None) -> TypedState:
-        """Where the table stands, or further, as nothing came for it since; not where another step is under way."""
+        """The table's state, or a later one that is not committed because no message came; unless another step is under
+        way."""
         if view.state is None:
             return TypedState(self._wanted.fingerprint, self._generation or 1)
         if view.state.made != self._wanted.fingerprint:
@@ -221,7 +223,8 @@ class TypedFollower:
         return view.state
 
     def _take_out(self, view: TypedView, state: TypedState, plan: Plan) -> Step:
-        """What the logs have no more. Of a table with a key what it had said before is not known any more."""
+        """Take out rows that the logs no longer have. Raises RowsReplaced if a log of a table with a key went back,
+        because it is not known what its rows replaced."""
         gone = {log_id: one for log_id, one in plan.ways.items() if one.out or one.back_to is not None}
         back = [log_id for log_id, one in gone.items() if one.back_to is not None and one.out]
         if self._wanted.is_upsert and back:
@@ -267,12 +270,12 @@ class TypedFollower:
         return Step(report.messages, report.rows, unfit, plan.is_last)
 
     def _bring_changes(self, view: TypedView, state: TypedState) -> None:
-        """What a commit has changed of the columns; at a start what a killed one has."""
+        """Record the changes of columns, also those that a killed process has committed but not recorded."""
         if self._generation is None:
             self._changes.bring(view.snapshot.table_id(), state.changes)
 
     def _pass(self, view: TypedView, to: TypedState) -> None:
-        """Nothing came for the table: now and then it says so."""
+        """No message came for the table: commit its new position only now and then."""
         if view.state is None or time.monotonic() - self._committed_at_s > _IDLE_S:
             self._commit(view, to)
         else:
@@ -281,17 +284,17 @@ class TypedFollower:
     def _parsed(
         self, view: TypedView, ways: Mapping[LogId, Way], on: Snapshot
     ) -> tuple[tuple[Column, ...], tuple[Change, ...], Report, _Rewritten | None]:
-        """The messages as rows, in the columns that they need, and what of the table is written anew for that."""
+        """Parse the messages into rows, with the columns that they need, and rewrite the table's files if need be."""
         columns, changes = self._columns(view), list[Change]()
         unwidened: tuple[str, ...] = ()
         rewritten: _Rewritten | None = None
-        doubled: dict[str, Place] = {}  # columns that this step makes double: where the first fraction is
+        doubled: dict[str, Place] = {}  # columns that this step makes double: the place of the first fraction
         while True:
             report = self._parse(view, columns, unwidened, ways, on)
             if self._wanted.schema is not None:
                 break
-            # Where an integer came first that would lose a digit, a step that had ended between the two would have
-            # left a column of integers: where steps end must not decide what a table has.
+            # If an integer that would lose a digit came first, a step that ended between the two would have left a
+            # column of integers. The result must not depend on where steps end.
             hasty = {name for name, place in doubled.items() if report.large.get(name, place) < place}
             if hasty:
                 columns = tuple(replace(one, kind="bigint") if one.name in hasty else one for one in columns)
@@ -311,7 +314,7 @@ class TypedFollower:
             changes += [*added, *wider]
             doubled |= {name: report.fractions[name] for name in fit}
             for one in columns:
-                seen = report.seen.get(one.field)  # of columns that are new
+                seen = report.seen.get(one.field)  # only new columns are in there
                 if seen is not None and one.kind == "double":
                     doubled[one.name] = seen.first["double"]
             if not added and not report.fractions:
@@ -351,19 +354,19 @@ class TypedFollower:
             raise job_failure(error, facts) from error
 
     def _can_widen(self, view: TypedView, column: str) -> bool:
-        """Whether no integer that is there would lose a digit, by what the Delta log says of each file."""
+        """Whether no integer in the column would lose a digit as a double, by the statistics of each file."""
         for file in self._table.files(view):
             said = file.statistics()
             nulls, records = said.get("nullCount", {}).get(column), said.get("numRecords")
             least, greatest = (said.get(name, {}).get(column) for name in ("minValues", "maxValues"))
             if nulls is None or nulls == records:
-                continue  # the file is older than the column, or has none
+                continue  # the file is older than the column, or has only nulls
             if least is None or greatest is None or least <= -EXACT or greatest >= EXACT:
                 return False
         return True
 
     def _rewritten(self, view: TypedView, columns: tuple[Column, ...]) -> _Rewritten:
-        """Every file of the table, in other columns."""
+        """Rewrite every file of the table with `columns`. Returns the old files and the new ones."""
         files = self._table.files(view)
         facts = JobFacts(
             problem=f"the Spark job that widens columns of the typed table {self._wanted.name} failed",
@@ -377,7 +380,7 @@ class TypedFollower:
     def _by_key(
         self, view: TypedView, columns: tuple[Column, ...], new: Sequence[DataFile], rewritten: _Rewritten | None
     ) -> tuple[list[StoredFile], list[DataFile], list[DataFile]]:
-        """What goes, what stays in other columns, and what comes: the newest row of each key."""
+        """Keep the newest row of each key. Returns files to remove, rewritten files to keep, and new files."""
         spec = table_spec(self._wanted.name, columns)
         stored, kept = rewritten or (self._table.files(view), [])
         there = {one.path: one.statistics()["numRecords"] for one in stored} if rewritten is None else _rows_in(kept)
@@ -389,7 +392,7 @@ class TypedFollower:
         return stored, [one for one in kept if one.name not in found.gone], come
 
     def _columns(self, view: TypedView) -> tuple[Column, ...]:
-        """Those that the table has; before its first step those of the definition, which may have been mended since."""
+        """The table's columns; before its first step those of the definition, which may have changed since."""
         is_begun = view.state is not None or self._generation is not None
         return view.columns if is_begun else self._wanted.declared()
 
@@ -436,7 +439,7 @@ def _is_there(view: TypedView, column: str) -> bool:
 
 
 def _in_one(changes: Sequence[Change]) -> list[Change]:
-    """A column that is added as integers and widened in the same step was added as what it is now."""
+    """Merge changes of one step: a column that is added as integers and then widened was added as double."""
     found: dict[str, Change] = {}
     for one in changes:
         before = found.get(one.column)

@@ -1,7 +1,7 @@
-"""The rows of a log that a step of a typed table is about, as tasks read them from data files. pyarrow only, no JVM.
+"""Read the log's rows for a step of a typed table from data files, in tasks. pyarrow only, no JVM.
 
-A step is cut into shares by offset, so that whoever has one reads few files, and writes rows that are next to each
-other in the log.
+A step is cut into shares by offset, so that each task reads few files, and writes rows that are next to each other in
+the log.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ROWS_AT_ONCE = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one task reads: of `files`, by their names, the rows of these logs whose offset is in one of the ranges.
+    """What one task reads: from `files`, the rows whose offset is in one of the `ranges` of their log, by log id.
 
     The ranges of a log are in order, and do not overlap.
     """
@@ -41,7 +41,7 @@ class Share:
 def shares(
     files: Mapping[LogId, Sequence[StoredFile]], ranges: Mapping[LogId, Sequence[OffsetRange]], count: int
 ) -> list[Share]:
-    """At most `count`, each of about as many offsets; none without rows to look for."""
+    """Cut `ranges` into at most `count` shares of about the same number of offsets, none of them empty."""
     offsets = sum(one.size for several in ranges.values() for one in several)
     each = -(-offsets // count)
     found: list[dict[str, list[OffsetRange]]] = []
@@ -75,13 +75,13 @@ def shares(
 
 
 def _bounds_in(file: StoredFile) -> tuple[int, int] | None:
-    """The least and the greatest offset in it; None where the Delta log does not say."""
+    """The least and the greatest offset in a file; None if the Delta log does not say."""
     least, greatest = bounds(file.statistics(), _OFFSET)
     return None if least is None or greatest is None else (least, greatest)
 
 
 def _may_overlap(within: tuple[int, int] | None, wanted: Sequence[OffsetRange]) -> bool:
-    """Whether rows between a least and a greatest offset, None where they are not known, may be in `wanted`."""
+    """Whether rows between a least and a greatest offset (None: not known) may be in `wanted`."""
     if within is None:
         return bool(wanted)
     least, greatest = within
@@ -91,14 +91,14 @@ def _may_overlap(within: tuple[int, int] | None, wanted: Sequence[OffsetRange]) 
 
 @dataclass(frozen=True, slots=True)
 class LogRows:
-    """What reads a share, picklable: rows of the table `spec` in `folder`, and only those of `topics`."""
+    """Reads shares, picklable: rows of the table `spec` in `folder`, and only those of `topics`."""
 
     spec: TableSpec
     folder: str
     topics: tuple[str, ...]
 
     def __call__(self, share: Share, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """In all columns of the table, of which those that are not among `columns` are null. Raises ReplicaError."""
+        """Read a share. Batches have all columns of the table; those not in `columns` are null. Raises ReplicaError."""
         for name in share.files:
             try:
                 with open_parquet(self.folder, name) as parquet:

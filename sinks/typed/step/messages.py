@@ -1,4 +1,4 @@
-"""The messages that a typed table is made of, as Spark reads them: through the views, which say what a message is."""
+"""Read the messages of a typed table with Spark, through the views, which define what a message is."""
 
 from __future__ import annotations
 
@@ -32,16 +32,15 @@ _COLUMNS: Final = {
 
 
 def topic_names(wanted: Definition) -> tuple[str, ...]:
-    """Its topics, as records name them."""
+    """The topics of a definition, as records name them."""
     return wanted.topics or tuple(one.rpartition("/")[2] for one in wanted.kafka_topics)
 
 
 def messages_of(session: SparkSession, log: DataFrame, wanted: Definition) -> DataFrame:
-    """The messages that `wanted` is made of among the records `log`, in the columns of
-    `sinks.typed.step.parsing.MESSAGES`.
+    """The messages of `wanted` among the records `log`, in the columns of `sinks.typed.step.parsing.MESSAGES`.
 
-    `session` is one of its own: it knows the log and its views by their names, and nothing else. Raises
-    ConfigurationError for a condition that is none.
+    `session` must be a new one: the log and its views become known to it by their names. Raises ConfigurationError for
+    an invalid condition.
     """
     topics, name = metadata_table(TOPICS), wanted.source.name
     log.createOrReplaceTempView(name)
@@ -57,7 +56,10 @@ def messages_of(session: SparkSession, log: DataFrame, wanted: Definition) -> Da
 def messages_in(
     spark: SparkSession, warehouse: str, wanted: Definition, ranges: Mapping[LogId, Sequence[OffsetRange]]
 ) -> DataFrame:
-    """Those in the newest version of the log whose records start in `ranges`. Raises ConfigurationError."""
+    """The messages of `wanted` in the newest version of the log whose records start in `ranges`.
+
+    Raises ConfigurationError for an invalid condition.
+    """
     session = spark.newSession()
     log = session.read.format("delta").load(wanted.source.path(absolute(warehouse)))
     return messages_of(session, log, wanted).where(in_ranges(ranges))
@@ -83,7 +85,7 @@ def _condition(wanted: Definition) -> str:
 
 
 def in_ranges(ranges: Mapping[LogId, Sequence[OffsetRange]]) -> Column:
-    """That a row is of one of these logs, and its offset in one of the log's ranges; at least one is given."""
+    """The condition that a row is in one of these logs, and its offset in one of the log's ranges, at least one."""
     offset = sql.col("offset")
     parts = (
         (sql.col("log_id") == str(log_id)) & (offset >= one.start) & (offset < one.end)

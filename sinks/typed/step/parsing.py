@@ -1,7 +1,7 @@
-"""What a task makes of messages: rows of a typed table in a file, dead letters in another, and a report. No JVM.
+"""Parse messages in a task: rows of a typed table go to one file, dead letters to another, and a report back. No JVM.
 
-The messages come as Arrow batches of `MESSAGES`. Files are named by no commit until the driver has the reports of all
-tasks; what a kill leaves of them is VACUUM's.
+The messages come as Arrow batches of `MESSAGES`. No commit names the files until the driver has the reports of all
+tasks; VACUUM removes what a kill leaves of them.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from sources.errors import across_processes
 MESSAGES: Final = pa.schema(
     [*PLACE, pa.field("record_key", pa.binary()), pa.field("body", pa.binary())]
 ).remove_metadata()
-"""What a task is given of each message. Records of Kafka alone have a key."""
+"""The columns of a message that a task gets. Only records of Kafka have a key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """What one task, or several together, made of their messages.
 
-    `fractions` says of columns of integers where the first number with a fraction was; `large` of columns of doubles
-    where the first integer was because of which a column of integers would have stayed one.
+    `fractions` has the place of the first number with a fraction, by column of integers. `large` has, by column of
+    doubles, the place of the first integer that would have kept a column of integers from being widened.
     """
 
     messages: int = 0
@@ -82,7 +82,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class OfStep:
-    """What differs between steps of one table, as `Parsing` has it."""
+    """The values of `Parsing` that differ between steps of one table."""
 
     columns: tuple[Column, ...]
     unwidened: tuple[str, ...] = ()
@@ -106,10 +106,10 @@ def _first(one: Mapping[str, Place], other: Mapping[str, Place]) -> dict[str, Pl
 
 @dataclass(frozen=True, slots=True)
 class Parsing:
-    """The task function, picklable: messages for the typed table `table`, whose folder is `folder`.
+    """The task function, picklable: parses messages for the typed table `table`, whose folder is `folder`.
 
-    `finds` says whether fields without a column are to be reported; `dropped` are those that are left out. Those in
-    `unwidened` stay columns of integers. `epochs` are of the logs, by their ids.
+    `finds` says whether to report fields without a column; `dropped` fields are left out. Columns in `unwidened` stay
+    columns of integers. `epochs` are those of the logs, by log id.
     """
 
     table: str
@@ -133,7 +133,7 @@ class Parsing:
             yield as_row(report)
 
     def report(self, batches: Iterable[pa.RecordBatch]) -> Report:
-        """Writes what fits and what does not."""
+        """Write rows and dead letters, and return the report."""
         told = Told()
         with (
             FileOfRows(table_spec(self.table, self.columns), self.folder) as rows,
@@ -153,7 +153,7 @@ class Parsing:
             )
 
     def rows(self, messages: pa.RecordBatch, told: Told) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        """The rows that messages make, and what of them is unfit."""
+        """The rows and the dead letters that `messages` make."""
         objects, numbers, misfits = taken_apart(messages["body"].to_pylist(), reader(self.reading))
         places = _Places(messages)
         deleted = self.deletes.of(objects)
@@ -192,7 +192,7 @@ class Parsing:
     def _tombstones(
         self, messages: pa.RecordBatch, misfits: Sequence[Misfit]
     ) -> tuple[dict[int, Fields], list[Misfit]]:
-        """The misfits that delete a row, by their row in the batch, and those that are just that."""
+        """The misfits that delete a row, as key fields by their row in the batch, and the other misfits."""
         kinds = {one.field: one.kind for one in self.columns}
         found = dict[int, Fields]()
         for one in misfits:
@@ -203,7 +203,7 @@ class Parsing:
         return found, [one for one in misfits if one.row not in found]
 
     def _conceal(self, objects: Sequence[Fields]) -> None:
-        """Nothing of what is dropped or masked may turn up in `_rest`."""
+        """Remove dropped fields and mask masked ones that have no column, so that `_rest` does not show them."""
         masked = {name: mask for name, mask in self.masks.items() if name not in {one.field for one in self.columns}}
         for name in self.dropped:
             for one in objects:
@@ -214,7 +214,7 @@ class Parsing:
                     one[name] = concealed(mask, one[name])
 
     def _with_key(self, made: pa.RecordBatch, numbers: Sequence[int]) -> tuple[pa.RecordBatch, list[Misfit]]:
-        missing = pa.nulls(made.num_rows)  # nobody has said the field yet
+        missing = pa.nulls(made.num_rows)  # no message has had the field yet
         columns = (made[name] if name in made.schema.names else missing for name in self.key)
         has_key = reduce(pc.and_, (column.is_valid() for column in columns))
         if has_key.true_count == made.num_rows:
@@ -231,7 +231,7 @@ class Parsing:
         place_of: Callable[[int], Place],
         told: Told,
     ) -> list[Misfit]:
-        """What decides whether a column of integers can become one of doubles is told; the misfits that are left."""
+        """Note the numbers that decide whether a column of integers can be widened. Returns the other misfits."""
         if column.kind == "double" and column.mask is None:
             _note(told.large, column.name, map(place_of, _large_integers(array, raws, misfits)))
         if column.kind != "bigint" or column.name in self.unwidened:
@@ -241,7 +241,7 @@ class Parsing:
         return [one for one in misfits if one.row not in fractions]
 
     def _unfit(self, messages: pa.RecordBatch, misfits: Sequence[Misfit]) -> pa.RecordBatch:
-        """The body is left to the log where the table hides something of it."""
+        """The dead letters of `misfits`, without their body if the table masks or drops fields: the log has it."""
         rows = messages.take(pa.array([one.row for one in misfits], pa.int64()))
         given: dict[str, Any] = {
             "table": pa.array([self.table] * len(misfits), pa.string()),
@@ -258,7 +258,7 @@ class Parsing:
 
 
 def _large_integers(doubles: pa.Array, raws: Sequence[msgspec.Raw], misfits: Sequence[Misfit]) -> Iterator[int]:
-    """The rows of integers for which a column of integers would not have been widened, but which it could have had."""
+    """The rows with integers that fit a column of integers, but would have kept it from being widened."""
     is_large = pc.fill_null(pc.greater_equal(pc.abs(doubles), EXACT), fill_value=False)
     for row in {*(one.row for one in misfits), *pc.indices_nonzero(is_large).to_pylist()}:
         text = bytes(raws[row])
@@ -272,9 +272,9 @@ _BEYOND: Final = 1 << 63
 
 @dataclass(frozen=True, slots=True)
 class Looking:
-    """A task function, picklable, that only looks: which fields messages have, and how many are no objects.
+    """A task function, picklable, that only reports: which fields messages have, and how many cannot be read.
 
-    Without a `reading` it counts them.
+    Without a `reading` it only counts the messages.
     """
 
     reading: Reading | None = None
@@ -295,7 +295,7 @@ class Looking:
 
 @dataclass(slots=True)
 class Told:
-    """A report in the making."""
+    """Collects a report."""
 
     messages: int = 0
     rows: int = 0
@@ -305,9 +305,9 @@ class Told:
     first_unfit: tuple[Place, str, str] | None = None
 
     def see_left(self, objects: Sequence[Fields], numbers: Sequence[int], places: _Places) -> None:
-        """The fields that have no column, of messages with these rows in their batch."""
+        """Note the fields of `objects` that have no column; `numbers` are the objects' rows in the batch."""
         for row, name, kind in each_left(objects):
-            # a later schema may have longer integers: a column that is found begins with room for them
+            # a later schema may have longer integers, so a column that is found has room for them
             self._see(name, "bigint" if kind == "int" else kind, places[numbers[row]])
 
     def _see(self, name: str, kind: str, place: Place) -> None:
@@ -323,7 +323,7 @@ class Told:
 
 
 class _Places:
-    """Of the messages in a batch, by row."""
+    """The places of the messages in a batch, by row."""
 
     def __init__(self, messages: pa.RecordBatch) -> None:
         self._messages = messages
@@ -339,12 +339,12 @@ class _Places:
 
 
 def with_epochs(batch: pa.RecordBatch, epochs: Mapping[str, int]) -> pa.RecordBatch:
-    """Messages, and of which history of their log each is."""
+    """Messages with a column for the epoch of their log."""
     messages = in_columns(batch, MESSAGES)
     of_log = pa.array(epochs, pa.string()), pa.array(epochs.values(), EPOCH.type)
     return messages.append_column(EPOCH, of_log[1].take(pc.index_in(messages["log_id"], of_log[0])))
 
 
 def reports(rows: Iterable[Any]) -> Report:
-    """What all tasks report, together."""
+    """The reports of all tasks, combined."""
     return reduce(Report.and_also, reported(rows), Report())

@@ -1,4 +1,4 @@
-"""What one step of a typed table is about to do: how it stands is held against how its logs stand."""
+"""Plan one step of a typed table, by comparing its state with those of its logs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from sources.offsets import LogId, Offset, OffsetRange
 
 _STEP_BYTES = 1 << 30
 _STEP_MESSAGES = 1_000_000
-_SHARES = 32  # in the most that a step takes
+_SHARES = 32  # in the largest step
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one step is about to do; `undone` are messages whose dead letters a killed step has left in vain."""
+    """What one step is about to do.
+
+    `undone` are ranges of messages for which a killed step has left dead letters that no longer hold.
+    """
 
     ways: Mapping[LogId, Way]
     announced: TypedState | None
@@ -29,22 +32,22 @@ class Plan:
 
 
 def share_size(wanted: Definition) -> int:
-    """How many offsets of its logs are worth a task of their own."""
+    """How many offsets of the table's logs are worth a task."""
     return (_STEP_MESSAGES if wanted.kafka_topics else _STEP_BYTES) // _SHARES
 
 
 def is_under_way(announced: TypedState | None, state: TypedState) -> bool:
-    """Whether a step has brought its dead letters and not its rows: somebody is at it, or was killed."""
+    """Whether a step has committed its dead letters but not its rows: it is running, or was killed."""
     return announced is not None and announced.made == state.made and announced.number > state.number
 
 
 def plan_of(
     wanted: Definition, logs: FollowedLogs, state: TypedState, announced: TypedState | None, on: Snapshot
 ) -> Plan:
-    """What each log asks for, as far as one step goes; nothing of those that ask for nothing.
+    """The next step: the way of each log that has moved, as far as one step goes.
 
-    Where a step was killed between its dead letters and its rows it is that very step, unless one of its logs has
-    gone back since: then its dead letters have to go.
+    If a step was killed between its dead letters and its rows, the plan is that very step, unless one of its logs has
+    gone back since: then its dead letters are removed. Raises ReplicaError.
     """
     held = logs.held_in(on)
     killed: dict[LogId, Way] = {}
@@ -73,7 +76,7 @@ def plan_of(
 
 
 def _branched_at(logs: FollowedLogs, log_id: LogId, was: Followed | None, held: Held) -> Offset | None:
-    """Where the log left the history that `was` is of: of several times the lowest."""
+    """Where the log left the history of `was`; the lowest offset, if it went back several times."""
     if was is None or was.epoch == held.epoch or held.state is None:
         return None
     files = logs.table.files(held.snapshot, {"log_id": str(log_id)})

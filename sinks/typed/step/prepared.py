@@ -1,13 +1,12 @@
-"""The query that makes rows of a step's messages: Spark plans it once, and runs that plan for every step.
+"""The query that turns the messages of a step into rows: Spark plans it once, and runs that plan for every step.
 
-To understand what the views say of a message, to optimize and to compile it takes Spark a second of a processor, and
-many seconds the first time; a step of a running job has less. So nothing that differs between steps is in the query:
-where another one has the table of the log, it has a task that reads what the job tells it, and what makes the rows is
-told the same way. A job of Spark carries such words to its tasks as a local property.
+To analyse, optimize and compile the views takes Spark a second of a processor, and many seconds the first time; a step
+of a running job has less. So the query has nothing that differs between steps. Instead of the log's table it has a task
+that reads what the job tells it to read, and the parsing gets its parameters in the same way: as a local property of
+the Spark job, which its tasks can see.
 
-What Spark keeps of a plan may only be what it does, never what it found: a shuffle or a broadcast would bring back the
-rows of an earlier step. And the log is there only as far as the step goes. So a condition may ask for what the record
-of a message says, and not for what only other records tell.
+The plan must not keep results: a shuffle or a broadcast would bring back the rows of an earlier step. And only the rows
+of the step are read from the log. So a condition may depend on the record of a message, but not on other records.
 """
 
 from __future__ import annotations
@@ -39,15 +38,15 @@ _MOST_TASKS: Final = 16
 _NOW: Final = frozenset(
     ("CurrentTimestamp", "CurrentDate", "CurrentTime", "Now", "LocalTimestamp", "CurrentBatchTimestamp")
 )
-"""Expressions that Spark replaces by a value while it plans."""
+"""Expressions that Spark replaces by a value while it plans a query."""
 
 Work = Callable[[Iterable[pa.RecordBatch], Any], Iterator[pa.RecordBatch]]
-"""What a task makes of messages, picklable; the second argument is what the step gives it."""
+"""The function that a task runs on messages, picklable; the second argument is what the step gives it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What the tasks of one step are told. The task of a partition has the share of that number, if there is one."""
+    """What the tasks of one step are told. The task of a partition reads the share of that number, if there is one."""
 
     shares: tuple[Share, ...]
     columns: tuple[str, ...]
@@ -55,7 +54,7 @@ class _Step:
 
 
 class PreparedMessages:
-    """The messages of one definition on their way through `work`, whose batches have the columns of `ddl`.
+    """Runs `work`, whose batches have the columns of `ddl`, on the messages of one definition.
 
     Driver only; one thread at a time.
     """
@@ -70,7 +69,7 @@ class PreparedMessages:
         self._plan: tuple[DataFrame, tuple[str, ...]] | None = None
 
     def prepare(self) -> None:
-        """Plan it, which the first step does otherwise. Raises ConfigurationError for a condition that is none."""
+        """Plan the query, which the first step does otherwise. Raises ConfigurationError for an invalid condition."""
         if self._plan is None:
             frame = self._frame()
             self._plan = frame, self._checked(frame)
@@ -78,9 +77,9 @@ class PreparedMessages:
     def run(
         self, on: Snapshot, ranges: Mapping[LogId, Sequence[OffsetRange]], share_size: int, given: Any
     ) -> list[Row]:
-        """What `work` makes of the messages whose records start in `ranges`, of the log as it was at `on`.
+        """Run `work` on the messages whose records start in `ranges`, in version `on` of the log.
 
-        A task takes about `share_size` offsets. Raises as `prepare`, and what PySpark raises.
+        A task takes about `share_size` offsets. Raises as `prepare` does, and what PySpark raises.
         """
         self.prepare()
         frame, columns = cast("tuple[DataFrame, tuple[str, ...]]", self._plan)
@@ -104,7 +103,7 @@ class PreparedMessages:
 
     def _frame(self) -> DataFrame:
         session = self._spark.newSession()
-        session.conf.set("spark.sql.adaptive.enabled", "false")  # nothing to adapt, and it would plan anew
+        session.conf.set("spark.sql.adaptive.enabled", "false")  # there is nothing to adapt, and it would plan again
         spec, work = self._wanted.source, self._work
         reading = LogRows(spec, self._log.path, topic_names(self._wanted))
         log = session.range(0, self._tasks, 1, self._tasks).mapInArrow(
@@ -114,7 +113,7 @@ class PreparedMessages:
         return messages.mapInArrow(lambda batches: work(batches, _told().given), self._ddl)
 
     def _checked(self, frame: DataFrame) -> tuple[str, ...]:
-        """The columns of the log that the plan needs. Raises ConfigurationError where it needs more than a record."""
+        """The columns of the log that the plan needs. Raises ConfigurationError if it needs more than one record."""
         try:
             execution = cast(Any, frame)._jdf.queryExecution()
             nodes = _chain(execution.optimizedPlan())
@@ -132,14 +131,14 @@ class PreparedMessages:
 
 
 def _told() -> _Step:
-    """In a task."""
+    """The step that this task belongs to. To be called in a task."""
     text = cast(TaskContext, TaskContext.get()).getLocalProperty(_PROPERTY)
     step: _Step = pickle.loads(base64.b64decode(text or ""))  # noqa: S301 - our own driver wrote it
     return step
 
 
 def _read(reading: LogRows, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for _ in batches:  # the number of the task, which it knows
+    for _ in batches:  # only the task's number, which it knows already
         pass
     step, number = _told(), cast(TaskContext, TaskContext.get()).partitionId()
     with across_processes():
@@ -148,7 +147,7 @@ def _read(reading: LogRows, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
 
 
 def _chain(plan: Any) -> list[Any] | None:
-    """The nodes of a plan from the top, each with one below it; None where one has several."""
+    """The nodes of a plan from the top, each with one child; None if one has several."""
     found = [plan]
     while (below := found[-1].children()).size():
         if below.size() > 1:
@@ -158,13 +157,13 @@ def _chain(plan: Any) -> list[Any] | None:
 
 
 def _is_one_stage(execution: Any) -> bool:
-    """Whether no task waits for what others have made."""
+    """Whether no task waits for the results of others."""
     nodes = _chain(execution.executedPlan())
     return nodes is not None and not any("Exchange" in node.nodeName() for node in nodes)
 
 
 def _asks_for_now(plan: Any) -> bool:
-    """Whether what was asked for of the messages, which is on top of the plan, depends on when it is asked."""
+    """Whether the condition on the messages, which is at the top of the plan, depends on the time of the query."""
     (query,) = _each(plan.children())
     (condition,) = _each(query.children())
     return any(_names_now(one) for one in _each(condition.expressions()))
@@ -177,7 +176,7 @@ def _names_now(expression: Any) -> bool:
 
 
 def _each(several: Any) -> Iterator[Any]:
-    """Of a sequence of Scala's."""
+    """Iterate over a Scala sequence."""
     every = several.iterator()
     while every.hasNext():
         yield every.next()

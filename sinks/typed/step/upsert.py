@@ -1,13 +1,13 @@
-"""One row a key: which of several it is, and which files have to be written anew for it.
+"""Keep one row for each key: find the newest of several, and rewrite the files that have others.
 
-In one log the message with the higher offset is the newer one, whatever queue it is in; of messages in several logs the
-one that was stored later, and of two that were stored in the same moment that of the log whose id is the greater. What
-is older than the row that is there changes nothing, so a hole that is filled late does no harm.
+In one log the message with the higher offset is the newer one, whatever its queue. Of messages in several logs the one
+that was stored later is newer; if both were stored at the same moment, the one in the log with the greater id. A
+message that is older than the existing row changes nothing, so a hole that is filled late does no harm.
 
-The new rows are in files already, which no commit names (`sinks/typed/step/parsing.py`). First their keys are looked
-for in the files of the table; of those that have one, and of the new ones, it is then found out which rows are the
-newest, by keys and places alone; last, files that have others, too, are written anew without them. Three jobs of tasks
-that read Parquet themselves: what Spark takes to plan a query is more than most steps take in all.
+The new rows are already in files that no commit names (`sinks/typed/step/parsing.py`). First, the files of the table
+that have any of the new keys are found. Then, among these and the new files, the newest row of each key, from keys and
+places alone. Last, files that have other rows, too, are rewritten without them. These are three jobs whose tasks read
+Parquet themselves: to plan a query would take Spark longer than most steps take in all.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from sources.errors import ReplicaError, across_processes
 _ROWS_AT_ONCE: Final = 16_384
 _ROWS_A_FILE: Final = 1_000_000
 _KEYS_A_TASK: Final = 4_000_000
-"""Of each it holds key and place."""
+"""How many rows a task handles; it holds the key and place of each."""
 
 _LEAST: Final = -(1 << 63)
 _FILE, _ROW = "_file", "_row"
@@ -44,7 +44,7 @@ _FILE, _ROW = "_file", "_row"
 
 @dataclass(frozen=True, slots=True)
 class Upserted:
-    """What a commit does: files of the table that go, new ones that have been replaced, and files that come."""
+    """What a commit does: files of the table to remove, new files that were replaced, and files to add."""
 
     gone: frozenset[str]
     replaced: frozenset[str]
@@ -59,9 +59,10 @@ def upserted(
     there: Mapping[str, int],
     new: Mapping[str, int],
 ) -> Upserted:
-    """Files that are `there` and `new` ones come by their names, with how many rows they have.
+    """Find and rewrite files so that there is one row for each `key`.
 
-    Raises what a task raised, or ReplicaError.
+    `there` are the files of the table, `new` those of the step: their numbers of rows by name. Raises what a task
+    raised, or ReplicaError.
     """
     facts = JobFacts(
         problem=f"the Spark job that brings rows of {spec.name} by their key failed",
@@ -82,7 +83,7 @@ def upserted(
 
 
 def _in_groups(files: Mapping[str, int], rows: int) -> list[list[str]]:
-    """The names of files, in order, of about so many `rows` together."""
+    """Groups of file names, in order, with about `rows` rows each."""
     groups: list[list[str]] = []
     room = 0
     for name, records in files.items():
@@ -96,14 +97,14 @@ def _in_groups(files: Mapping[str, int], rows: int) -> list[list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class KeyedFiles:
-    """Data files of the table `spec` in `folder`, as tasks read them; picklable. Raises ReplicaError."""
+    """Reads data files of the table `spec` in `folder`, in tasks; picklable. Raises ReplicaError."""
 
     spec: TableSpec
     folder: str
     key: tuple[str, ...]
 
     def batches(self, name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Some of the columns that the table has now."""
+        """Some of the table's columns of one file; those that are newer than the file are null."""
         schema = pa.schema([self.spec.schema.field(one) for one in columns]).remove_metadata()
         try:
             with open_parquet(self.folder, name) as parquet:
@@ -118,7 +119,7 @@ class KeyedFiles:
             ) from error
 
     def keys(self, names: Iterable[str]) -> pa.Table:
-        """Of every row, in a form in which equal ones are the same bytes."""
+        """The keys of all rows, in a form in which equal keys are equal bytes."""
         schema = pa.schema([self.spec.schema.field(one) for one in self.key]).remove_metadata()
         batches = chain.from_iterable(self.batches(name, self.key) for name in names)
         return normal_form(pa.Table.from_batches(batches, schema))
@@ -126,7 +127,7 @@ class KeyedFiles:
 
 @dataclass(frozen=True, slots=True)
 class TouchedFiles:
-    """Task function: of files those that have a key of the new ones."""
+    """Task function: yields the files that have any of the keys in the `new` files."""
 
     files: KeyedFiles
     new: tuple[str, ...]
@@ -142,9 +143,10 @@ class TouchedFiles:
 
 @dataclass(frozen=True, slots=True)
 class NewestRows:
-    """Task function: of files, with how many rows they have, which rows are the newest of their key, a bit a row.
+    """Task function: finds the rows that are the newest of their key, as a bit for each row of each file.
 
-    Of the keys that are of a part, which is a number below `parts`; the rows of other keys are left out.
+    `each` has the numbers of rows by file. Each result covers the keys of one part, a number below `parts`; the bits of
+    other keys are 0.
     """
 
     files: KeyedFiles
@@ -168,7 +170,7 @@ class NewestRows:
         return bits
 
     def _rows(self, at: int, name: str, part: int) -> pa.Table:
-        """Keys and places of one file, and where in it they are."""
+        """The keys and places of the rows in one file, with the file's and the row's number."""
         columns = list(dict.fromkeys((*self.files.key, *(one.name for one in PLACE))))
         schema = pa.schema([self.files.spec.schema.field(one) for one in columns]).remove_metadata()
         rows = normal_form(pa.Table.from_batches(self.files.batches(name, columns), schema))
@@ -186,7 +188,7 @@ class NewestRows:
 
 @dataclass(frozen=True, slots=True)
 class NewestWritten:
-    """Task function: a file of several, with those of their rows whose bit is set."""
+    """Task function: writes one file with those rows of several files whose bit is set."""
 
     files: KeyedFiles
 
@@ -209,14 +211,14 @@ class NewestWritten:
 def newest_of(rows: pa.Table, key: Sequence[str]) -> pa.Array:
     """The numbers of the rows that are the newest of their key. Pure."""
     placed = rows.drop_columns(["batch_index", "stored_at"])
-    for name in ("batch_index", "stored_at"):  # what has none comes first
+    for name in ("batch_index", "stored_at"):  # nulls come first
         placed = placed.append_column(name, pc.fill_null(rows[name].cast(pa.int64()), _LEAST))
     in_log = _last(placed, ("offset", "batch_index"), (*key, "log_id"))
     return in_log.take(_last(placed.take(in_log), ("stored_at", "log_id"), key))
 
 
 def _last(rows: pa.Table, order: Sequence[str], of: Sequence[str]) -> pa.Array:
-    """The numbers of the rows that are the last ones, in that order, with the same values in the columns `of`."""
+    """The numbers of the rows that come last in `order` among those with the same values in the columns `of`."""
     numbers = pc.sort_indices(rows, [(one, "ascending") for one in order])
     columns = rows.select(list(dict.fromkeys(of))).take(numbers)
     columns = columns.append_column(_ROW, pa.array(np.arange(rows.num_rows)))
@@ -225,7 +227,7 @@ def _last(rows: pa.Table, order: Sequence[str], of: Sequence[str]) -> pa.Array:
 
 
 def normal_form(rows: pa.Table) -> pa.Table:
-    """Of floating-point numbers zero has two signs, and there are many that are none: each becomes one."""
+    """The same rows, but with one zero and one NaN: floating-point numbers have two zeros and many NaNs."""
     for at, field in enumerate(rows.schema):
         if kinds.is_floating(field.type):
             values = pc.add(rows[field.name], pa.scalar(0.0, field.type))
@@ -235,6 +237,6 @@ def normal_form(rows: pa.Table) -> pa.Table:
 
 
 def _is_of_part(values: pa.ChunkedArray, part: int, parts: int) -> pa.Array:
-    """By a checksum of what each value looks like."""
+    """Whether each value belongs to `part` of `parts`, by a checksum of its text."""
     texts = (str(one).encode() for one in values.to_pylist())
     return pa.array([zlib.crc32(one) % parts == part for one in texts], pa.bool_())
