@@ -15,7 +15,7 @@ from isal.isal_zlib import crc32
 
 from sources.offsets import Offset
 from sources.rocketmq.format.commitlog import Message, decode, encode
-from sources.rocketmq.format.layout import CRC_BITS, LEAD
+from sources.rocketmq.format.layout import CRC_BITS, LEAD, Lead
 from sources.rocketmq.format.properties import CRC32, PROPERTY_SEPARATOR
 
 _RECORD_CRC = re.compile(CRC32.encode() + rb"\x01(\d{10})\x02")
@@ -25,7 +25,7 @@ RECORD_CRC_BYTES: Final = 20
 def append_record_crc(record: bytes) -> bytes:
     """An encoded message record -> the same with its record CRC as last property. Raises ValueError where that does
     not fit."""
-    message = decode(record, 0, Offset(LEAD.unpack_from(record)[6]))
+    message = decode(record, 0, Offset(Lead._make(LEAD.unpack_from(record)).offset))
     if not isinstance(message, Message):
         raise ValueError("only a whole message record can carry a record CRC")
     end = b"" if not message.properties or message.properties.endswith(PROPERTY_SEPARATOR) else PROPERTY_SEPARATOR
