@@ -41,6 +41,7 @@ from pyspark.sql.types import StructType
 
 from sources.bounds import check_within
 from sources.errors import ConfigurationError, across_processes, told_by_spark
+from sources.extras import naming_extras
 from sources.group.stream import GroupSource
 from sources.master import RECORD_SCHEMA, Damage, MasterLog
 from sources.offsets import Offset, OffsetRange
@@ -122,7 +123,7 @@ class LogtwinDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        with across_processes() if _is_of_a_job(options) else told_by_spark():
+        with across_processes() if _is_of_a_job(options) else told_by_spark(), naming_extras():
             self._source = _source_of(dict(options))
 
     @classmethod

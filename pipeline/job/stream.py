@@ -16,6 +16,7 @@ from pipeline.job.batch_plan import planned_in
 from sinks.delta.spark_jobs import lost_worker
 from sinks.storage.errors import passes, reason
 from sources.errors import LogtwinError, StorageUnreachable, find_error
+from sources.extras import missing_package
 from sources.master import Planned
 
 CHECK_OWNERSHIP_EVERY_S = 5.0
@@ -115,7 +116,7 @@ class Stream:
 def error_of(failure: Exception, name: str) -> LogtwinError:
     """The error that ended a query, as it was raised in whichever process; `name` is that of the log or topic."""
     text = str(failure)
-    found = find_error(text) or lost_worker(text, log=name)
+    found = find_error(text) or lost_worker(text, log=name) or missing_package(text)
     if found is None and passes(failure):
         found = StorageUnreachable(
             "the storage of the tables or checkpoints refuses Spark",

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 from sources.errors import LogtwinError
+from sources.extras import naming_extras
 
 WIDE: Final = 240
 """The line width if there is no terminal, as in a file or a scheduler's log: so nothing is cut."""
@@ -52,7 +53,8 @@ def run(app: typer.Typer, arguments: Sequence[str] | None, name: str | None = No
     """Run one verb with `arguments` or those of the process, and leave the process with its exit code."""
     log_to_console()
     try:
-        app(list(arguments) if arguments is not None else None, standalone_mode=True, prog_name=name)
+        with naming_extras():
+            app(list(arguments) if arguments is not None else None, standalone_mode=True, prog_name=name)
     except LogtwinError as error:
         report(error)
         sys.exit(error.exit_code)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future, InvalidStateError
 from contextlib import AbstractContextManager, nullcontext, suppress
 
 from sources.errors import LogtwinError, MasterSilent
@@ -36,24 +37,22 @@ def leave(turn: Turn, error: BaseException | None) -> None:
 
 
 class _Asked:
-    """A turn that a daemon thread of its own asks for."""
+    """A turn that a daemon thread of its own asks for.
+
+    Either the answer or giving up comes first: giving up cancels the future, which then takes no answer.
+    """
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
-        self._lock = threading.Lock()  # decides which comes first: the answer, or giving up
-        self._answered = threading.Event()
-        self._failure: Exception | None = None
-        self._is_given_up = False
+        self._failure: Future[Exception | None] = Future()
         threading.Thread(target=self._ask, name="turn to read", daemon=True).start()
 
     def answer(self, ends_s: float | None, within_s: float | None) -> Exception | None:
         """The error that prevented entering; None if the turn was entered."""
-        self._answered.wait(None if ends_s is None else max(0.0, ends_s - time.monotonic()))
-        with self._lock:
-            if self._answered.is_set():
-                return self._failure
-            self._is_given_up = True
-        return _silent(within_s or 0.0)
+        try:
+            return self._failure.result(None if ends_s is None else max(0.0, ends_s - time.monotonic()))
+        except TimeoutError:
+            return _silent(within_s or 0.0) if self._failure.cancel() else self._failure.result()
 
     def _ask(self) -> None:
         failure: Exception | None = None
@@ -61,12 +60,11 @@ class _Asked:
             self._turn.__enter__()
         except Exception as error:  # noqa: BLE001 - the others' turns are not to be lost over it
             failure = error
-        with self._lock:
-            self._failure = failure
-            self._answered.set()
-            is_too_late = self._is_given_up
-        if is_too_late and failure is None:
-            leave(self._turn, None)
+        try:
+            self._failure.set_result(failure)
+        except InvalidStateError:
+            if failure is None:
+                leave(self._turn, None)
 
 
 def _silent(within_s: float) -> LogtwinError:

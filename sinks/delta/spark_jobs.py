@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from sinks.storage.errors import failed_by
 from sources.errors import LogtwinError, WorkerLost, find_error
+from sources.extras import missing_package
 
 # The worker did not start; it died at work; it had died before it was given any.
 _WORKER_LOST = (
@@ -76,7 +77,7 @@ def run_shares(
 def job_failure(error: Exception, facts: JobFacts) -> LogtwinError:
     """The error behind the `error` that collecting raised: a task's own error, or a ReplicaError that says `facts`."""
     text = str(error)
-    found = find_error(text) or lost_worker(text, log=facts.log, offset=facts.offset)
+    found = find_error(text) or lost_worker(text, log=facts.log, offset=facts.offset) or missing_package(text)
     return found or failed_by(error)(
         facts.problem, log=facts.log, offset=facts.offset, found=_last_line(text), hint=facts.hint
     )

@@ -14,11 +14,19 @@ from sources.decoding.compiled import BYTES, INT32S, INTS, OFFSETS, compiled, in
 from sources.decoding.spans import Bytes, Flags, Int32s, Ints
 from sources.rocketmq.format.checks import MAX_TIMESTAMP_MS
 from sources.rocketmq.format.layout import (
+    BODY_LENGTH,
     BORN_HOST_IPV6,
     HEAD,
     IPV4_HOST_BYTES,
     IPV6_HOST_BYTES,
+    LEAD,
+    LEAD_AT,
+    PROPERTIES_LENGTH,
     STORE_HOST_IPV6,
+    STORE_TIMESTAMP,
+    TAIL,
+    TAIL_AT,
+    TOPIC_LENGTH,
     V1,
     V2,
     minimum_size,
@@ -26,6 +34,13 @@ from sources.rocketmq.format.layout import (
 from sources.rocketmq.format.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 
 _HEAD_BYTES = HEAD.size
+_LEAD_BYTES = LEAD.size
+_TIMESTAMP_BYTES = STORE_TIMESTAMP.size
+_TAIL_BYTES = TAIL.size
+_BODY_LENGTH_BYTES = BODY_LENGTH.size
+_V1_TOPIC_LENGTH_BYTES = TOPIC_LENGTH[V1].size
+_V2_TOPIC_LENGTH_BYTES = TOPIC_LENGTH[V2].size
+_PROPERTIES_LENGTH_BYTES = PROPERTIES_LENGTH.size
 _MIN_V1_BYTES = minimum_size(V1, 0)
 _MIN_V2_BYTES = minimum_size(V2, 0)
 _NAME_VALUE = NAME_VALUE_SEPARATOR[0]
@@ -109,7 +124,7 @@ def hop(raw: Bytes, stop: int, max_record_bytes: int) -> tuple[Ints, Flags]:
             more_places[:count], more_flags[:count] = places[:count], is_message[:count]
             places, is_message = more_places, more_flags
         # Unsigned: the same for a sound head, and a wrong one cannot lead backwards.
-        size, magic = np.int64(np.uint32(_int32(raw, at))), _int32(raw, at + 4)
+        size, magic = np.int64(np.uint32(_int32(raw, at + LEAD_AT.size))), _int32(raw, at + LEAD_AT.magic)
         least = _MIN_V1_BYTES if magic == V1 else _MIN_V2_BYTES
         places[count] = at
         is_message[count] = (magic in (V1, V2)) and least <= size <= max_record_bytes
@@ -150,26 +165,27 @@ def read(raw: Bytes, starts: Ints, ends: Ints, offset: int) -> tuple[bool, Messa
         properties_ends=ends,
     )
     for row in range(count):
-        # layout.LEAD
         at, end = starts[row], ends[row]
-        magic, sys_flag, born_ms = _int32(raw, at + 4), _int32(raw, at + 36), _int64(raw, at + 40)
+        magic, sys_flag = _int32(raw, at + LEAD_AT.magic), _int32(raw, at + LEAD_AT.sys_flag)
+        born_ms = _int64(raw, at + LEAD_AT.born_timestamp)
         messages.magic[row] = magic
-        messages.body_crc[row] = _int32(raw, at + 8)
-        messages.queue_id[row] = _int32(raw, at + 12)
-        messages.flag[row] = _int32(raw, at + 16)
-        messages.queue_offset[row] = _int64(raw, at + 20)
+        messages.body_crc[row] = _int32(raw, at + LEAD_AT.body_crc)
+        messages.queue_id[row] = _int32(raw, at + LEAD_AT.queue_id)
+        messages.flag[row] = _int32(raw, at + LEAD_AT.flag)
+        messages.queue_offset[row] = _int64(raw, at + LEAD_AT.queue_offset)
         messages.sys_flag[row] = sys_flag
         messages.born_timestamp_ms[row] = born_ms
-        is_in_place = _int64(raw, at + 28) == offset + at
+        is_in_place = _int64(raw, at + LEAD_AT.offset) == offset + at
 
-        born_host_at = at + 48
+        born_host_at = at + _LEAD_BYTES
         store_timestamp_at = born_host_at + (IPV6_HOST_BYTES if sys_flag & BORN_HOST_IPV6 else IPV4_HOST_BYTES)
-        store_host_at = store_timestamp_at + 8
+        store_host_at = store_timestamp_at + _TIMESTAMP_BYTES
         tail_at = store_host_at + (IPV6_HOST_BYTES if sys_flag & STORE_HOST_IPV6 else IPV4_HOST_BYTES)
-        body_start = tail_at + 16
-        topic_length_bytes = 1 if magic == V1 else 2
+        body_length_at = tail_at + _TAIL_BYTES
+        body_start = body_length_at + _BODY_LENGTH_BYTES
+        topic_length_bytes = _V1_TOPIC_LENGTH_BYTES if magic == V1 else _V2_TOPIC_LENGTH_BYTES
         # What is left for body, topic and properties: everything but the fields of fixed size and the lengths.
-        room = end - body_start - topic_length_bytes - 2
+        room = end - body_start - topic_length_bytes - _PROPERTIES_LENGTH_BYTES
         if room < 0 or not is_in_place:
             return False, messages
         store_ms = _int64(raw, store_timestamp_at)
@@ -182,14 +198,13 @@ def read(raw: Bytes, starts: Ints, ends: Ints, offset: int) -> tuple[bool, Messa
             messages.born_host_differs[row] = not _same(raw, born_host_at, born_before, born_bytes)
             messages.store_host_differs[row] = not _same(raw, store_host_at, store_before, store_bytes)
 
-        # layout.TAIL, and the three lengths
-        messages.reconsume_times[row] = _int32(raw, tail_at)
-        messages.prepared_transaction_offset[row] = _int64(raw, tail_at + 4)
-        body_length = np.int64(_int32(raw, tail_at + 12))
+        messages.reconsume_times[row] = _int32(raw, tail_at + TAIL_AT.reconsume_times)
+        messages.prepared_transaction_offset[row] = _int64(raw, tail_at + TAIL_AT.prepared_transaction_offset)
+        body_length = np.int64(_int32(raw, body_length_at))
         if body_length < 0 or body_length > room:
             return False, messages
         body_end = body_start + body_length
-        topic_length = np.int64(np.int8(raw[body_end])) if topic_length_bytes == 1 else _int16(raw, body_end)
+        topic_length = np.int64(np.int8(raw[body_end])) if magic == V1 else _int16(raw, body_end)
         room -= body_length
         if topic_length < 0 or topic_length > room:
             return False, messages
@@ -204,7 +219,7 @@ def read(raw: Bytes, starts: Ints, ends: Ints, offset: int) -> tuple[bool, Messa
         messages.body_ends[row] = body_end
         messages.topic_starts[row] = topic_start
         messages.topic_ends[row] = topic_end
-        messages.properties_starts[row] = topic_end + 2
+        messages.properties_starts[row] = topic_end + _PROPERTIES_LENGTH_BYTES
     return True, messages
 
 

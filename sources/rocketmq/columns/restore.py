@@ -7,6 +7,8 @@ no decoder can have made are left to `restore_rows`, which names the first of th
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,12 +23,17 @@ from sources.rocketmq.columns.scan import SuspectRecord
 from sources.rocketmq.format.hosts import Host
 from sources.rocketmq.format.layout import (
     BLANK,
+    BODY_LENGTH,
     BORN_HOST_IPV6,
+    LEAD,
     PROPERTIES_LENGTH,
     STORE_HOST_IPV6,
+    TAIL,
     TOPIC_LENGTH,
     V1,
     V2,
+    Lead,
+    Tail,
 )
 
 __all__ = ["COLUMNS", "encode"]
@@ -35,21 +42,15 @@ Rows = npt.NDArray[Any]  # of a structured dtype
 
 _BLANKS = -1
 _LENGTH_FIELDS = {1: ">i1", 2: ">i2"}
-# The fields of layout.LEAD, layout.TAIL and the length of the body after it.
-LEAD_FIELDS = np.dtype(
-    [
-        ("size", ">i4"),
-        ("magic", ">i4"),
-        ("body_crc", ">i4"),
-        ("queue_id", ">i4"),
-        ("flag", ">i4"),
-        ("queue_offset", ">i8"),
-        ("offset", ">i8"),
-        ("sys_flag", ">i4"),
-        ("born_timestamp", ">i8"),
-    ]
-)
-TAIL_FIELDS = np.dtype([("reconsume_times", ">i4"), ("prepared_transaction_offset", ">i8"), ("body_length", ">i4")])
+
+
+def _fields(names: Sequence[str], of: struct.Struct) -> list[tuple[str, str]]:
+    """For numpy, which has the same codes."""
+    return [(name, f">{code}") for name, code in zip(names, of.format[1:], strict=True)]
+
+
+LEAD_FIELDS = np.dtype(_fields(Lead._fields, LEAD))
+TAIL_FIELDS = np.dtype(_fields(Tail._fields, TAIL) + _fields(["body_length"], BODY_LENGTH))
 
 
 def encode(records: pa.RecordBatch) -> bytes:
@@ -121,7 +122,7 @@ def _fixed_fields(records: pa.RecordBatch, form: int, bodies: pa.Array) -> Rows:
     lead["born_timestamp"] = _times_ms(records, "born_timestamp")
     rows["born"], rows["store"] = born, store
     rows["at"] = _times_ms(records, "store_timestamp")
-    for name in ("reconsume_times", "prepared_transaction_offset"):
+    for name in Tail._fields:
         tail[name] = _numbers(records, name)
     tail["body_length"] = _sizes(bodies)
     return rows

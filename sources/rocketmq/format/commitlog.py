@@ -41,6 +41,7 @@ from sources.rocketmq.format.layout import (
     V1,
     V2,
     Buffer,
+    Lead,
     Limits,
     host_bytes,
     minimum_size,
@@ -195,16 +196,16 @@ def framed_size(buffer: Buffer, offset: Offset, limits: Limits = DEFAULT_LIMITS)
     with memoryview(buffer) as view:
         if len(view) < LEAD.size:
             return None
-        size, magic, _, _, _, _, place, sys_flag, _ = LEAD.unpack_from(view)
-        if magic == BLANK or place != offset or size > len(view):
+        lead = Lead._make(LEAD.unpack_from(view))
+        if lead.magic == BLANK or lead.offset != offset or lead.size > len(view):
             return None
         try:
-            check_head(size, magic, offset, limits)
-            with view[:size] as record:
-                _decode_parts(record, magic, sys_flag, offset)
+            check_head(lead.size, lead.magic, offset, limits)
+            with view[: lead.size] as record:
+                _decode_parts(record, lead.magic, lead.sys_flag, offset)
         except CorruptRecord:
             return None
-        return int(size)
+        return lead.size
 
 
 def encode(record: Message | Blank) -> bytes:

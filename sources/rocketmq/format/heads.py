@@ -13,10 +13,7 @@ from sources.errors import CorruptRecord
 from sources.offsets import Offset
 from sources.rocketmq.files.segment_files import Segment
 from sources.rocketmq.format.commitlog import BLANK, HEAD, V1, V2, Limits, check_head
-from sources.rocketmq.format.layout import Files
-
-MESSAGE_HEAD = struct.Struct(">ii20xq")
-"""size, magic, (20 bytes: body CRC, queue id, flag, queue offset), the record's own physical offset."""
+from sources.rocketmq.format.layout import MESSAGE_HEAD, Files
 
 _DLEDGER_HEAD = struct.Struct(">ii16xq")  # entry type, size, (index, term), the entry's own position
 _DLEDGER_TYPES = (1, 2)  # an entry with data, an entry without

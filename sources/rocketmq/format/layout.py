@@ -34,8 +34,9 @@ from __future__ import annotations
 
 import mmap
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 Buffer = bytes | bytearray | memoryview | mmap.mmap
 
@@ -71,6 +72,42 @@ TAIL = struct.Struct(
     "i"  # reconsume times
     "q"  # prepared transaction offset
 )
+
+
+class Lead(NamedTuple):
+    """The fields of LEAD by their names: their values, or where they stand."""
+
+    size: int
+    magic: int
+    body_crc: int
+    queue_id: int
+    flag: int
+    queue_offset: int
+    offset: int
+    sys_flag: int
+    born_timestamp: int
+
+
+class Tail(NamedTuple):
+    """The fields of TAIL."""
+
+    reconsume_times: int
+    prepared_transaction_offset: int
+
+
+def _places(fields: struct.Struct) -> Iterator[int]:
+    """At which byte each begins."""
+    return (struct.calcsize(fields.format[:end]) for end in range(1, len(fields.format)))
+
+
+LEAD_AT: Final = Lead(*_places(LEAD))
+"""At which byte of a record each field stands."""
+
+TAIL_AT: Final = Tail(*_places(TAIL))
+"""At which byte behind the store host."""
+
+MESSAGE_HEAD = struct.Struct(f"{HEAD.format}{LEAD_AT.offset - HEAD.size}xq")
+"""What tells a message in its place: size, magic, and, further on, the record's own physical offset."""
 BODY_LENGTH = struct.Struct(">i")
 TOPIC_LENGTH = {V1: struct.Struct(">b"), V2: struct.Struct(">h")}
 PROPERTIES_LENGTH = struct.Struct(">h")

@@ -20,7 +20,7 @@ import numpy as np
 from sources.errors import CorruptRecord
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.format.commitlog import BLANK, DEFAULT_LIMITS, HEAD, Buffer, Limits, check_head, decode, read_head
-from sources.rocketmq.format.layout import LEAD
+from sources.rocketmq.format.layout import LEAD, MESSAGE_HEAD
 
 _MAGIC = re.compile(rb"\xda\xa3\x20[\xa7\xab]|\xcb\xd4\x31\x94")
 _FIRST_WINDOW_BYTES: Final = 64 * 1024  # most searches end at the next record
@@ -86,7 +86,7 @@ def _is_record(view: memoryview, at: int, start: Offset, limits: Limits, is_end:
         return _is_blank(view, at, size, start, limits, is_end)
     if at + LEAD.size > len(view):
         return too_little
-    if LEAD.unpack_from(view, at)[6] != offset:
+    if _place(view, at) != offset:
         return False
     try:
         return True if decode(view, at, offset, limits) else too_little
@@ -110,4 +110,10 @@ def _is_blank(view: memoryview, at: int, size: int, start: Offset, limits: Limit
         return True if end <= len(view) else None
     if end + LEAD.size > len(view):
         return False if is_end else None
-    return _has_head(view, end, Offset(start + end), limits) and bool(LEAD.unpack_from(view, end)[6] == start + end)
+    return _has_head(view, end, Offset(start + end), limits) and _place(view, end) == start + end
+
+
+def _place(view: memoryview, at: int) -> int:
+    """Which place in the log the message at index `at` says that it has."""
+    _, _, place = MESSAGE_HEAD.unpack_from(view, at)
+    return int(place)

@@ -18,7 +18,7 @@ from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.columns import codec
 from sources.rocketmq.columns.codec import NO_ROWS, Decoded
 from sources.rocketmq.format.commitlog import HEAD, V1, V2, Limits, check_head, framed_size, read_head
-from sources.rocketmq.format.layout import LEAD
+from sources.rocketmq.format.layout import LEAD, MESSAGE_HEAD
 from sources.rocketmq.format.record_search import Found, find_record, stretch
 from sources.rocketmq.format.record_walk import SMALL_WINDOW_BYTES, walk
 
@@ -199,7 +199,7 @@ class _Stream:
         if self._log_end.lies_below(self.start + LEAD.size):
             return False
         self._gather(LEAD.size)
-        _, magic, _, _, _, _, place, _, _ = LEAD.unpack_from(self._bytes(self.start))
+        _, magic, place = MESSAGE_HEAD.unpack_from(self._bytes(self.start))
         return magic in (V1, V2) and bool(place == self.start)
 
     def _bytes(self, start: Offset, size: int | None = None) -> memoryview:

@@ -11,12 +11,41 @@ this quiet time nobody connects.
 
 from __future__ import annotations
 
+import enum
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from sources.errors import MasterUnreachable
+
+
+class Turn(enum.Enum):
+    """Whose turn it is to be connected."""
+
+    NOBODYS = "nobody's"  # no connection is open; of one that was, the end may not be known
+    SESSIONS = "the session's"  # it may have a connection open
+    ENDING = "ending"  # it may still have one, and readers wait for its end
+    READERS = "the readers'"
+
+
+class Step(enum.Enum):
+    """What the session or its readers do."""
+
+    BEGIN = "the session begins"
+    END = "the session's connection has ended"
+    ASK = "readers ask for the turn"
+    GIVE_BACK = "readers have no use for it any more"
+
+
+LEADS_TO: Mapping[Turn, Mapping[Step, Turn]] = {
+    Turn.NOBODYS: {Step.BEGIN: Turn.SESSIONS, Step.ASK: Turn.READERS},
+    Turn.SESSIONS: {Step.END: Turn.NOBODYS, Step.ASK: Turn.ENDING},
+    Turn.ENDING: {Step.END: Turn.READERS, Step.GIVE_BACK: Turn.SESSIONS},
+    Turn.READERS: {Step.GIVE_BACK: Turn.NOBODYS},
+}
+"""Which step leads from whose turn to whose. Any other changes nothing: a session is refused where readers want the
+turn, ends what never began, and readers whom nobody counts give back what they did not ask for."""
 
 
 class Turns:
@@ -26,8 +55,7 @@ class Turns:
         self._wake = wake
         self._changed = threading.Condition()
         self._reader = threading.Lock()  # held by whoever reads or waits to read
-        self._readers = False
-        self._session_counts = False
+        self._turn = Turn.NOBODYS
         self._lost_at = float("-inf")  # when a connection was last left without knowing that it ended
         self._quiet_s = 0.0  # 0 while the master does not count connections
         self._is_closed = False
@@ -50,7 +78,7 @@ class Turns:
                 with self._noting_a_loss():
                     yield
             finally:
-                self._take_back()
+                self._step(Step.GIVE_BACK)
 
     def close(self) -> None:
         """End all waiting."""
@@ -59,11 +87,10 @@ class Turns:
             self._changed.notify_all()
 
     def _hand_over(self) -> None:
-        with self._changed:
-            self._readers = True
+        self._step(Step.ASK)
         self._wake()
         with self._changed:
-            self._changed.wait_for(lambda: not self._session_counts or self._is_closed)
+            self._changed.wait_for(lambda: self._turn is Turn.READERS or self._is_closed)
             self._await_quiet()
             if self._is_closed:
                 raise MasterUnreachable("the session was closed while tasks waited for their turn to read")
@@ -77,11 +104,6 @@ class Turns:
                 self._lost_at = time.monotonic()
             raise
 
-    def _take_back(self) -> None:
-        with self._changed:
-            self._readers = False
-            self._changed.notify_all()
-
     # The session's thread.
 
     @property
@@ -91,13 +113,14 @@ class Turns:
 
     @property
     def are_readers(self) -> bool:
-        return self._readers
+        """Whether tasks read, or wait for it."""
+        return self._turn in (Turn.ENDING, Turn.READERS)
 
     def await_own(self) -> bool:
         """Wait for the session's turn; return False if the session was closed before."""
         with self._changed:
             while not self._is_own() and not self._is_closed:
-                self._changed.wait_for(lambda: not self._readers or self._is_closed)
+                self._changed.wait_for(lambda: not self.are_readers or self._is_closed)
                 self._await_quiet()
             return self._is_own()
 
@@ -106,21 +129,28 @@ class Turns:
         the connection counts, because a broker lists it before it has reported.
         """
         with self._changed:
-            self._session_counts = self._session_counts or self._is_own()
-            return self._session_counts and not self._readers
+            if self._is_own():
+                self._step(Step.BEGIN)
+            return self._turn is Turn.SESSIONS
 
     def end(self, *, is_known: bool) -> None:
         """Note that the session's connection has ended; `is_known` says whether the master knows, too."""
         with self._changed:
-            if self._session_counts and not is_known:
+            if self._turn in (Turn.SESSIONS, Turn.ENDING) and not is_known:
                 self._lost_at = time.monotonic()
-            self._session_counts = False
+            self._step(Step.END)
+
+    # Of both.
+
+    def _step(self, step: Step) -> None:
+        with self._changed:
+            self._turn = LEADS_TO[self._turn].get(step, self._turn)
             self._changed.notify_all()
 
     # With the lock held.
 
     def _is_own(self) -> bool:
-        return not self._readers and self._quiet_left_s() <= 0
+        return not self.are_readers and self._quiet_left_s() <= 0
 
     def _quiet_left_s(self) -> float:
         return self._lost_at + self._quiet_s - time.monotonic() if self._quiet_s else 0.0

@@ -491,6 +491,13 @@ def test_a_memory_map_can_be_closed_while_the_error_is_held(tmp_path: Path) -> N
     assert held.value.offset == 229
 
 
+def test_each_field_stands_where_a_broker_writes_it() -> None:
+    assert layout.LEAD_AT == (0, 4, 8, 12, 16, 20, 28, 36, 40)
+    assert (layout.LEAD.size, layout.TAIL_AT, layout.TAIL.size) == (48, (0, 4), 12)
+    lead = layout.Lead._make(range(9))
+    assert layout.MESSAGE_HEAD.unpack_from(layout.LEAD.pack(*lead)) == (lead.size, lead.magic, lead.offset)
+
+
 def test_the_gathered_fields_are_those_of_the_layout() -> None:
     assert LEAD_FIELDS.itemsize == layout.LEAD.size
     assert TAIL_FIELDS.itemsize == layout.TAIL.size + layout.BODY_LENGTH.size

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -12,12 +13,66 @@ from sources.access.address import Address
 from sources.errors import MasterUnreachable
 from sources.offsets import Offset
 from sources.rocketmq.session.session import HASession
-from sources.rocketmq.session.turns import Turns
+from sources.rocketmq.session.turns import LEADS_TO, Step, Turn, Turns
 from tests.patience import eventually
 from tests.sources.rocketmq.scripted_master import PATIENCE_S, ScriptedMaster, SlaveConnection
 from tests.sources.rocketmq.sessions import Known, session_of, stay
 
 COUNTS_CONNECTIONS = {"inSyncReplicas": "3", "haHousekeepingInterval": "100"}
+
+WAYS = {
+    (Turn.NOBODYS, Step.BEGIN): Turn.SESSIONS,
+    (Turn.NOBODYS, Step.ASK): Turn.READERS,
+    (Turn.SESSIONS, Step.END): Turn.NOBODYS,
+    (Turn.SESSIONS, Step.ASK): Turn.ENDING,
+    (Turn.ENDING, Step.END): Turn.READERS,
+    (Turn.ENDING, Step.GIVE_BACK): Turn.SESSIONS,
+    (Turn.READERS, Step.GIVE_BACK): Turn.NOBODYS,
+}
+COUNTED = (Turn.SESSIONS, Turn.ENDING)
+
+
+def at(turn: Turn) -> Turns:
+    turns = Turns(lambda: None)
+    turns._turn = turn
+    return turns
+
+
+@pytest.mark.parametrize(("before", "step"), list(product(Turn, Step)), ids=lambda one: one.name)
+def test_each_step_leads_where_the_table_says_and_else_nowhere(before: Turn, step: Step) -> None:
+    after = WAYS.get((before, step), before)
+    assert LEADS_TO[before].get(step, before) is after
+    turns = at(before)
+    turns._step(step)
+    assert turns._turn is after
+    assert {before, after} != {Turn.SESSIONS, Turn.READERS}  # one's connection has ended before the other's begins
+
+
+@pytest.mark.parametrize("before", Turn, ids=lambda one: one.name)
+def test_a_session_begins_only_where_no_reader_wants_the_turn(before: Turn) -> None:
+    turns = at(before)
+    assert turns.begin() is not turns.are_readers
+    assert turns._turn is WAYS.get((before, Step.BEGIN), before)
+
+
+@pytest.mark.parametrize("before", Turn, ids=lambda one: one.name)
+@pytest.mark.parametrize("is_known", [True, False])
+def test_an_end_that_the_master_may_not_know_begins_the_quiet_time_of_what_was_counted(
+    before: Turn, is_known: bool
+) -> None:
+    turns = at(before)
+    turns.end(is_known=is_known)
+    assert turns._turn is WAYS.get((before, Step.END), before)
+    turns._quiet_s = 60.0
+    assert (turns._quiet_left_s() > 0) is (before in COUNTED and not is_known)
+
+
+@pytest.mark.parametrize("before", Turn, ids=lambda one: one.name)
+def test_in_the_quiet_time_no_session_begins_and_one_that_has_begun_goes_on(before: Turn) -> None:
+    turns = at(before)
+    turns._lost_at, turns._quiet_s = time.monotonic(), 60.0
+    assert turns.begin() is (before is Turn.SESSIONS)
+    assert turns._turn is before
 
 
 @pytest.mark.parametrize("words", [{}, {"inSyncReplicas": "1"}, {"inSyncReplicas": "2"}])
